@@ -42,6 +42,12 @@ const (
 	RequestHeaderTime = 10 * time.Second
 	// BodyPause is how long an HTTP client may pause while it sends a body. A body that keeps coming may take any time.
 	BodyPause = 30 * time.Second
+	// ConversationBytes bounds the messages of one model call, encoded. A larger conversation is refused with
+	// REQUEST_TOO_LARGE.
+	ConversationBytes = 64 << 20
+	// KeptConversationBytes bounds the conversations that modelgw keeps in memory for calls which go on with them, by a
+	// prefix. What was not used for longest is forgotten, and its callers send it again.
+	KeptConversationBytes = 128 << 20
 	// RequestValues bounds the JSON values of a body that is read in full, a member and its name as one: over REST, and
 	// of a request in a vendor's format to a model of another. A larger one is refused with 400 and 413. A vendor's
 	// request that goes through as bytes has no such bound.

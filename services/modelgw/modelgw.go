@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
@@ -33,6 +34,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
@@ -259,6 +261,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Effects:  effects,
 		Budgets:  budgets,
 		Prices:   prices,
+		Memory:   memory.NewStore(bound.KeptConversationBytes),
 		Blobs:    deps.Blobs,
 	})
 	s.server = server.New(server.Deps{

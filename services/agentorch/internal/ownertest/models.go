@@ -1,9 +1,12 @@
 package ownertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -13,6 +16,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -28,7 +32,12 @@ type Models struct {
 	// Failed are the attempts that fail before each answer.
 	Failed []*modelv1.FailedAttempt
 
+	// Forgets is how many conversations are forgotten at once, so that their prefixes are not known.
+	Forgets atomic.Int32
+
 	mu       sync.Mutex
+	kept     map[string][]*modelv1.ChatMessage // by project and prefix
+	sent     []int
 	requests []*modelv1.GenerateRequest
 	checks   []*modelv1.GenerateRequest
 }
@@ -41,8 +50,17 @@ func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...
 		m.mu.Unlock()
 		return validate(r)
 	}
+	r = proto.CloneOf(r)
+	m.mu.Lock()
+	m.sent = append(m.sent, len(r.GetMessages()))
+	m.mu.Unlock()
+	messages, err := m.conversation(r.GetParent(), r.GetPrefix(), r.GetMessages())
+	if err != nil {
+		return nil, err
+	}
+	r.Prefix, r.Messages = nil, messages
 	content := proto.CloneOf(r)
-	content.Attribution, content.Timeout = nil, nil
+	content.Attribution, content.Timeout, content.Keep = nil, nil, false
 	result, err := m.do(ctx, keyOf(r.GetParent(), r.GetRequestId()), content, func(ctx context.Context) (any, error) {
 		m.mu.Lock()
 		m.requests = append(m.requests, proto.CloneOf(r))
@@ -51,13 +69,78 @@ func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...
 		if err != nil {
 			return nil, err
 		}
+		if said := chat.FirstMessage(output); said != nil && r.GetKeep() {
+			output = proto.CloneOf(output)
+			said = chat.FirstMessage(output)
+			said.Id, said.Source = cmp.Or(said.GetId(), chat.NewID()), modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
+		}
 		return &modelv1.GenerateResponse{Output: output, Timing: &effectv1.Timing{Working: durationpb.New(0), Attempts: 1}, FailedAttempts: m.Failed}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	answer, _ := result.(*modelv1.GenerateResponse)
-	return proto.CloneOf(answer), nil
+	answer = proto.CloneOf(answer)
+	if r.GetKeep() {
+		m.keep(r.GetParent(), messages)
+		if first := chat.FirstMessage(answer.GetOutput()); first != nil {
+			m.keep(r.GetParent(), append(slices.Clip(messages), proto.CloneOf(first)))
+		}
+	}
+	return answer, nil
+}
+
+// ExtendPrefix implements the client.
+func (m *Models) ExtendPrefix(_ context.Context, r *modelv1.ExtendPrefixRequest, _ ...grpc.CallOption) (*modelv1.ExtendPrefixResponse, error) {
+	r = proto.CloneOf(r)
+	messages, err := m.conversation(r.GetParent(), r.GetPrefix(), r.GetMessages())
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.sent = append(m.sent, len(r.GetMessages()))
+	m.mu.Unlock()
+	return &modelv1.ExtendPrefixResponse{Prefix: m.keep(r.GetParent(), messages)}, nil
+}
+
+// Sent returns how many messages each request held that came, in order, those of ExtendPrefix included.
+func (m *Models) Sent() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.sent)
+}
+
+// conversation returns messages after those that a prefix stands for.
+func (m *Models) conversation(parent string, p *modelv1.MessagePrefix, messages []*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error) {
+	if p == nil {
+		return messages, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, ok := m.kept[parent+" "+p.GetHash()]
+	if !ok || len(before) != int(p.GetCount()) {
+		return nil, rpcerr.PrefixUnknown(p.GetHash(), "forgotten")
+	}
+	return append(slices.Clip(before), messages...), nil
+}
+
+// keep keeps messages for later calls, and returns what stands for them.
+func (m *Models) keep(parent string, messages []*modelv1.ChatMessage) *modelv1.MessagePrefix {
+	var hash prefix.Hash
+	for _, message := range messages {
+		digest, _, _ := prefix.DigestOf(message) // What cannot be encoded does not come here.
+		hash = hash.Next(digest)
+	}
+	p := &modelv1.MessagePrefix{Hash: hash.String(), Count: int32(len(messages))}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.kept == nil {
+		m.kept = map[string][]*modelv1.ChatMessage{}
+	}
+	if m.Forgets.Add(-1) < 0 {
+		m.kept[parent+" "+p.GetHash()] = messages
+	}
+	return p
 }
 
 // Requests returns the calls that were executed, in order.

@@ -13,12 +13,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
-// Conversation is messages in order, and a hash of each beginning of them, which [Conversation.Upto] makes once for each
+// Conversation is messages in order, and a hash of each beginning of them, which [Conversation.Links] makes once for each
 // message. The zero Conversation has none. It belongs to one goroutine at a time and must not be copied.
 type Conversation struct {
 	messages []*modelv1.ChatMessage
 	// links are of the first messages, as far as they were asked for.
 	links []Link
+	// told is how many of the first messages a model has answered, or said as that answer.
+	told int
 }
 
 // Link is what is known of a beginning of a conversation.
@@ -40,34 +42,38 @@ func (c *Conversation) Append(messages ...*modelv1.ChatMessage) {
 	c.messages = append(c.messages, messages...)
 }
 
-// Upto returns the link of the first n messages. It fails where one of them cannot be encoded, and panics where there
-// are fewer.
-func (c *Conversation) Upto(n int) (Link, error) {
+// Told returns how many of the first messages a model has answered, or said as that answer: whoever made the call may
+// have them still.
+func (c *Conversation) Told() int { return c.told }
+
+// Links returns the links of the first n messages, each with one message more. The list stays as it is. It fails where a
+// message cannot be encoded, and panics where there are fewer.
+func (c *Conversation) Links(n int) ([]Link, error) {
 	for len(c.links) < n {
-		last := c.link(len(c.links))
+		var last Link
+		if made := len(c.links); made > 0 {
+			last = c.links[made-1]
+		}
 		digest, size, err := prefix.DigestOf(c.messages[last.Count])
 		if err != nil {
-			return Link{}, err
+			return nil, err
 		}
 		c.links = append(c.links, Link{Hash: last.Hash.Next(digest), Count: last.Count + 1, Bytes: last.Bytes + size})
 	}
-	return c.link(n), nil
+	return c.links[:n:n], nil
 }
 
-func (c *Conversation) link(n int) Link {
-	if n == 0 {
-		return Link{}
-	}
-	return c.links[n-1]
-}
-
-// set replaces the messages. Links of those that are the same at the beginning stay.
+// set replaces the messages. What is known of those that are the same at the beginning stays.
 func (c *Conversation) set(messages []*modelv1.ChatMessage) {
 	same := 0
-	for same < min(len(c.links), len(messages)) && messages[same] == c.messages[same] {
+	for same < min(len(c.messages), len(messages)) && messages[same] == c.messages[same] {
 		same++
 	}
-	c.messages, c.links = messages, c.links[:same]
+	if same < c.told {
+		c.told = 0 // No call ended there.
+	}
+	made := min(same, len(c.links))
+	c.messages, c.links = messages, c.links[:made:made] // Whoever has the others keeps them.
 }
 
 func (s *State) messageAdded(a *agentv1.MessageAdded) {
@@ -79,6 +85,9 @@ func (s *State) messageAdded(a *agentv1.MessageAdded) {
 	}
 	if answered := chat.FirstMessage(s.answer); answered != nil && m.GetId() == answered.GetId() {
 		s.output = s.answer // the conversation took the answer
+		if c := &s.conversation; c.told > 0 && c.told == c.Len()-1 && a.Index == nil && (m == answered || proto.Equal(m, answered)) {
+			c.told++
+		}
 	}
 	s.resultAdded(m)
 	s.posted(m)

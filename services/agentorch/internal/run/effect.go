@@ -76,6 +76,9 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 	if intent.GetPurpose() == PurposeAgent {
 		s.Answers++
 	}
+	if intent.GetPurpose() == PurposeAgent && intent.GetContent() == nil {
+		s.conversation.told = min(int(intent.GetMessageCount()), s.conversation.Len())
+	}
 	if intent.GetPurpose() == PurposeAgent && !s.Stopping() {
 		s.answer, s.answered = o.GetContent().GetOutput(), e.GetSeq()
 		if s.Limits.Spent(s.Use()) == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -26,6 +27,8 @@ type Deps struct {
 	Effects *effectrpc.Owner
 	Budgets *budget.Memory
 	Prices  generate.Prices
+	// Memory keeps conversations for calls that go on with them.
+	Memory *memory.Store
 	// Blobs reads a body of a project; nil where there is no blob store.
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 }

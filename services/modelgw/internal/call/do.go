@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // maxAnswerBytes bounds an answer, some way below the bound of messages.
@@ -27,7 +28,7 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 	asked := effect.Request{Key: w.key, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
 	if !w.key.IsZero() {
 		var err error
-		if asked.Hash, err = effectrpc.Hash(content(w.request)); err != nil {
+		if asked.Hash, err = effectrpc.Hash(content(w)); err != nil {
 			return nil, err
 		}
 		asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun())
@@ -52,6 +53,9 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 			return nil, timed(err, reissued(outcome.Timing(), attempt.Reissued))
 		}
 		answer.UnsentOptions, answer.Warnings = w.unsentOptions(), append(w.warnings(), answer.Warnings...)
+		if w.request.GetKeep() {
+			answer.Prefix = c.keep(w, answer.GetOutput())
+		}
 		reissued(answer.Timing, attempt.Reissued)
 		failpoint.Hit("modelgw/after-answer")
 		if w.key.IsZero() {
@@ -102,7 +106,7 @@ func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
 func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *generate.Outcome) (*modelv1.GenerateResponse, error) {
 	prepared := call.Messages
 	var err error
-	if call.Messages, err = prepare.Load(ctx, prepared, c.blobsOf(call.Origin.Project)); err != nil {
+	if call.Conversation, err = prepare.Load(ctx, call.Conversation, c.blobsOf(call.Origin.Project)); err != nil {
 		return nil, effect.NotStarted(ended(ctx, err))
 	}
 	response, err := c.deps.Pipeline(ctx, call, outcome)
@@ -127,7 +131,7 @@ func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *genera
 		FailedAttempts: outcome.FailedAttempts(),
 		BrokenOff:      response.BrokenOff,
 	}
-	if call.Changed {
+	if call.Changed && call.Record == provider.RecordAll {
 		answer.PreparedMessages = prepared
 	}
 	return fitting(answer), nil
@@ -184,12 +188,13 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	return answer
 }
 
-// content is what decides a call: the request without its key, its time, on whose behalf it is made, and whether a
-// failure is recorded.
-func content(r *modelv1.GenerateRequest) *modelv1.GenerateRequest {
+// content is what decides a call: the request without its key, its time, on whose behalf it is made, whether a failure
+// is recorded and whether its conversation is kept. What stands for the conversation is the same however it was sent.
+func content(w *work) *modelv1.GenerateRequest {
+	r := w.request
 	return &modelv1.GenerateRequest{
 		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),
-		Messages: r.GetMessages(), Prefix: r.GetPrefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
+		Prefix: w.asked.Prefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
 		Raw: r.GetRaw(), RecordCall: r.GetRecordCall(),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -37,8 +38,10 @@ func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateRespons
 // work is a call that was asked for, ready to be made.
 type work struct {
 	request *modelv1.GenerateRequest
-	key     effect.Key
-	call    generate.Call
+	// asked is the request's conversation, with its prefix, where something must stand for it.
+	asked memory.Conversation
+	key   effect.Key
+	call  generate.Call
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
 	unsent []provider.Unsent
 }
@@ -79,15 +82,21 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	conversation, err := prepare.Prepare(prepare.Conversation{
-		Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(),
-	}, model.Capabilities())
+	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig()}
+	var asked memory.Conversation
+	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
+		if asked, err = c.conversation(project, r.GetPrefix(), r.GetMessages()); err != nil {
+			return nil, err
+		}
+		given.Messages, given.Summary = asked.Messages(), new(asked.Summary())
+	}
+	conversation, err := prepare.Prepare(given, model.Capabilities())
 	if err != nil {
 		return nil, err
 	}
 	sent, unsent := provider.Sent(model.Provider, conversation.Config)
 	conversation.Config = sent
-	w := &work{request: r, unsent: unsent, call: generate.Call{
+	w := &work{request: r, asked: asked, unsent: unsent, call: generate.Call{
 		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
 		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),
@@ -118,8 +127,6 @@ func unsupported(r *modelv1.GenerateRequest) error {
 	switch {
 	case r.GetRaw() != nil:
 		return rpcerr.NotBuiltYet("generating from a request in a vendor's form")
-	case r.GetPrefix() != nil:
-		return rpcerr.PrefixUnknown(r.GetPrefix().GetHash(), "the prefix is not held here; send all messages")
 	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
 		return rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
 	default:

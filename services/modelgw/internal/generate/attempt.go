@@ -36,7 +36,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		brokenOff := false
 		r.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
 			brokenOff = true
-			input := tokens.Messages(c.Messages) + tokens.Tools(c.Tools)
+			input := c.Tokens() + tokens.Tools(c.Tools)
 			o.unfinished = chat.AddUsage(o.unfinished, Unfinished(said, input, pieces))
 		}
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
@@ -83,6 +83,7 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		Attempt:    o.Attempts,
 		Origin:     c.Origin,
 		Record:     c.Record,
+		Tokens:     c.Tokens,
 	}
 	if c.Sink == nil {
 		return r

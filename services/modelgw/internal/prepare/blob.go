@@ -11,7 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -19,9 +18,13 @@ import (
 // [blob.ErrInvalid].
 type ReadBlob func(ctx context.Context, hash string) ([]byte, error)
 
-// Load puts media that is stored apart into the messages, as data URIs. Messages without such media are returned as they are.
-func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) ([]*modelv1.ChatMessage, error) {
-	loaded := messages
+// Load returns a conversation with media that is stored apart put into its messages, as data URIs. One without such media
+// is returned as it is.
+func Load(ctx context.Context, c Conversation, read ReadBlob) (Conversation, error) {
+	if c.Summary != nil && !c.Summary.media {
+		return c, nil
+	}
+	messages, loaded := c.Messages, c.Messages
 	for i, m := range messages {
 		if !slices.ContainsFunc(m.GetContent().GetList().GetParts(), stored) {
 			continue
@@ -35,10 +38,10 @@ func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) (
 			stored := media.GetBlob()
 			body, err := read(ctx, stored.GetHash())
 			if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) {
-				return nil, rpcerr.InvalidField("messages", "media of message %d cannot be read from the blob store: %v", i, err)
+				return c, rpcerr.InvalidField("messages", "media of message %d cannot be read from the blob store: %v", i, err)
 			}
 			if err != nil { // All else is no fault of the request. The store may be away for now.
-				return nil, rpcerr.Wrap(err, "media of message %d", i)
+				return c, rpcerr.Wrap(err, "media of message %d", i)
 			}
 			mediaType := stored.GetMediaType()
 			if mediaType == "" {
@@ -50,8 +53,10 @@ func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) (
 			loaded = slices.Clone(messages)
 		}
 		loaded[i] = whole
+		c.Summary = nil
 	}
-	return loaded, nil
+	c.Messages = loaded
+	return c, nil
 }
 
 func stored(part *contentv1.Content) bool { return chat.Media(part).GetBlob() != nil }

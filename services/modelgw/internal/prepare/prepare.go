@@ -13,6 +13,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 // Conversation is what reaches a provider.
@@ -23,6 +24,16 @@ type Conversation struct {
 	Config   *modelv1.GenerateConfig
 	// Changed says that the messages differ from those that were given.
 	Changed bool
+	// Summary is that of Messages; nil where it is not known.
+	Summary *Summary
+}
+
+// Tokens estimates the messages.
+func (c *Conversation) Tokens() int64 {
+	if c.Summary != nil {
+		return c.Summary.count.Tokens()
+	}
+	return tokens.Messages(c.Messages)
 }
 
 // Prepare readies a conversation for a provider. It fails where media is neither inline nor stored; what is stored is for Load.
@@ -31,15 +42,40 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
 		prepared.Config.MaxTokens = &tokens
 	}
+	summary := summaryOf(given)
 	if text := prepared.Config.GetSystemMessage(); text != "" {
-		prepared.Messages = slices.Concat([]*modelv1.ChatMessage{chat.System(text)}, prepared.Messages)
+		system := chat.System(text)
+		prepared.Messages, prepared.Changed = slices.Concat([]*modelv1.ChatMessage{system}, prepared.Messages), true
+		summary = SummaryOf(system).And(summary)
 	}
 	prepared.Tools, prepared.Choice = Tools(given.Tools, given.Choice, c.ToolsRequired)
-	prepared.Messages = Reasoning(prepared.Messages, reasoningMode(prepared.Config, c))
-	prepared.Messages = ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments())
-	prepared.Messages = Merge(prepared.Messages, c.MergeUser, c.MergeAssistant, c.MergeSystem)
-	prepared.Changed = !slices.Equal(prepared.Messages, given.Messages)
+	edited := false
+	edit := func(messages []*modelv1.ChatMessage) {
+		edited = edited || !same(messages, prepared.Messages)
+		prepared.Messages = messages
+	}
+	if summary.reasoning {
+		edit(Reasoning(prepared.Messages, reasoningMode(prepared.Config, c)))
+	}
+	if summary.toolMedia {
+		edit(ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments()))
+	}
+	if edited || summary.merges(c.MergeUser, c.MergeAssistant, c.MergeSystem) { // Media that moved are messages of their own.
+		edit(Merge(prepared.Messages, c.MergeUser, c.MergeAssistant, c.MergeSystem))
+	}
+	if !edited {
+		prepared.Summary = &summary
+	}
+	prepared.Changed = prepared.Changed || edited
+	if !summary.media {
+		return prepared, nil
+	}
 	return prepared, inline(prepared.Messages)
+}
+
+// same reports whether two lists hold the same messages.
+func same(a, b []*modelv1.ChatMessage) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 // Tools applies a choice: a named function leaves only the tools of that name, none leaves no tools, unless the provider wants to see them, and

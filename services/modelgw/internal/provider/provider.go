@@ -57,6 +57,8 @@ type Request struct {
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
 	// Record says whether to keep what is said to the provider.
 	Record Record
+	// Tokens estimates the messages. Nil: nobody has counted them.
+	Tokens func() int64
 	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a
 	// failure, and is read no further.
 	MaxAnswerBytes int64

@@ -37,6 +37,15 @@ func (s *Server) AttachGenerate(r *modelv1.AttachGenerateRequest, out answerStre
 	return s.Calls.Attach(out.Context(), key, r.GetCursor(), out.Send)
 }
 
+// ExtendPrefix implements ModelService.
+func (s *Server) ExtendPrefix(_ context.Context, r *modelv1.ExtendPrefixRequest) (*modelv1.ExtendPrefixResponse, error) {
+	p, err := s.Calls.ExtendPrefix(r)
+	if err != nil {
+		return nil, err
+	}
+	return &modelv1.ExtendPrefixResponse{Prefix: p}, nil
+}
+
 // CancelGenerate implements ModelService.
 func (s *Server) CancelGenerate(ctx context.Context, r *modelv1.CancelGenerateRequest) (*modelv1.CancelGenerateResponse, error) {
 	key, err := keyOf(r.GetParent(), r.GetRequestId())

@@ -21,27 +21,50 @@ func estimate(characters int) int64 { return max(1, int64(characters/charactersP
 
 // Messages estimates messages, their media included; never less than 1. Texts count as if each stood on a line of its own.
 func Messages(messages []*modelv1.ChatMessage) int64 {
-	characters, media := -1, int64(0) // no line break before the first text
-	count := func(texts ...string) {
-		for _, text := range texts {
-			characters += 1 + utf8.RuneCountInString(text)
-		}
-	}
+	var c Count
 	for _, m := range messages {
-		if list := m.GetContent().GetList(); list != nil {
-			for _, part := range list.GetParts() {
-				count(textsOf(part)...)
-				media += Media(part)
-			}
-		} else {
-			count(m.GetContent().GetText())
-		}
-		for _, call := range m.GetToolCalls() {
-			count(call.GetFunction(), call.GetArgumentsJson())
-		}
+		c = c.And(Of(m))
 	}
-	return estimate(characters) + media
+	return c.Tokens()
 }
+
+// Count is what messages are, so that the estimate of a conversation that grows follows from what is new. The zero Count
+// is that of none.
+type Count struct {
+	characters int // each text with a line break
+	media      int64
+}
+
+// Of counts a message.
+func Of(m *modelv1.ChatMessage) Count {
+	var c Count
+	if list := m.GetContent().GetList(); list != nil {
+		for _, part := range list.GetParts() {
+			c.add(textsOf(part)...)
+			c.media += Media(part)
+		}
+	} else {
+		c.add(m.GetContent().GetText())
+	}
+	for _, call := range m.GetToolCalls() {
+		c.add(call.GetFunction(), call.GetArgumentsJson())
+	}
+	return c
+}
+
+func (c *Count) add(texts ...string) {
+	for _, text := range texts {
+		c.characters += 1 + utf8.RuneCountInString(text)
+	}
+}
+
+// And returns the count of the messages of both.
+func (c Count) And(more Count) Count {
+	return Count{characters: c.characters + more.characters, media: c.media + more.media}
+}
+
+// Tokens returns the estimate.
+func (c Count) Tokens() int64 { return estimate(c.characters-1) + c.media } // no line break before the first text
 
 // textsOf returns what counts as text in a part: of reasoning only the summary, of opaque content nothing.
 func textsOf(part *contentv1.Content) []string {

@@ -84,7 +84,7 @@ const (
 	//
 	//	{"reason": "EFFECT_UNKNOWN", "metadata": {"requestId": "run1/7"}}
 	ErrorReason_ERROR_REASON_EFFECT_UNKNOWN ErrorReason = 16
-	// A request refers to a prefix of messages that is not held here; send the whole. Code FAILED_PRECONDITION.
+	// A request refers to a prefix of messages that is not held here; send all messages, or extend a prefix by them in parts. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PREFIX_UNKNOWN", "metadata": {"hash": "9f…"}}
 	ErrorReason_ERROR_REASON_PREFIX_UNKNOWN ErrorReason = 17

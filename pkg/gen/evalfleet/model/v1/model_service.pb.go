@@ -102,7 +102,8 @@ type GenerateRequest struct {
 	ModelArgsJson string `protobuf:"bytes,7,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
 	// The conversation; with `prefix`, what follows it.
 	Messages []*ChatMessage `protobuf:"bytes,8,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Optional. Messages that were sent before.
+	// Optional. Messages of this project that were sent before. Where they are not held any more, or were sent to another replica, the call fails with
+	// PREFIX_UNKNOWN before it begins, and is repeated with all messages. The same conversation is the same request however it is sent.
 	Prefix *MessagePrefix `protobuf:"bytes,9,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Tools on offer.
 	Tools []*v11.ToolInfo `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -121,8 +122,10 @@ type GenerateRequest struct {
 	ValidateOnly bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Optional. As record_call for attempts that fail, and nothing for one that does not.
 	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Optional. Whether to keep the conversation with the answer for a later call, whose prefix it is then. What was not used for longest is forgotten first.
+	Keep          bool `protobuf:"varint,19,opt,name=keep,proto3" json:"keep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
@@ -274,12 +277,20 @@ func (x *GenerateRequest) GetRecordFailedCall() bool {
 	return false
 }
 
-// MessagePrefix stands for messages that were sent before.
+func (x *GenerateRequest) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+// MessagePrefix stands for messages of a project that were sent before.
 type MessagePrefix struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Hash that an earlier answer gave.
+	// Required. Hash that an earlier answer gave: the version of how it is made, a dash and 64 hexadecimal digits. Version 1 is a chain over the messages,
+	// SHA-256 of the hash before and the message's own SHA-256.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
-	// Number of messages that it stands for.
+	// Required. Number of messages that it stands for.
 	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -329,6 +340,116 @@ func (x *MessagePrefix) GetCount() int32 {
 	return 0
 }
 
+// ExtendPrefixRequest holds messages for a later call.
+type ExtendPrefixRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Optional. Messages that were sent before.
+	Prefix *MessagePrefix `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Required. What follows them.
+	Messages      []*ChatMessage `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendPrefixRequest) Reset() {
+	*x = ExtendPrefixRequest{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendPrefixRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendPrefixRequest) ProtoMessage() {}
+
+func (x *ExtendPrefixRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendPrefixRequest.ProtoReflect.Descriptor instead.
+func (*ExtendPrefixRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ExtendPrefixRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ExtendPrefixRequest) GetPrefix() *MessagePrefix {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *ExtendPrefixRequest) GetMessages() []*ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+// ExtendPrefixResponse names what is held now.
+type ExtendPrefixResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Stands for the prefix with the messages.
+	Prefix        *MessagePrefix `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendPrefixResponse) Reset() {
+	*x = ExtendPrefixResponse{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendPrefixResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendPrefixResponse) ProtoMessage() {}
+
+func (x *ExtendPrefixResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendPrefixResponse.ProtoReflect.Descriptor instead.
+func (*ExtendPrefixResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ExtendPrefixResponse) GetPrefix() *MessagePrefix {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
 // RawRequest is a vendor's request or answer as bytes.
 type RawRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -346,7 +467,7 @@ type RawRequest struct {
 
 func (x *RawRequest) Reset() {
 	*x = RawRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[2]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +479,7 @@ func (x *RawRequest) String() string {
 func (*RawRequest) ProtoMessage() {}
 
 func (x *RawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[2]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +492,7 @@ func (x *RawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RawRequest.ProtoReflect.Descriptor instead.
 func (*RawRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RawRequest) GetDialect() string {
@@ -417,14 +538,14 @@ type GenerateResponse struct {
 	Config *GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
 	// Optional. The vendor's answer as it came, when the request was raw.
 	Raw *RawRequest `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
-	// Optional. Stands for the request's messages and the first choice's message in a later prefix.
+	// With keep: stands for the request's messages and the first choice's message in a later prefix.
 	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Warnings of the provider's adapter, such as an option that was left out. With validate_only there is one for each of `unsent_options`, in
 	// their order.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Failed attempts before this answer, oldest first.
 	FailedAttempts []*FailedAttempt `protobuf:"bytes,9,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
-	// The conversation as it reached the provider, when it differs from the request's.
+	// With record_call: the conversation as it reached the provider, when it differs from the request's.
 	PreparedMessages []*ChatMessage `protobuf:"bytes,10,rep,name=prepared_messages,json=preparedMessages,proto3" json:"prepared_messages,omitempty"`
 	// The vendor's stream was cut off before the answer's end: the output is what came. It is not kept in the response cache.
 	BrokenOff bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
@@ -440,7 +561,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[3]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +573,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[3]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +586,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GenerateResponse) GetOutput() *ModelOutput {
@@ -578,7 +699,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[4]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +711,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[4]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +724,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FailedAttempt) GetError() string {
@@ -652,7 +773,7 @@ type StreamGenerateRequest struct {
 
 func (x *StreamGenerateRequest) Reset() {
 	*x = StreamGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +785,7 @@ func (x *StreamGenerateRequest) String() string {
 func (*StreamGenerateRequest) ProtoMessage() {}
 
 func (x *StreamGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +798,7 @@ func (x *StreamGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamGenerateRequest.ProtoReflect.Descriptor instead.
 func (*StreamGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{5}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StreamGenerateRequest) GetRequest() *GenerateRequest {
@@ -708,7 +829,7 @@ type StreamGenerateResponse struct {
 
 func (x *StreamGenerateResponse) Reset() {
 	*x = StreamGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +841,7 @@ func (x *StreamGenerateResponse) String() string {
 func (*StreamGenerateResponse) ProtoMessage() {}
 
 func (x *StreamGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +854,7 @@ func (x *StreamGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamGenerateResponse.ProtoReflect.Descriptor instead.
 func (*StreamGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamGenerateResponse) GetCursor() string {
@@ -845,7 +966,7 @@ type GenerateStarted struct {
 
 func (x *GenerateStarted) Reset() {
 	*x = GenerateStarted{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +978,7 @@ func (x *GenerateStarted) String() string {
 func (*GenerateStarted) ProtoMessage() {}
 
 func (x *GenerateStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +991,7 @@ func (x *GenerateStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateStarted.ProtoReflect.Descriptor instead.
 func (*GenerateStarted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GenerateStarted) GetAttempt() int32 {
@@ -900,7 +1021,7 @@ type GenerateDelta struct {
 
 func (x *GenerateDelta) Reset() {
 	*x = GenerateDelta{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1033,7 @@ func (x *GenerateDelta) String() string {
 func (*GenerateDelta) ProtoMessage() {}
 
 func (x *GenerateDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1046,7 @@ func (x *GenerateDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateDelta.ProtoReflect.Descriptor instead.
 func (*GenerateDelta) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GenerateDelta) GetChoice() int32 {
@@ -1027,7 +1148,7 @@ type ToolCallDelta struct {
 
 func (x *ToolCallDelta) Reset() {
 	*x = ToolCallDelta{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1160,7 @@ func (x *ToolCallDelta) String() string {
 func (*ToolCallDelta) ProtoMessage() {}
 
 func (x *ToolCallDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1173,7 @@ func (x *ToolCallDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallDelta.ProtoReflect.Descriptor instead.
 func (*ToolCallDelta) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolCallDelta) GetIndex() int32 {
@@ -1094,7 +1215,7 @@ type GenerateRestart struct {
 
 func (x *GenerateRestart) Reset() {
 	*x = GenerateRestart{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1227,7 @@ func (x *GenerateRestart) String() string {
 func (*GenerateRestart) ProtoMessage() {}
 
 func (x *GenerateRestart) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1240,7 @@ func (x *GenerateRestart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRestart.ProtoReflect.Descriptor instead.
 func (*GenerateRestart) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GenerateRestart) GetAttempt() int32 {
@@ -1138,7 +1259,7 @@ type GenerateHeartbeat struct {
 
 func (x *GenerateHeartbeat) Reset() {
 	*x = GenerateHeartbeat{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1271,7 @@ func (x *GenerateHeartbeat) String() string {
 func (*GenerateHeartbeat) ProtoMessage() {}
 
 func (x *GenerateHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1284,7 @@ func (x *GenerateHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateHeartbeat.ProtoReflect.Descriptor instead.
 func (*GenerateHeartbeat) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{13}
 }
 
 // AttachGenerateRequest names a call.
@@ -1181,7 +1302,7 @@ type AttachGenerateRequest struct {
 
 func (x *AttachGenerateRequest) Reset() {
 	*x = AttachGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1314,7 @@ func (x *AttachGenerateRequest) String() string {
 func (*AttachGenerateRequest) ProtoMessage() {}
 
 func (x *AttachGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1327,7 @@ func (x *AttachGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachGenerateRequest.ProtoReflect.Descriptor instead.
 func (*AttachGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachGenerateRequest) GetParent() string {
@@ -1241,7 +1362,7 @@ type WatchRetriesRequest struct {
 
 func (x *WatchRetriesRequest) Reset() {
 	*x = WatchRetriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1374,7 @@ func (x *WatchRetriesRequest) String() string {
 func (*WatchRetriesRequest) ProtoMessage() {}
 
 func (x *WatchRetriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1387,7 @@ func (x *WatchRetriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRetriesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRetriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchRetriesRequest) GetParent() string {
@@ -1291,7 +1412,7 @@ type WatchRetriesResponse struct {
 
 func (x *WatchRetriesResponse) Reset() {
 	*x = WatchRetriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1424,7 @@ func (x *WatchRetriesResponse) String() string {
 func (*WatchRetriesResponse) ProtoMessage() {}
 
 func (x *WatchRetriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1437,7 @@ func (x *WatchRetriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRetriesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRetriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRetriesResponse) GetParent() string {
@@ -1353,7 +1474,7 @@ type CancelGenerateRequest struct {
 
 func (x *CancelGenerateRequest) Reset() {
 	*x = CancelGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1486,7 @@ func (x *CancelGenerateRequest) String() string {
 func (*CancelGenerateRequest) ProtoMessage() {}
 
 func (x *CancelGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1499,7 @@ func (x *CancelGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGenerateRequest.ProtoReflect.Descriptor instead.
 func (*CancelGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelGenerateRequest) GetParent() string {
@@ -1406,7 +1527,7 @@ type CancelGenerateResponse struct {
 
 func (x *CancelGenerateResponse) Reset() {
 	*x = CancelGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1539,7 @@ func (x *CancelGenerateResponse) String() string {
 func (*CancelGenerateResponse) ProtoMessage() {}
 
 func (x *CancelGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1552,7 @@ func (x *CancelGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGenerateResponse.ProtoReflect.Descriptor instead.
 func (*CancelGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelGenerateResponse) GetAlreadyDone() bool {
@@ -1454,7 +1575,7 @@ type ReleaseGenerateRequest struct {
 
 func (x *ReleaseGenerateRequest) Reset() {
 	*x = ReleaseGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1587,7 @@ func (x *ReleaseGenerateRequest) String() string {
 func (*ReleaseGenerateRequest) ProtoMessage() {}
 
 func (x *ReleaseGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1600,7 @@ func (x *ReleaseGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGenerateRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseGenerateRequest) GetParent() string {
@@ -1505,7 +1626,7 @@ type ReleaseGenerateResponse struct {
 
 func (x *ReleaseGenerateResponse) Reset() {
 	*x = ReleaseGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1638,7 @@ func (x *ReleaseGenerateResponse) String() string {
 func (*ReleaseGenerateResponse) ProtoMessage() {}
 
 func (x *ReleaseGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1651,7 @@ func (x *ReleaseGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGenerateResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
 }
 
 // ReleaseRunGeneratesRequest names runs whose results are no longer needed.
@@ -1546,7 +1667,7 @@ type ReleaseRunGeneratesRequest struct {
 
 func (x *ReleaseRunGeneratesRequest) Reset() {
 	*x = ReleaseRunGeneratesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1679,7 @@ func (x *ReleaseRunGeneratesRequest) String() string {
 func (*ReleaseRunGeneratesRequest) ProtoMessage() {}
 
 func (x *ReleaseRunGeneratesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1692,7 @@ func (x *ReleaseRunGeneratesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunGeneratesRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRunGeneratesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReleaseRunGeneratesRequest) GetParent() string {
@@ -1597,7 +1718,7 @@ type ReleaseRunGeneratesResponse struct {
 
 func (x *ReleaseRunGeneratesResponse) Reset() {
 	*x = ReleaseRunGeneratesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1730,7 @@ func (x *ReleaseRunGeneratesResponse) String() string {
 func (*ReleaseRunGeneratesResponse) ProtoMessage() {}
 
 func (x *ReleaseRunGeneratesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1743,7 @@ func (x *ReleaseRunGeneratesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunGeneratesResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseRunGeneratesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
 }
 
 // CountTokensRequest holds what to count.
@@ -1646,7 +1767,7 @@ type CountTokensRequest struct {
 
 func (x *CountTokensRequest) Reset() {
 	*x = CountTokensRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1779,7 @@ func (x *CountTokensRequest) String() string {
 func (*CountTokensRequest) ProtoMessage() {}
 
 func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1792,7 @@ func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensRequest.ProtoReflect.Descriptor instead.
 func (*CountTokensRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CountTokensRequest) GetParent() string {
@@ -1731,7 +1852,7 @@ type CountTokensResponse struct {
 
 func (x *CountTokensResponse) Reset() {
 	*x = CountTokensResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1864,7 @@ func (x *CountTokensResponse) String() string {
 func (*CountTokensResponse) ProtoMessage() {}
 
 func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1877,7 @@ func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensResponse.ProtoReflect.Descriptor instead.
 func (*CountTokensResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CountTokensResponse) GetMessageTokens() int64 {
@@ -1809,7 +1930,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1942,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1955,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Model) GetName() string {
@@ -1942,7 +2063,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2075,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2088,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Capabilities) GetTools() bool {
@@ -2078,7 +2199,7 @@ type Prices struct {
 
 func (x *Prices) Reset() {
 	*x = Prices{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2211,7 @@ func (x *Prices) String() string {
 func (*Prices) ProtoMessage() {}
 
 func (x *Prices) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2224,7 @@ func (x *Prices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prices.ProtoReflect.Descriptor instead.
 func (*Prices) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Prices) GetInput() float64 {
@@ -2145,7 +2266,7 @@ type GetModelRequest struct {
 
 func (x *GetModelRequest) Reset() {
 	*x = GetModelRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2278,7 @@ func (x *GetModelRequest) String() string {
 func (*GetModelRequest) ProtoMessage() {}
 
 func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2291,7 @@ func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
 func (*GetModelRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetModelRequest) GetName() string {
@@ -2195,7 +2316,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2328,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2341,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListModelsRequest) GetProvider() string {
@@ -2257,7 +2378,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2390,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2403,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2310,7 +2431,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2443,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2456,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListProvidersRequest) GetParent() string {
@@ -2356,7 +2477,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2489,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2502,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2410,7 +2531,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2543,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2556,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Provider) GetName() string {
@@ -2494,7 +2615,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2627,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2640,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Account) GetName() string {
@@ -2577,7 +2698,7 @@ type GetCacheSizeRequest struct {
 
 func (x *GetCacheSizeRequest) Reset() {
 	*x = GetCacheSizeRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2710,7 @@ func (x *GetCacheSizeRequest) String() string {
 func (*GetCacheSizeRequest) ProtoMessage() {}
 
 func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2723,7 @@ func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeRequest.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetCacheSizeRequest) GetParent() string {
@@ -2630,7 +2751,7 @@ type GetCacheSizeResponse struct {
 
 func (x *GetCacheSizeResponse) Reset() {
 	*x = GetCacheSizeResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2763,7 @@ func (x *GetCacheSizeResponse) String() string {
 func (*GetCacheSizeResponse) ProtoMessage() {}
 
 func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2776,7 @@ func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeResponse.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
@@ -2684,7 +2805,7 @@ type ListCacheEntriesRequest struct {
 
 func (x *ListCacheEntriesRequest) Reset() {
 	*x = ListCacheEntriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2817,7 @@ func (x *ListCacheEntriesRequest) String() string {
 func (*ListCacheEntriesRequest) ProtoMessage() {}
 
 func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2830,7 @@ func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListCacheEntriesRequest) GetParent() string {
@@ -2760,7 +2881,7 @@ type ListCacheEntriesResponse struct {
 
 func (x *ListCacheEntriesResponse) Reset() {
 	*x = ListCacheEntriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2893,7 @@ func (x *ListCacheEntriesResponse) String() string {
 func (*ListCacheEntriesResponse) ProtoMessage() {}
 
 func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2906,7 @@ func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListCacheEntriesResponse) GetEntries() []*CacheEntry {
@@ -2819,7 +2940,7 @@ type CacheEntry struct {
 
 func (x *CacheEntry) Reset() {
 	*x = CacheEntry{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +2952,7 @@ func (x *CacheEntry) String() string {
 func (*CacheEntry) ProtoMessage() {}
 
 func (x *CacheEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2965,7 @@ func (x *CacheEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEntry.ProtoReflect.Descriptor instead.
 func (*CacheEntry) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CacheEntry) GetId() string {
@@ -2892,7 +3013,7 @@ type ClearCacheRequest struct {
 
 func (x *ClearCacheRequest) Reset() {
 	*x = ClearCacheRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +3025,7 @@ func (x *ClearCacheRequest) String() string {
 func (*ClearCacheRequest) ProtoMessage() {}
 
 func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3038,7 @@ func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheRequest.ProtoReflect.Descriptor instead.
 func (*ClearCacheRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ClearCacheRequest) GetParent() string {
@@ -2959,7 +3080,7 @@ type ClearCacheResponse struct {
 
 func (x *ClearCacheResponse) Reset() {
 	*x = ClearCacheResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3092,7 @@ func (x *ClearCacheResponse) String() string {
 func (*ClearCacheResponse) ProtoMessage() {}
 
 func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3105,7 @@ func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheResponse.ProtoReflect.Descriptor instead.
 func (*ClearCacheResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClearCacheResponse) GetRemoved() int64 {
@@ -3019,7 +3140,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3152,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3165,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Pool) GetName() string {
@@ -3122,7 +3243,7 @@ type PoolChange struct {
 
 func (x *PoolChange) Reset() {
 	*x = PoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3255,7 @@ func (x *PoolChange) String() string {
 func (*PoolChange) ProtoMessage() {}
 
 func (x *PoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3268,7 @@ func (x *PoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolChange.ProtoReflect.Descriptor instead.
 func (*PoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PoolChange) GetTime() *timestamppb.Timestamp {
@@ -3194,7 +3315,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3327,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3340,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 // ListPoolsResponse holds the pools.
@@ -3233,7 +3354,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3366,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3379,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -3281,7 +3402,7 @@ type UpdatePoolRequest struct {
 
 func (x *UpdatePoolRequest) Reset() {
 	*x = UpdatePoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3414,7 @@ func (x *UpdatePoolRequest) String() string {
 func (*UpdatePoolRequest) ProtoMessage() {}
 
 func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3427,7 @@ func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdatePoolRequest) GetPool() *Pool {
@@ -3346,7 +3467,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3479,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3492,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Budget) GetName() string {
@@ -3438,7 +3559,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3571,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3584,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -3500,7 +3621,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3633,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3646,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -3555,7 +3676,7 @@ type UpdateBudgetRequest struct {
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3688,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3701,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -3601,7 +3722,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x06\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x06\n" +
 	"\x0fGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -3625,10 +3746,20 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\vrecord_call\x18\x10 \x01(\bR\n" +
 	"recordCall\x12#\n" +
 	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x12,\n" +
-	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCallJ\x04\b\x0f\x10\x10R\rbudget_scopes\"9\n" +
-	"\rMessagePrefix\x12\x12\n" +
-	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x05R\x05count\"\x81\x02\n" +
+	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\x12\x12\n" +
+	"\x04keep\x18\x13 \x01(\bR\x04keepJ\x04\b\x0f\x10\x10R\rbudget_scopes\"Q\n" +
+	"\rMessagePrefix\x12\x1e\n" +
+	"\x04hash\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04hash\x12 \n" +
+	"\x05count\x18\x02 \x01(\x05B\n" +
+	"\xe0A\x02\xbaH\x04\x1a\x02 \x00R\x05count\"\xbe\x01\n" +
+	"\x13ExtendPrefixRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x129\n" +
+	"\x06prefix\x18\x02 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x12H\n" +
+	"\bmessages\x18\x03 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\bmessages\"Q\n" +
+	"\x14ExtendPrefixResponse\x129\n" +
+	"\x06prefix\x18\x01 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\"\x81\x02\n" +
 	"\n" +
 	"RawRequest\x12 \n" +
 	"\adialect\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\adialect\x12E\n" +
@@ -3892,7 +4023,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bCacheUse\x12\x19\n" +
 	"\x15CACHE_USE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCACHE_USE_READ\x10\x01\x12\x13\n" +
-	"\x0fCACHE_USE_WRITE\x10\x022\xb4\r\n" +
+	"\x0fCACHE_USE_WRITE\x10\x022\xd7\x0e\n" +
 	"\fModelService\x12\x8d\x01\n" +
 	"\bGenerate\x12#.evalfleet.model.v1.GenerateRequest\x1a$.evalfleet.model.v1.GenerateResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{parent=projects/*}/models:generate\x12\xb5\x01\n" +
 	"\x0eStreamGenerate\x12).evalfleet.model.v1.StreamGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"J\x82\xd3\xe4\x93\x02D:\arequest\"9/api/v1/{request.parent=projects/*}/models:streamGenerate0\x01\x12\x9f\x01\n" +
@@ -3900,7 +4031,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fWatchRetries\x12'.evalfleet.model.v1.WatchRetriesRequest\x1a(.evalfleet.model.v1.WatchRetriesResponse\":\x82\xd3\xe4\x93\x021\x12//api/v1/{parent=projects/*}/models:watchRetries\x90\x02\x010\x01\x12\xa0\x01\n" +
 	"\x0eCancelGenerate\x12).evalfleet.model.v1.CancelGenerateRequest\x1a*.evalfleet.model.v1.CancelGenerateResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/models:cancel\x90\x02\x02\x12\xa4\x01\n" +
 	"\x0fReleaseGenerate\x12*.evalfleet.model.v1.ReleaseGenerateRequest\x1a+.evalfleet.model.v1.ReleaseGenerateResponse\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/models:release\x90\x02\x02\x12\xb4\x01\n" +
-	"\x13ReleaseRunGenerates\x12..evalfleet.model.v1.ReleaseRunGeneratesRequest\x1a/.evalfleet.model.v1.ReleaseRunGeneratesResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:releaseRuns\x90\x02\x02\x12\x9c\x01\n" +
+	"\x13ReleaseRunGenerates\x12..evalfleet.model.v1.ReleaseRunGeneratesRequest\x1a/.evalfleet.model.v1.ReleaseRunGeneratesResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:releaseRuns\x90\x02\x02\x12\xa0\x01\n" +
+	"\fExtendPrefix\x12'.evalfleet.model.v1.ExtendPrefixRequest\x1a(.evalfleet.model.v1.ExtendPrefixResponse\"=\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/{parent=projects/*}/models:extendPrefix\x90\x02\x02\x12\x9c\x01\n" +
 	"\vCountTokens\x12&.evalfleet.model.v1.CountTokensRequest\x1a'.evalfleet.model.v1.CountTokensResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:countTokens\x90\x02\x01\x12{\n" +
 	"\bGetModel\x12#.evalfleet.model.v1.GetModelRequest\x1a\x19.evalfleet.model.v1.Model\"/\x82\xd3\xe4\x93\x02&\x12$/api/v1/{name=providers/*/models/**}\x90\x02\x01\x12v\n" +
 	"\n" +
@@ -3932,167 +4064,174 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
 	(*GenerateRequest)(nil),             // 1: evalfleet.model.v1.GenerateRequest
 	(*MessagePrefix)(nil),               // 2: evalfleet.model.v1.MessagePrefix
-	(*RawRequest)(nil),                  // 3: evalfleet.model.v1.RawRequest
-	(*GenerateResponse)(nil),            // 4: evalfleet.model.v1.GenerateResponse
-	(*FailedAttempt)(nil),               // 5: evalfleet.model.v1.FailedAttempt
-	(*StreamGenerateRequest)(nil),       // 6: evalfleet.model.v1.StreamGenerateRequest
-	(*StreamGenerateResponse)(nil),      // 7: evalfleet.model.v1.StreamGenerateResponse
-	(*GenerateStarted)(nil),             // 8: evalfleet.model.v1.GenerateStarted
-	(*GenerateDelta)(nil),               // 9: evalfleet.model.v1.GenerateDelta
-	(*ToolCallDelta)(nil),               // 10: evalfleet.model.v1.ToolCallDelta
-	(*GenerateRestart)(nil),             // 11: evalfleet.model.v1.GenerateRestart
-	(*GenerateHeartbeat)(nil),           // 12: evalfleet.model.v1.GenerateHeartbeat
-	(*AttachGenerateRequest)(nil),       // 13: evalfleet.model.v1.AttachGenerateRequest
-	(*WatchRetriesRequest)(nil),         // 14: evalfleet.model.v1.WatchRetriesRequest
-	(*WatchRetriesResponse)(nil),        // 15: evalfleet.model.v1.WatchRetriesResponse
-	(*CancelGenerateRequest)(nil),       // 16: evalfleet.model.v1.CancelGenerateRequest
-	(*CancelGenerateResponse)(nil),      // 17: evalfleet.model.v1.CancelGenerateResponse
-	(*ReleaseGenerateRequest)(nil),      // 18: evalfleet.model.v1.ReleaseGenerateRequest
-	(*ReleaseGenerateResponse)(nil),     // 19: evalfleet.model.v1.ReleaseGenerateResponse
-	(*ReleaseRunGeneratesRequest)(nil),  // 20: evalfleet.model.v1.ReleaseRunGeneratesRequest
-	(*ReleaseRunGeneratesResponse)(nil), // 21: evalfleet.model.v1.ReleaseRunGeneratesResponse
-	(*CountTokensRequest)(nil),          // 22: evalfleet.model.v1.CountTokensRequest
-	(*CountTokensResponse)(nil),         // 23: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                       // 24: evalfleet.model.v1.Model
-	(*Capabilities)(nil),                // 25: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                      // 26: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),             // 27: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),           // 28: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 29: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),        // 30: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),       // 31: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                    // 32: evalfleet.model.v1.Provider
-	(*Account)(nil),                     // 33: evalfleet.model.v1.Account
-	(*GetCacheSizeRequest)(nil),         // 34: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),        // 35: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),     // 36: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil),    // 37: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),                  // 38: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),           // 39: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),          // 40: evalfleet.model.v1.ClearCacheResponse
-	(*Pool)(nil),                        // 41: evalfleet.model.v1.Pool
-	(*PoolChange)(nil),                  // 42: evalfleet.model.v1.PoolChange
-	(*ListPoolsRequest)(nil),            // 43: evalfleet.model.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),           // 44: evalfleet.model.v1.ListPoolsResponse
-	(*UpdatePoolRequest)(nil),           // 45: evalfleet.model.v1.UpdatePoolRequest
-	(*Budget)(nil),                      // 46: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),          // 47: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),         // 48: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),         // 49: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                                 // 50: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                                 // 51: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 52: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 53: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 54: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 55: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 56: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 57: google.protobuf.Duration
-	(*v12.BlobRef)(nil),                 // 58: evalfleet.content.v1.BlobRef
-	(*ModelOutput)(nil),                 // 59: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 60: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 61: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 62: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 63: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 64: evalfleet.effect.v1.Note
-	(*fieldmaskpb.FieldMask)(nil),       // 65: google.protobuf.FieldMask
+	(*ExtendPrefixRequest)(nil),         // 3: evalfleet.model.v1.ExtendPrefixRequest
+	(*ExtendPrefixResponse)(nil),        // 4: evalfleet.model.v1.ExtendPrefixResponse
+	(*RawRequest)(nil),                  // 5: evalfleet.model.v1.RawRequest
+	(*GenerateResponse)(nil),            // 6: evalfleet.model.v1.GenerateResponse
+	(*FailedAttempt)(nil),               // 7: evalfleet.model.v1.FailedAttempt
+	(*StreamGenerateRequest)(nil),       // 8: evalfleet.model.v1.StreamGenerateRequest
+	(*StreamGenerateResponse)(nil),      // 9: evalfleet.model.v1.StreamGenerateResponse
+	(*GenerateStarted)(nil),             // 10: evalfleet.model.v1.GenerateStarted
+	(*GenerateDelta)(nil),               // 11: evalfleet.model.v1.GenerateDelta
+	(*ToolCallDelta)(nil),               // 12: evalfleet.model.v1.ToolCallDelta
+	(*GenerateRestart)(nil),             // 13: evalfleet.model.v1.GenerateRestart
+	(*GenerateHeartbeat)(nil),           // 14: evalfleet.model.v1.GenerateHeartbeat
+	(*AttachGenerateRequest)(nil),       // 15: evalfleet.model.v1.AttachGenerateRequest
+	(*WatchRetriesRequest)(nil),         // 16: evalfleet.model.v1.WatchRetriesRequest
+	(*WatchRetriesResponse)(nil),        // 17: evalfleet.model.v1.WatchRetriesResponse
+	(*CancelGenerateRequest)(nil),       // 18: evalfleet.model.v1.CancelGenerateRequest
+	(*CancelGenerateResponse)(nil),      // 19: evalfleet.model.v1.CancelGenerateResponse
+	(*ReleaseGenerateRequest)(nil),      // 20: evalfleet.model.v1.ReleaseGenerateRequest
+	(*ReleaseGenerateResponse)(nil),     // 21: evalfleet.model.v1.ReleaseGenerateResponse
+	(*ReleaseRunGeneratesRequest)(nil),  // 22: evalfleet.model.v1.ReleaseRunGeneratesRequest
+	(*ReleaseRunGeneratesResponse)(nil), // 23: evalfleet.model.v1.ReleaseRunGeneratesResponse
+	(*CountTokensRequest)(nil),          // 24: evalfleet.model.v1.CountTokensRequest
+	(*CountTokensResponse)(nil),         // 25: evalfleet.model.v1.CountTokensResponse
+	(*Model)(nil),                       // 26: evalfleet.model.v1.Model
+	(*Capabilities)(nil),                // 27: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                      // 28: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),             // 29: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),           // 30: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 31: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),        // 32: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),       // 33: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                    // 34: evalfleet.model.v1.Provider
+	(*Account)(nil),                     // 35: evalfleet.model.v1.Account
+	(*GetCacheSizeRequest)(nil),         // 36: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),        // 37: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),     // 38: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil),    // 39: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),                  // 40: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),           // 41: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),          // 42: evalfleet.model.v1.ClearCacheResponse
+	(*Pool)(nil),                        // 43: evalfleet.model.v1.Pool
+	(*PoolChange)(nil),                  // 44: evalfleet.model.v1.PoolChange
+	(*ListPoolsRequest)(nil),            // 45: evalfleet.model.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),           // 46: evalfleet.model.v1.ListPoolsResponse
+	(*UpdatePoolRequest)(nil),           // 47: evalfleet.model.v1.UpdatePoolRequest
+	(*Budget)(nil),                      // 48: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 49: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 50: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 51: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 52: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 53: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 54: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 55: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 56: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 57: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 58: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 59: google.protobuf.Duration
+	(*v12.BlobRef)(nil),                 // 60: evalfleet.content.v1.BlobRef
+	(*ModelOutput)(nil),                 // 61: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 62: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 63: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 64: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 65: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 66: evalfleet.effect.v1.Note
+	(*fieldmaskpb.FieldMask)(nil),       // 67: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	52, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	53, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	54, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	55, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	54, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	55, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	56, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	3,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	57, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	50, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	58, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
-	59, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	60, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	0,  // 12: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	61, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	56, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
-	3,  // 15: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawRequest
-	2,  // 16: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	5,  // 17: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	53, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	26, // 19: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	62, // 20: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	57, // 21: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	61, // 22: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	1,  // 23: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	8,  // 24: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	9,  // 25: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	11, // 26: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	12, // 27: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	4,  // 28: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	10, // 29: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	63, // 30: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	64, // 31: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	53, // 32: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	54, // 33: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	25, // 34: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	26, // 35: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	24, // 36: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	32, // 37: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	33, // 38: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	51, // 39: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	38, // 40: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	62, // 41: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	42, // 42: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	62, // 43: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	41, // 44: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	41, // 45: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	65, // 46: evalfleet.model.v1.UpdatePoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	46, // 47: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	46, // 48: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	65, // 49: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 50: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	6,  // 51: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	13, // 52: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	14, // 53: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	16, // 54: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	18, // 55: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	20, // 56: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	22, // 57: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	27, // 58: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	28, // 59: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	30, // 60: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	34, // 61: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	36, // 62: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	39, // 63: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	43, // 64: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	45, // 65: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	47, // 66: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	49, // 67: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 68: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 69: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 70: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 71: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	17, // 72: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	19, // 73: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	21, // 74: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	23, // 75: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	24, // 76: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	29, // 77: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	31, // 78: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	35, // 79: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	37, // 80: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	40, // 81: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	44, // 82: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	41, // 83: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	48, // 84: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	46, // 85: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	68, // [68:86] is the sub-list for method output_type
-	50, // [50:68] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	56, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	57, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	58, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	5,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
+	59, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	2,  // 8: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	55, // 9: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	2,  // 10: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	52, // 11: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	60, // 12: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	61, // 13: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	62, // 14: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	0,  // 15: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
+	63, // 16: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	58, // 17: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	5,  // 18: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawRequest
+	2,  // 19: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	7,  // 20: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	55, // 21: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	28, // 22: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	64, // 23: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	59, // 24: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	63, // 25: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	1,  // 26: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	10, // 27: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	11, // 28: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	13, // 29: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	14, // 30: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	6,  // 31: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	12, // 32: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	65, // 33: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	66, // 34: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	55, // 35: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	56, // 36: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	27, // 37: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	28, // 38: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	26, // 39: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	34, // 40: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	35, // 41: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	53, // 42: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	40, // 43: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	64, // 44: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	44, // 45: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	64, // 46: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	43, // 47: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	43, // 48: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	67, // 49: evalfleet.model.v1.UpdatePoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	48, // 50: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	48, // 51: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	67, // 52: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 53: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	8,  // 54: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	15, // 55: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	16, // 56: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	18, // 57: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	20, // 58: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	22, // 59: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	3,  // 60: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	24, // 61: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	29, // 62: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	30, // 63: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	32, // 64: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	36, // 65: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	38, // 66: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	41, // 67: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	45, // 68: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	47, // 69: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	49, // 70: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	51, // 71: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	6,  // 72: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	9,  // 73: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	9,  // 74: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	17, // 75: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	19, // 76: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	21, // 77: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	23, // 78: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	4,  // 79: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	25, // 80: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	26, // 81: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	31, // 82: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	33, // 83: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	37, // 84: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	39, // 85: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	42, // 86: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	46, // 87: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	43, // 88: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	50, // 89: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	48, // 90: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	72, // [72:91] is the sub-list for method output_type
+	53, // [53:72] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -4102,28 +4241,28 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 	}
 	file_evalfleet_model_v1_config_proto_init()
 	file_evalfleet_model_v1_message_proto_init()
-	file_evalfleet_model_v1_model_service_proto_msgTypes[6].OneofWrappers = []any{
+	file_evalfleet_model_v1_model_service_proto_msgTypes[8].OneofWrappers = []any{
 		(*StreamGenerateResponse_Started)(nil),
 		(*StreamGenerateResponse_Delta)(nil),
 		(*StreamGenerateResponse_Restart)(nil),
 		(*StreamGenerateResponse_Heartbeat)(nil),
 		(*StreamGenerateResponse_Completed)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_evalfleet_model_v1_model_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*GenerateDelta_Text)(nil),
 		(*GenerateDelta_Reasoning)(nil),
 		(*GenerateDelta_ToolCall)(nil),
 		(*GenerateDelta_Part)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[45].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[25].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

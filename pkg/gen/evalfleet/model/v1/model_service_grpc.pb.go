@@ -26,6 +26,7 @@ const (
 	ModelService_CancelGenerate_FullMethodName      = "/evalfleet.model.v1.ModelService/CancelGenerate"
 	ModelService_ReleaseGenerate_FullMethodName     = "/evalfleet.model.v1.ModelService/ReleaseGenerate"
 	ModelService_ReleaseRunGenerates_FullMethodName = "/evalfleet.model.v1.ModelService/ReleaseRunGenerates"
+	ModelService_ExtendPrefix_FullMethodName        = "/evalfleet.model.v1.ModelService/ExtendPrefix"
 	ModelService_CountTokens_FullMethodName         = "/evalfleet.model.v1.ModelService/CountTokens"
 	ModelService_GetModel_FullMethodName            = "/evalfleet.model.v1.ModelService/GetModel"
 	ModelService_ListModels_FullMethodName          = "/evalfleet.model.v1.ModelService/ListModels"
@@ -59,6 +60,9 @@ type ModelServiceClient interface {
 	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
 	// Idempotent; unknown runs are ignored.
 	ReleaseRunGenerates(ctx context.Context, in *ReleaseRunGeneratesRequest, opts ...grpc.CallOption) (*ReleaseRunGeneratesResponse, error)
+	// ExtendPrefix keeps messages, so that a later call need not hold them: with a prefix, what goes on with it. A conversation that does not fit into one
+	// request is sent in parts, and the call has the last. It fails with PREFIX_UNKNOWN as Generate does. Idempotent.
+	ExtendPrefix(ctx context.Context, in *ExtendPrefixRequest, opts ...grpc.CallOption) (*ExtendPrefixResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
 	// GetModel tells what is known of a model: limits, capabilities, prices.
@@ -174,6 +178,16 @@ func (c *modelServiceClient) ReleaseRunGenerates(ctx context.Context, in *Releas
 	return out, nil
 }
 
+func (c *modelServiceClient) ExtendPrefix(ctx context.Context, in *ExtendPrefixRequest, opts ...grpc.CallOption) (*ExtendPrefixResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExtendPrefixResponse)
+	err := c.cc.Invoke(ctx, ModelService_ExtendPrefix_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *modelServiceClient) CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountTokensResponse)
@@ -241,6 +255,9 @@ type ModelServiceServer interface {
 	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
 	// Idempotent; unknown runs are ignored.
 	ReleaseRunGenerates(context.Context, *ReleaseRunGeneratesRequest) (*ReleaseRunGeneratesResponse, error)
+	// ExtendPrefix keeps messages, so that a later call need not hold them: with a prefix, what goes on with it. A conversation that does not fit into one
+	// request is sent in parts, and the call has the last. It fails with PREFIX_UNKNOWN as Generate does. Idempotent.
+	ExtendPrefix(context.Context, *ExtendPrefixRequest) (*ExtendPrefixResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
 	// GetModel tells what is known of a model: limits, capabilities, prices.
@@ -279,6 +296,9 @@ func (UnimplementedModelServiceServer) ReleaseGenerate(context.Context, *Release
 }
 func (UnimplementedModelServiceServer) ReleaseRunGenerates(context.Context, *ReleaseRunGeneratesRequest) (*ReleaseRunGeneratesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseRunGenerates not implemented")
+}
+func (UnimplementedModelServiceServer) ExtendPrefix(context.Context, *ExtendPrefixRequest) (*ExtendPrefixResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExtendPrefix not implemented")
 }
 func (UnimplementedModelServiceServer) CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountTokens not implemented")
@@ -418,6 +438,24 @@ func _ModelService_ReleaseRunGenerates_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ModelService_ExtendPrefix_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendPrefixRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelServiceServer).ExtendPrefix(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelService_ExtendPrefix_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelServiceServer).ExtendPrefix(ctx, req.(*ExtendPrefixRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ModelService_CountTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CountTokensRequest)
 	if err := dec(in); err != nil {
@@ -512,6 +550,10 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseRunGenerates",
 			Handler:    _ModelService_ReleaseRunGenerates_Handler,
+		},
+		{
+			MethodName: "ExtendPrefix",
+			Handler:    _ModelService_ExtendPrefix_Handler,
 		},
 		{
 			MethodName: "CountTokens",

@@ -21,22 +21,17 @@ type modelCall struct {
 	client   modelv1.ModelServiceClient
 	progress *peers.ProgressListeners
 	seq      int64
-	request  *modelv1.GenerateRequest
+	// request is the call. What of the messages it holds is decided each time that it is sent.
+	request *modelv1.GenerateRequest
+	said    said
 }
 
 func (c *Caller) modelCall(s *run.State, seq int64, i *agentv1.ModelIntent) *modelCall {
 	ref := s.ModelOf(i)
-	messages := s.Messages()
-	if n := int(i.GetMessageCount()); n < len(messages) {
-		messages = messages[:n]
-	}
-	if i.GetContent() != nil {
-		messages = i.GetContent().GetMessages()
-	}
 	r := &modelv1.GenerateRequest{
 		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: s.Attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
 		Model: i.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
-		Messages: messages, ToolChoice: i.GetToolChoice(), Config: i.GetConfig(),
+		ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), Keep: i.GetPurpose() == run.PurposeAgent,
 	}
 	switch s.Spec().GetRecordCalls() {
 	case "all":
@@ -49,7 +44,7 @@ func (c *Caller) modelCall(s *run.State, seq int64, i *agentv1.ModelIntent) *mod
 			r.Tools = append(r.Tools, d.GetInfo())
 		}
 	}
-	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: seq, request: r}
+	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: seq, request: r, said: saidBy(s, i)}
 }
 
 // account is what the gate counts by.
@@ -60,7 +55,7 @@ func (c *modelCall) account() string {
 func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error) {
 	began := time.Now()
 	defer c.progress.Listen(c.request.GetParent(), c.request.GetRequestId(), func(known *effectv1.Note) { p.note(c.seq, known) })()
-	answer, err := c.client.Generate(ctx, c.request)
+	answer, err := c.generate(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -136,6 +136,7 @@ func (a *answer) build(model string, turn int32, tools []*toolv1.ToolInfo) *mode
 		return output
 	}
 	message := chat.Assistant(a.short.Text)
+	message.Source = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
 	if a.short.Reasoning != "" {
 		parts := []*contentv1.Content{chat.ReasoningPart(a.short.Reasoning)}
 		if a.short.Text != "" {

@@ -178,7 +178,12 @@ func (a *answer) failure() *provider.Error {
 
 // usage estimates what an answer used where the script does not say.
 func usage(r *provider.Request, output *modelv1.ModelOutput) *modelv1.ModelUsage {
-	in := tokens.Messages(r.Messages) + tokens.Tools(r.Tools)
+	in := tokens.Tools(r.Tools)
+	if r.Tokens != nil {
+		in += r.Tokens()
+	} else {
+		in += tokens.Messages(r.Messages)
+	}
 	out := int64(0)
 	if m := chat.FirstMessage(output); m != nil {
 		out = tokens.Messages([]*modelv1.ChatMessage{m})

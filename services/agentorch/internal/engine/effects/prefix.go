@@ -1,0 +1,104 @@
+package effects
+
+import (
+	"context"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// maxPart bounds the messages of a request in bytes, so that there is room for the rest of it within a message. One
+// message that is larger is sent by itself.
+const maxPart = 3 << 20
+
+// said is the messages of a model call.
+type said struct {
+	messages []*modelv1.ChatMessage
+	// links are the links of the messages; nil where they cannot be had, and then all messages are one request.
+	links []run.Link
+	// told is how many of them modelgw may have.
+	told int
+}
+
+// saidBy returns the messages of the call of an intent.
+func saidBy(s *run.State, i *agentv1.ModelIntent) said {
+	var c run.Conversation
+	if i.GetContent() != nil {
+		c.Append(i.GetContent().GetMessages()...)
+		return from(&c, c.Len())
+	}
+	return from(s.Conversation(), min(int(i.GetMessageCount()), len(s.Messages())))
+}
+
+func from(c *run.Conversation, n int) said {
+	links, err := c.Links(n)
+	if err != nil {
+		links = nil // The call fails, and says why.
+	}
+	return said{messages: c.Messages()[:n:n], links: links, told: min(c.Told(), n)}
+}
+
+// prefix stands for the first n messages; nil for none.
+func (s *said) prefix(n int) *modelv1.MessagePrefix {
+	if n == 0 || s.links == nil {
+		return nil
+	}
+	return &modelv1.MessagePrefix{Hash: s.links[n-1].Hash.String(), Count: int32(n)}
+}
+
+// part returns the end of the messages from n on that fit into one request: at least one, where there is one.
+func (s *said) part(n int) int {
+	if s.links == nil {
+		return len(s.messages)
+	}
+	sent, end := 0, n
+	if n > 0 {
+		sent = s.links[n-1].Bytes
+	}
+	for end < len(s.messages) && (end == n || s.links[end].Bytes-sent <= maxPart) {
+		end++
+	}
+	return end
+}
+
+// generate asks modelgw to go on with what it has of the conversation, and sends all messages where it has not. What does
+// not fit into one request goes before the call, in parts.
+func (c *modelCall) generate(ctx context.Context) (*modelv1.GenerateResponse, error) {
+	answer, err := c.goOn(ctx, c.said.told)
+	if !unknown(err) {
+		return answer, err
+	}
+	if answer, err = c.goOn(ctx, 0); unknown(err) { // Modelgw forgot what it got a moment ago: others need the room.
+		return nil, rpcerr.ServiceUnavailable(peers.Modelgw, time.Second, "%s did not keep the conversation that was sent: %w", peers.Modelgw, err)
+	}
+	return answer, err
+}
+
+// goOn sends the messages after the first n, which modelgw has, and calls the model.
+func (c *modelCall) goOn(ctx context.Context, n int) (*modelv1.GenerateResponse, error) {
+	for {
+		prefix, messages := c.said.prefix(n), c.said.messages
+		end := c.said.part(n)
+		if prefix != nil {
+			messages = messages[n:]
+		}
+		if end == len(c.said.messages) {
+			c.request.Prefix, c.request.Messages = prefix, messages
+			return c.client.Generate(ctx, c.request)
+		}
+		_, err := c.client.ExtendPrefix(ctx, &modelv1.ExtendPrefixRequest{Parent: c.request.GetParent(), Prefix: prefix, Messages: c.said.messages[n:end]})
+		if err != nil {
+			return nil, err
+		}
+		n = end
+	}
+}
+
+func unknown(err error) bool {
+	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PREFIX_UNKNOWN)
+}

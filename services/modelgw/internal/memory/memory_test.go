@@ -1,0 +1,104 @@
+package memory_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+)
+
+func extend(t *testing.T, c memory.Conversation, messages ...*modelv1.ChatMessage) memory.Conversation {
+	t.Helper()
+	next, err := c.Extend(messages...)
+	require.NoError(t, err)
+	return next
+}
+
+func TestAPrefixStandsForTheMessagesOfItsProject(t *testing.T) {
+	t.Parallel()
+	s := memory.NewStore(1 << 20)
+	one := extend(t, memory.Conversation{}, chat.User("a"))
+	two := extend(t, one, chat.Assistant("b"), chat.User("c"))
+	s.Keep("p", one, two)
+	for _, c := range []memory.Conversation{one, two} {
+		found, ok := s.Get("p", c.Prefix())
+		require.True(t, ok)
+		assert.Equal(t, c.Messages(), found.Messages())
+		_, ok = s.Get("q", c.Prefix())
+		assert.False(t, ok, "another project names it")
+	}
+	wrong := two.Prefix()
+	wrong.Count--
+	_, ok := s.Get("p", wrong)
+	assert.False(t, ok, "the count is another")
+	_, ok = s.Get("p", &modelv1.MessagePrefix{Hash: "9f", Count: 1})
+	assert.False(t, ok, "a hash of another form")
+}
+
+// TestConversationsThatPartKeepTheirOwnMessages goes on in two ways from one place.
+func TestConversationsThatPartKeepTheirOwnMessages(t *testing.T) {
+	t.Parallel()
+	base := extend(t, memory.Conversation{}, chat.User("a"))
+	left := extend(t, base, chat.User("left"))
+	right := extend(t, base, chat.User("right"))
+	further := extend(t, left, chat.User("further"))
+	says := func(c memory.Conversation) (texts []string) {
+		for _, m := range c.Messages() {
+			texts = append(texts, chat.Text(m))
+		}
+		return texts
+	}
+	assert.Equal(t, []string{"a"}, says(base))
+	assert.Equal(t, []string{"a", "left"}, says(left))
+	assert.Equal(t, []string{"a", "right"}, says(right))
+	assert.Equal(t, []string{"a", "left", "further"}, says(further))
+	assert.NotEqual(t, left.Prefix().GetHash(), right.Prefix().GetHash())
+}
+
+func TestWhatWasNotUsedForLongestIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := memory.NewStore(100_000)
+	var all []memory.Conversation
+	for i := range 12 {
+		c := extend(t, memory.Conversation{}, chat.User(fmt.Sprint(i)+strings.Repeat("x", 10_000)))
+		longer := extend(t, c, chat.User("more"))
+		s.Keep("p", c, longer)
+		all = append(all, c)
+		_, ok := s.Get("p", all[0].Prefix())
+		assert.True(t, ok, "the first is used each time")
+	}
+	for i, c := range all {
+		_, ok := s.Get("p", c.Prefix())
+		assert.Equal(t, i == 0 || i >= 5, ok, i)
+	}
+	large := extend(t, memory.Conversation{}, chat.User(strings.Repeat("x", 100_000)))
+	s.Keep("p", large)
+	_, ok := s.Get("p", large.Prefix())
+	assert.False(t, ok, "it is larger than all that may be kept")
+	_, ok = s.Get("p", all[0].Prefix())
+	assert.True(t, ok, "and nothing went for it")
+}
+
+// TestASummaryThatGrowsIsThatOfAllMessages compares one that grew by a message at a time with that of all of them.
+func TestASummaryThatGrowsIsThatOfAllMessages(t *testing.T) {
+	t.Parallel()
+	thought := chat.Assistant("")
+	thought.Content = chat.ListContent(chat.ReasoningPart("why"), chat.TextPart("x"), chat.ImagePart("data:image/png;base64,aGk="))
+	messages := []*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.User("v"), thought, {Role: modelv1.Role_ROLE_TOOL, Content: thought.GetContent()}}
+	var c memory.Conversation
+	for i, m := range messages {
+		c = extend(t, c, m)
+		assert.Equal(t, prepare.SummaryOf(messages[:i+1]...), c.Summary())
+		known, grown := prepare.SummaryOf(messages[:i+1]...), prepare.Conversation{}
+		grown.Summary = &known
+		assert.Equal(t, tokens.Messages(messages[:i+1]), grown.Tokens())
+	}
+}

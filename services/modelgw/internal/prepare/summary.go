@@ -1,0 +1,70 @@
+package prepare
+
+import (
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+)
+
+// Summary is what must be known of messages to see what of their preparation has nothing to do, and how many tokens they
+// are. That of a conversation which grows follows from what is new. The zero Summary is that of no messages.
+type Summary struct {
+	// media, toolMedia and reasoning say that a message has such a part, the second that it is a tool's result.
+	media, toolMedia, reasoning bool
+	// neighbours are the roles of which two messages follow each other, a bit for each.
+	neighbours uint32
+	// first and last are the roles of the outer messages; any says that there are some.
+	first, last modelv1.Role
+	any         bool
+	count       tokens.Count
+}
+
+// SummaryOf returns the summary of messages.
+func SummaryOf(messages ...*modelv1.ChatMessage) Summary {
+	var s Summary
+	for _, m := range messages {
+		parts := m.GetContent().GetList().GetParts()
+		media := slices.ContainsFunc(parts, func(p *contentv1.Content) bool { return chat.Media(p) != nil })
+		s = s.And(Summary{
+			media: media, toolMedia: media && m.GetRole() == modelv1.Role_ROLE_TOOL, reasoning: slices.ContainsFunc(parts, isReasoning),
+			first: m.GetRole(), last: m.GetRole(), any: true, count: tokens.Of(m),
+		})
+	}
+	return s
+}
+
+// And returns the summary of the messages of both, one after another.
+func (s Summary) And(next Summary) Summary {
+	switch {
+	case !next.any:
+		return s
+	case !s.any:
+		return next
+	}
+	both := Summary{
+		media: s.media || next.media, toolMedia: s.toolMedia || next.toolMedia, reasoning: s.reasoning || next.reasoning,
+		neighbours: s.neighbours | next.neighbours, first: s.first, last: next.last, any: true, count: s.count.And(next.count),
+	}
+	if s.last == next.first {
+		both.neighbours |= bit(s.last)
+	}
+	return both
+}
+
+// merges reports whether messages of the roles that are asked for follow each other.
+func (s Summary) merges(user, assistant, system bool) bool {
+	has := func(wanted bool, role modelv1.Role) bool { return wanted && s.neighbours&bit(role) != 0 }
+	return has(user, modelv1.Role_ROLE_USER) || has(assistant, modelv1.Role_ROLE_ASSISTANT) || has(system, modelv1.Role_ROLE_SYSTEM)
+}
+
+func bit(r modelv1.Role) uint32 { return 1 << (uint32(r) % 32) }
+
+func summaryOf(c Conversation) Summary {
+	if c.Summary != nil {
+		return *c.Summary
+	}
+	return SummaryOf(c.Messages...)
+}
