@@ -191,7 +191,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
 	s.evalRPCs = evalserver.New(evalserver.Deps{
-		Engine: s.evals, Journals: store, Judges: judges, Exporter: exporter, Notes: notes, Delete: s.keeper.Delete,
+		Engine: s.evals, Journals: store, Judges: judges, Exporter: exporter, Notes: notes, Delete: s.keeper.Delete, Bodies: bodies{deps.Blobs},
 		Live: live.New(live.Deps{Engine: s.evals, Journals: store, Notes: notes, Waits: s.waits, Waiting: s.engine.Waiting}),
 	})
 	services := deps.Services

@@ -31,3 +31,12 @@ func (b bodies) Open(ctx context.Context, project, hash string) (io.ReadCloser, 
 	}
 	return body, err
 }
+
+// Size implements evalserver.Bodies.
+func (b bodies) Size(ctx context.Context, project, hash string) (int64, error) {
+	ref, err := b.store.Stat(ctx, project, hash)
+	if errors.Is(err, blob.ErrNotFound) {
+		err = rpcerr.ResourceNotFound(resource.Format(project, "blobs", hash))
+	}
+	return ref.Size, err
+}

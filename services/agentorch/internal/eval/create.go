@@ -20,8 +20,13 @@ import (
 
 // Create checks a specification, makes the evaluation and starts it. With a request id a repeated call gives the same evaluation. With validateOnly it makes nothing.
 func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalSpec, requestID string, validateOnly bool) (*State, error) {
+	return e.CreateAs(ctx, project, spec, spec, requestID, validateOnly)
+}
+
+// CreateAs is Create for a specification that was made of another request. A repeated call has the same request id and the same content of that request.
+func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.EvalSpec, of proto.Message, requestID string, validateOnly bool) (*State, error) {
+	digest, err := effectrpc.Hash(of)
 	spec = proto.CloneOf(spec)
-	digest, err := effectrpc.Hash(spec)
 	if err != nil {
 		return nil, err
 	}

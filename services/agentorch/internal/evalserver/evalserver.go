@@ -21,6 +21,8 @@ type Deps struct {
 	Journals journal.Store
 	Judges   eval.Judges
 	Exporter *evalexport.Exporter
+	// Bodies are what task files name.
+	Bodies Bodies
 	// Notes is what is known of open effects.
 	Notes *note.Board
 	// Delete deletes a journal that is done.

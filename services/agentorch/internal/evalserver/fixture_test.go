@@ -3,12 +3,15 @@ package evalserver_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,6 +55,8 @@ const (
 type bodies struct {
 	mu  sync.Mutex
 	all [][]byte
+	// byHash has those that were uploaded.
+	byHash map[string]string
 	// opened counts bodies that were read.
 	opened int
 }
@@ -69,10 +74,36 @@ func (b *bodies) Open(_ context.Context, _, hash string) (io.ReadCloser, error) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.opened++
+	if text, ok := b.byHash[hash]; ok {
+		return io.NopCloser(strings.NewReader(text)), nil
+	}
 	if err != nil || i >= len(b.all) {
 		return nil, rpcerr.ResourceNotFound("blob " + hash)
 	}
 	return io.NopCloser(bytes.NewReader(b.all[i])), nil
+}
+
+// named is a body under its hash, as clients name it.
+func (b *bodies) named(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	hash := hex.EncodeToString(sum[:])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byHash == nil {
+		b.byHash = map[string]string{}
+	}
+	b.byHash[hash] = text
+	return hash
+}
+
+func (b *bodies) Size(_ context.Context, _, hash string) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text, ok := b.byHash[hash]
+	if !ok {
+		return 0, rpcerr.ResourceNotFound("blob " + hash)
+	}
+	return int64(len(text)), nil
 }
 
 // count is how many bodies were read.
@@ -300,7 +331,7 @@ func serve(t *testing.T) *rig {
 	notes := &note.Board{}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
 		agentv1.RegisterEvalServiceServer(s, evalserver.New(evalserver.Deps{
-			Engine: engine, Journals: store, Judges: judges, Exporter: exporter, Notes: notes,
+			Engine: engine, Journals: store, Judges: judges, Exporter: exporter, Notes: notes, Bodies: kept,
 			Live:   live.New(live.Deps{Engine: engine, Journals: store, Notes: notes, Waits: made.waiting, Waiting: made.parkedFor}),
 			Delete: retain.New(retain.Config{}, retain.Deps{Journals: store, Logger: log}).Delete,
 		}))

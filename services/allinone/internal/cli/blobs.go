@@ -12,7 +12,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/regular"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
 )
 
 const (

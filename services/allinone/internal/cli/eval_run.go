@@ -10,11 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/revision"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/sandboxd"
 )
@@ -120,79 +119,34 @@ func (a *app) loadTask(ctx context.Context, path string, f evalFlags) (*taskfile
 
 // override lays the flags over what the file says.
 func (a *app) override(ctx context.Context, task *taskfile.Task, f evalFlags) error {
-	s := task.Spec
 	if f.limit != "" && len(f.sampleIDs) > 0 {
 		return usage("--limit and --sample-id exclude each other")
 	}
-	if len(f.models) > 0 {
-		s.Models = nil
-		for _, m := range f.models {
-			s.Models = append(s.Models, &agentv1.ModelRef{Model: m})
+	if len(f.models)+len(task.Spec.GetModels()) == 0 {
+		return usage("%s names no model; give one with -m PROVIDER/MODEL", task.Spec.GetTaskFile())
+	}
+	o := taskfile.Override{
+		Models: f.models, SampleIDs: f.sampleIDs, Epochs: f.epochs, MaxSamples: f.maxSamples,
+		Driver: f.driver, AllowUnisolated: a.allowUnisolated, Tags: f.tags,
+	}
+	var err error
+	if o.ModelArgs, err = pairs("-M", f.modelArgs); err != nil {
+		return err
+	}
+	if f.limit != "" {
+		if o.Limit, err = sampleRange(f.limit); err != nil {
+			return err
 		}
 	}
-	if len(s.GetModels()) == 0 {
-		return usage("%s names no model; give one with -m PROVIDER/MODEL", s.GetTaskFile())
+	if err := task.Override(ctx, o, nil); err != nil {
+		return usageError{err}
 	}
-	for _, m := range s.GetModels() {
+	for _, m := range task.Spec.GetModels() {
 		if err := checkModelName(m.GetModel()); err != nil {
 			return err
 		}
 	}
-	if len(f.modelArgs) > 0 {
-		pairs, err := pairs("-M", f.modelArgs)
-		if err != nil {
-			return err
-		}
-		text, bodies, err := taskfile.ModelArgs(ctx, ".", pairs)
-		if err != nil {
-			return usageError{err}
-		}
-		for _, m := range s.GetModels() {
-			m.ModelArgsJson = text
-		}
-		task.Bodies = append(task.Bodies, bodies...)
-	}
-	if f.limit != "" {
-		r, err := sampleRange(f.limit)
-		if err != nil {
-			return err
-		}
-		s.Limit, s.SampleIds = r, nil
-	}
-	if len(f.sampleIDs) > 0 {
-		s.SampleIds, s.Limit = f.sampleIDs, nil
-	}
-	if f.epochs > 0 {
-		if s.Epochs == nil {
-			s.Epochs = &agentv1.Epochs{}
-		}
-		s.Epochs.Count = &f.epochs
-	}
-	if f.maxSamples > 0 {
-		s.MaxSamples = &f.maxSamples
-	}
-	s.Tags = append(s.Tags, f.tags...)
-	for _, box := range boxes(s) {
-		if f.driver != "" {
-			box.Driver = f.driver
-		}
-		box.AllowUnisolated = box.GetAllowUnisolated() || a.allowUnisolated
-	}
 	return nil
-}
-
-// boxes are all sandboxes that an evaluation describes.
-func boxes(s *agentv1.EvalSpec) []*sandboxv1.SandboxSpec {
-	var all []*sandboxv1.SandboxSpec
-	for _, box := range s.GetSandboxes() {
-		all = append(all, box)
-	}
-	for _, sample := range s.GetDataset().GetInline().GetSamples() {
-		if sample.GetSandbox() != nil {
-			all = append(all, sample.GetSandbox())
-		}
-	}
-	return all
 }
 
 // pairs reads name=value texts.

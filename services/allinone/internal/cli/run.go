@@ -16,7 +16,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/sandboxd"

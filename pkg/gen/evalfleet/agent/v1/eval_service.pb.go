@@ -98,6 +98,197 @@ func (x *CreateEvalRequest) GetValidateOnly() bool {
 	return false
 }
 
+// CreateEvalFromTaskRequest is a task file, and what flags of `evalfleet eval run` say. What is set wins over the file.
+type CreateEvalFromTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Required. The text of the task file, which is YAML.
+	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	// Optional. Name of the task file: errors begin with it, and a task without a name is called by it. Default `task.yaml`.
+	FileName string `protobuf:"bytes,3,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
+	// What the task file, `model_args` and `sets` name by path, such as a dataset: the SHA-256 of a body of the project that UploadBlob or PutBlob keeps, 64 hexadecimal digits, by the path as
+	// it is written there.
+	Files map[string]string `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Optional. Models, `provider/name`, in place of those of the file.
+	Models []string `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
+	// Optional. Arguments of all models, in place of those of the file. Each value is YAML.
+	ModelArgs map[string]string `protobuf:"bytes,6,rep,name=model_args,json=modelArgs,proto3" json:"model_args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Optional. Only these samples by position; not with `sample_ids`.
+	Limit *SampleRange `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Optional. Only samples with these ids; `*` and `?` match.
+	SampleIds []string `protobuf:"bytes,8,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
+	// Optional. How often each sample runs.
+	Epochs *int32 `protobuf:"varint,9,opt,name=epochs,proto3,oneof" json:"epochs,omitempty"`
+	// Optional. Samples at work at once.
+	MaxSamples *int32 `protobuf:"varint,10,opt,name=max_samples,json=maxSamples,proto3,oneof" json:"max_samples,omitempty"`
+	// Optional. Driver of all sandboxes.
+	Driver string `protobuf:"bytes,11,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Optional. Keys of the task file to set, each as `key.key=YAML`, such as `limits.time=2m`.
+	Sets []string `protobuf:"bytes,12,rep,name=sets,proto3" json:"sets,omitempty"`
+	// Optional. Tags beside those of the file.
+	Tags []string `protobuf:"bytes,13,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Optional. Let sandboxes be made although a part of their isolation is missing.
+	AllowUnisolated bool `protobuf:"varint,14,opt,name=allow_unisolated,json=allowUnisolated,proto3" json:"allow_unisolated,omitempty"`
+	// Optional. The commit that the task file is of.
+	Revision *Revision `protobuf:"bytes,15,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	RequestId string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. Check only; the answer then has no name.
+	ValidateOnly  bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateEvalFromTaskRequest) Reset() {
+	*x = CreateEvalFromTaskRequest{}
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateEvalFromTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateEvalFromTaskRequest) ProtoMessage() {}
+
+func (x *CreateEvalFromTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateEvalFromTaskRequest.ProtoReflect.Descriptor instead.
+func (*CreateEvalFromTaskRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CreateEvalFromTaskRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *CreateEvalFromTaskRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *CreateEvalFromTaskRequest) GetFileName() string {
+	if x != nil {
+		return x.FileName
+	}
+	return ""
+}
+
+func (x *CreateEvalFromTaskRequest) GetFiles() map[string]string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetModels() []string {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetModelArgs() map[string]string {
+	if x != nil {
+		return x.ModelArgs
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetLimit() *SampleRange {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetSampleIds() []string {
+	if x != nil {
+		return x.SampleIds
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetEpochs() int32 {
+	if x != nil && x.Epochs != nil {
+		return *x.Epochs
+	}
+	return 0
+}
+
+func (x *CreateEvalFromTaskRequest) GetMaxSamples() int32 {
+	if x != nil && x.MaxSamples != nil {
+		return *x.MaxSamples
+	}
+	return 0
+}
+
+func (x *CreateEvalFromTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *CreateEvalFromTaskRequest) GetSets() []string {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetAllowUnisolated() bool {
+	if x != nil {
+		return x.AllowUnisolated
+	}
+	return false
+}
+
+func (x *CreateEvalFromTaskRequest) GetRevision() *Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+func (x *CreateEvalFromTaskRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CreateEvalFromTaskRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // GetEvalRequest names an evaluation.
 type GetEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -111,7 +302,7 @@ type GetEvalRequest struct {
 
 func (x *GetEvalRequest) Reset() {
 	*x = GetEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[1]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -123,7 +314,7 @@ func (x *GetEvalRequest) String() string {
 func (*GetEvalRequest) ProtoMessage() {}
 
 func (x *GetEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[1]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -136,7 +327,7 @@ func (x *GetEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEvalRequest.ProtoReflect.Descriptor instead.
 func (*GetEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{1}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetEvalRequest) GetName() string {
@@ -166,7 +357,7 @@ type WaitEvalRequest struct {
 
 func (x *WaitEvalRequest) Reset() {
 	*x = WaitEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +369,7 @@ func (x *WaitEvalRequest) String() string {
 func (*WaitEvalRequest) ProtoMessage() {}
 
 func (x *WaitEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +382,7 @@ func (x *WaitEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitEvalRequest.ProtoReflect.Descriptor instead.
 func (*WaitEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WaitEvalRequest) GetName() string {
@@ -225,7 +416,7 @@ type ListEvalsRequest struct {
 
 func (x *ListEvalsRequest) Reset() {
 	*x = ListEvalsRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +428,7 @@ func (x *ListEvalsRequest) String() string {
 func (*ListEvalsRequest) ProtoMessage() {}
 
 func (x *ListEvalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +441,7 @@ func (x *ListEvalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvalsRequest.ProtoReflect.Descriptor instead.
 func (*ListEvalsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListEvalsRequest) GetParent() string {
@@ -294,7 +485,7 @@ type ListEvalsResponse struct {
 
 func (x *ListEvalsResponse) Reset() {
 	*x = ListEvalsResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -306,7 +497,7 @@ func (x *ListEvalsResponse) String() string {
 func (*ListEvalsResponse) ProtoMessage() {}
 
 func (x *ListEvalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -319,7 +510,7 @@ func (x *ListEvalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvalsResponse.ProtoReflect.Descriptor instead.
 func (*ListEvalsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListEvalsResponse) GetEvals() []*Eval {
@@ -355,7 +546,7 @@ type WatchEvalRequest struct {
 
 func (x *WatchEvalRequest) Reset() {
 	*x = WatchEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +558,7 @@ func (x *WatchEvalRequest) String() string {
 func (*WatchEvalRequest) ProtoMessage() {}
 
 func (x *WatchEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +571,7 @@ func (x *WatchEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvalRequest.ProtoReflect.Descriptor instead.
 func (*WatchEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{5}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchEvalRequest) GetName() string {
@@ -440,7 +631,7 @@ type WatchEvalResponse struct {
 
 func (x *WatchEvalResponse) Reset() {
 	*x = WatchEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +643,7 @@ func (x *WatchEvalResponse) String() string {
 func (*WatchEvalResponse) ProtoMessage() {}
 
 func (x *WatchEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +656,7 @@ func (x *WatchEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvalResponse.ProtoReflect.Descriptor instead.
 func (*WatchEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchEvalResponse) GetCursor() string {
@@ -547,7 +738,7 @@ type CancelEvalRequest struct {
 
 func (x *CancelEvalRequest) Reset() {
 	*x = CancelEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +750,7 @@ func (x *CancelEvalRequest) String() string {
 func (*CancelEvalRequest) ProtoMessage() {}
 
 func (x *CancelEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +763,7 @@ func (x *CancelEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelEvalRequest.ProtoReflect.Descriptor instead.
 func (*CancelEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CancelEvalRequest) GetName() string {
@@ -607,7 +798,7 @@ type DeleteEvalRequest struct {
 
 func (x *DeleteEvalRequest) Reset() {
 	*x = DeleteEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +810,7 @@ func (x *DeleteEvalRequest) String() string {
 func (*DeleteEvalRequest) ProtoMessage() {}
 
 func (x *DeleteEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +823,7 @@ func (x *DeleteEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEvalRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteEvalRequest) GetName() string {
@@ -651,7 +842,7 @@ type DeleteEvalResponse struct {
 
 func (x *DeleteEvalResponse) Reset() {
 	*x = DeleteEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +854,7 @@ func (x *DeleteEvalResponse) String() string {
 func (*DeleteEvalResponse) ProtoMessage() {}
 
 func (x *DeleteEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +867,7 @@ func (x *DeleteEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEvalResponse.ProtoReflect.Descriptor instead.
 func (*DeleteEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{10}
 }
 
 // ResumeEvalRequest names an evaluation.
@@ -692,7 +883,7 @@ type ResumeEvalRequest struct {
 
 func (x *ResumeEvalRequest) Reset() {
 	*x = ResumeEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +895,7 @@ func (x *ResumeEvalRequest) String() string {
 func (*ResumeEvalRequest) ProtoMessage() {}
 
 func (x *ResumeEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +908,7 @@ func (x *ResumeEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeEvalRequest.ProtoReflect.Descriptor instead.
 func (*ResumeEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResumeEvalRequest) GetName() string {
@@ -753,7 +944,7 @@ type ListSamplesRequest struct {
 
 func (x *ListSamplesRequest) Reset() {
 	*x = ListSamplesRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +956,7 @@ func (x *ListSamplesRequest) String() string {
 func (*ListSamplesRequest) ProtoMessage() {}
 
 func (x *ListSamplesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +969,7 @@ func (x *ListSamplesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSamplesRequest.ProtoReflect.Descriptor instead.
 func (*ListSamplesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSamplesRequest) GetParent() string {
@@ -829,7 +1020,7 @@ type ListSamplesResponse struct {
 
 func (x *ListSamplesResponse) Reset() {
 	*x = ListSamplesResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +1032,7 @@ func (x *ListSamplesResponse) String() string {
 func (*ListSamplesResponse) ProtoMessage() {}
 
 func (x *ListSamplesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +1045,7 @@ func (x *ListSamplesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSamplesResponse.ProtoReflect.Descriptor instead.
 func (*ListSamplesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSamplesResponse) GetSamples() []*EvalSample {
@@ -884,7 +1075,7 @@ type GetSampleRequest struct {
 
 func (x *GetSampleRequest) Reset() {
 	*x = GetSampleRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1087,7 @@ func (x *GetSampleRequest) String() string {
 func (*GetSampleRequest) ProtoMessage() {}
 
 func (x *GetSampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1100,7 @@ func (x *GetSampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSampleRequest.ProtoReflect.Descriptor instead.
 func (*GetSampleRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetSampleRequest) GetName() string {
@@ -941,7 +1132,7 @@ type UpdateEvalRequest struct {
 
 func (x *UpdateEvalRequest) Reset() {
 	*x = UpdateEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1144,7 @@ func (x *UpdateEvalRequest) String() string {
 func (*UpdateEvalRequest) ProtoMessage() {}
 
 func (x *UpdateEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1157,7 @@ func (x *UpdateEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEvalRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateEvalRequest) GetEval() *Eval {
@@ -1005,7 +1196,7 @@ type ExportEvalRequest struct {
 
 func (x *ExportEvalRequest) Reset() {
 	*x = ExportEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1208,7 @@ func (x *ExportEvalRequest) String() string {
 func (*ExportEvalRequest) ProtoMessage() {}
 
 func (x *ExportEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1221,7 @@ func (x *ExportEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEvalRequest.ProtoReflect.Descriptor instead.
 func (*ExportEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportEvalRequest) GetName() string {
@@ -1071,7 +1262,7 @@ type ExportEvalResponse struct {
 
 func (x *ExportEvalResponse) Reset() {
 	*x = ExportEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1274,7 @@ func (x *ExportEvalResponse) String() string {
 func (*ExportEvalResponse) ProtoMessage() {}
 
 func (x *ExportEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1287,7 @@ func (x *ExportEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEvalResponse.ProtoReflect.Descriptor instead.
 func (*ExportEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportEvalResponse) GetChunk() []byte {
@@ -1138,7 +1329,7 @@ type ListScorersRequest struct {
 
 func (x *ListScorersRequest) Reset() {
 	*x = ListScorersRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1341,7 @@ func (x *ListScorersRequest) String() string {
 func (*ListScorersRequest) ProtoMessage() {}
 
 func (x *ListScorersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1354,7 @@ func (x *ListScorersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScorersRequest.ProtoReflect.Descriptor instead.
 func (*ListScorersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListScorersRequest) GetParent() string {
@@ -1188,7 +1379,7 @@ type ListScorersResponse struct {
 
 func (x *ListScorersResponse) Reset() {
 	*x = ListScorersResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1391,7 @@ func (x *ListScorersResponse) String() string {
 func (*ListScorersResponse) ProtoMessage() {}
 
 func (x *ListScorersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1404,7 @@ func (x *ListScorersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScorersResponse.ProtoReflect.Descriptor instead.
 func (*ListScorersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListScorersResponse) GetScorers() []*ScorerInfo {
@@ -1254,7 +1445,7 @@ type ScorerInfo struct {
 
 func (x *ScorerInfo) Reset() {
 	*x = ScorerInfo{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1457,7 @@ func (x *ScorerInfo) String() string {
 func (*ScorerInfo) ProtoMessage() {}
 
 func (x *ScorerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1470,7 @@ func (x *ScorerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScorerInfo.ProtoReflect.Descriptor instead.
 func (*ScorerInfo) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ScorerInfo) GetName() string {
@@ -1321,7 +1512,41 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12#\n" +
-	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"J\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"\x98\a\n" +
+	"\x19CreateEvalFromTaskRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1e\n" +
+	"\x04task\x18\x02 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04task\x12%\n" +
+	"\tfile_name\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bfileName\x12j\n" +
+	"\x05files\x18\x04 \x03(\v28.evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntryB\x1a\xbaH\x17\x9a\x01\x14*\x12r\x102\x0e^[0-9a-f]{64}$R\x05files\x12\x16\n" +
+	"\x06models\x18\x05 \x03(\tR\x06models\x12[\n" +
+	"\n" +
+	"model_args\x18\x06 \x03(\v2<.evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntryR\tmodelArgs\x125\n" +
+	"\x05limit\x18\a \x01(\v2\x1f.evalfleet.agent.v1.SampleRangeR\x05limit\x12\x1d\n" +
+	"\n" +
+	"sample_ids\x18\b \x03(\tR\tsampleIds\x12$\n" +
+	"\x06epochs\x18\t \x01(\x05B\a\xbaH\x04\x1a\x02(\x01H\x00R\x06epochs\x88\x01\x01\x12-\n" +
+	"\vmax_samples\x18\n" +
+	" \x01(\x05B\a\xbaH\x04\x1a\x02(\x01H\x01R\n" +
+	"maxSamples\x88\x01\x01\x12\x16\n" +
+	"\x06driver\x18\v \x01(\tR\x06driver\x12\x12\n" +
+	"\x04sets\x18\f \x03(\tR\x04sets\x12\x12\n" +
+	"\x04tags\x18\r \x03(\tR\x04tags\x12)\n" +
+	"\x10allow_unisolated\x18\x0e \x01(\bR\x0fallowUnisolated\x128\n" +
+	"\brevision\x18\x0f \x01(\v2\x1c.evalfleet.agent.v1.RevisionR\brevision\x12'\n" +
+	"\n" +
+	"request_id\x18\x10 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12#\n" +
+	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x1a8\n" +
+	"\n" +
+	"FilesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
+	"\x0eModelArgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_epochsB\x0e\n" +
+	"\f_max_samples\"J\n" +
 	"\x0eGetEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
@@ -1412,10 +1637,11 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12\x18\n" +
-	"\ametrics\x18\x04 \x03(\tR\ametrics2\x86\x0e\n" +
+	"\ametrics\x18\x04 \x03(\tR\ametrics2\x9d\x0f\n" +
 	"\vEvalService\x12{\n" +
 	"\n" +
-	"CreateEval\x12%.evalfleet.agent.v1.CreateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/evals\x12u\n" +
+	"CreateEval\x12%.evalfleet.agent.v1.CreateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/evals\x12\x94\x01\n" +
+	"\x12CreateEvalFromTask\x12-.evalfleet.agent.v1.CreateEvalFromTaskRequest\x1a\x18.evalfleet.agent.v1.Eval\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/evals:fromTask\x12u\n" +
 	"\aGetEval\x12\".evalfleet.agent.v1.GetEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{name=projects/*/evals/*}\x90\x02\x01\x12|\n" +
 	"\bWaitEval\x12#.evalfleet.agent.v1.WaitEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/evals/*}:wait\x90\x02\x01\x12\x86\x01\n" +
 	"\tListEvals\x12$.evalfleet.agent.v1.ListEvalsRequest\x1a%.evalfleet.agent.v1.ListEvalsResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}/evals\x90\x02\x01\x12\x8e\x01\n" +
@@ -1447,83 +1673,94 @@ func file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_eval_service_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
-	(*CreateEvalRequest)(nil),     // 0: evalfleet.agent.v1.CreateEvalRequest
-	(*GetEvalRequest)(nil),        // 1: evalfleet.agent.v1.GetEvalRequest
-	(*WaitEvalRequest)(nil),       // 2: evalfleet.agent.v1.WaitEvalRequest
-	(*ListEvalsRequest)(nil),      // 3: evalfleet.agent.v1.ListEvalsRequest
-	(*ListEvalsResponse)(nil),     // 4: evalfleet.agent.v1.ListEvalsResponse
-	(*WatchEvalRequest)(nil),      // 5: evalfleet.agent.v1.WatchEvalRequest
-	(*WatchEvalResponse)(nil),     // 6: evalfleet.agent.v1.WatchEvalResponse
-	(*CancelEvalRequest)(nil),     // 7: evalfleet.agent.v1.CancelEvalRequest
-	(*DeleteEvalRequest)(nil),     // 8: evalfleet.agent.v1.DeleteEvalRequest
-	(*DeleteEvalResponse)(nil),    // 9: evalfleet.agent.v1.DeleteEvalResponse
-	(*ResumeEvalRequest)(nil),     // 10: evalfleet.agent.v1.ResumeEvalRequest
-	(*ListSamplesRequest)(nil),    // 11: evalfleet.agent.v1.ListSamplesRequest
-	(*ListSamplesResponse)(nil),   // 12: evalfleet.agent.v1.ListSamplesResponse
-	(*GetSampleRequest)(nil),      // 13: evalfleet.agent.v1.GetSampleRequest
-	(*UpdateEvalRequest)(nil),     // 14: evalfleet.agent.v1.UpdateEvalRequest
-	(*ExportEvalRequest)(nil),     // 15: evalfleet.agent.v1.ExportEvalRequest
-	(*ExportEvalResponse)(nil),    // 16: evalfleet.agent.v1.ExportEvalResponse
-	(*ListScorersRequest)(nil),    // 17: evalfleet.agent.v1.ListScorersRequest
-	(*ListScorersResponse)(nil),   // 18: evalfleet.agent.v1.ListScorersResponse
-	(*ScorerInfo)(nil),            // 19: evalfleet.agent.v1.ScorerInfo
-	(*EvalSpec)(nil),              // 20: evalfleet.agent.v1.EvalSpec
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(EvalState)(0),                // 22: evalfleet.agent.v1.EvalState
-	(*Eval)(nil),                  // 23: evalfleet.agent.v1.Eval
-	(*Event)(nil),                 // 24: evalfleet.agent.v1.Event
-	(*RunNote)(nil),               // 25: evalfleet.agent.v1.RunNote
-	(*EvalSample)(nil),            // 26: evalfleet.agent.v1.EvalSample
-	(RunState)(0),                 // 27: evalfleet.agent.v1.RunState
-	(*fieldmaskpb.FieldMask)(nil), // 28: google.protobuf.FieldMask
+	(*CreateEvalRequest)(nil),         // 0: evalfleet.agent.v1.CreateEvalRequest
+	(*CreateEvalFromTaskRequest)(nil), // 1: evalfleet.agent.v1.CreateEvalFromTaskRequest
+	(*GetEvalRequest)(nil),            // 2: evalfleet.agent.v1.GetEvalRequest
+	(*WaitEvalRequest)(nil),           // 3: evalfleet.agent.v1.WaitEvalRequest
+	(*ListEvalsRequest)(nil),          // 4: evalfleet.agent.v1.ListEvalsRequest
+	(*ListEvalsResponse)(nil),         // 5: evalfleet.agent.v1.ListEvalsResponse
+	(*WatchEvalRequest)(nil),          // 6: evalfleet.agent.v1.WatchEvalRequest
+	(*WatchEvalResponse)(nil),         // 7: evalfleet.agent.v1.WatchEvalResponse
+	(*CancelEvalRequest)(nil),         // 8: evalfleet.agent.v1.CancelEvalRequest
+	(*DeleteEvalRequest)(nil),         // 9: evalfleet.agent.v1.DeleteEvalRequest
+	(*DeleteEvalResponse)(nil),        // 10: evalfleet.agent.v1.DeleteEvalResponse
+	(*ResumeEvalRequest)(nil),         // 11: evalfleet.agent.v1.ResumeEvalRequest
+	(*ListSamplesRequest)(nil),        // 12: evalfleet.agent.v1.ListSamplesRequest
+	(*ListSamplesResponse)(nil),       // 13: evalfleet.agent.v1.ListSamplesResponse
+	(*GetSampleRequest)(nil),          // 14: evalfleet.agent.v1.GetSampleRequest
+	(*UpdateEvalRequest)(nil),         // 15: evalfleet.agent.v1.UpdateEvalRequest
+	(*ExportEvalRequest)(nil),         // 16: evalfleet.agent.v1.ExportEvalRequest
+	(*ExportEvalResponse)(nil),        // 17: evalfleet.agent.v1.ExportEvalResponse
+	(*ListScorersRequest)(nil),        // 18: evalfleet.agent.v1.ListScorersRequest
+	(*ListScorersResponse)(nil),       // 19: evalfleet.agent.v1.ListScorersResponse
+	(*ScorerInfo)(nil),                // 20: evalfleet.agent.v1.ScorerInfo
+	nil,                               // 21: evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
+	nil,                               // 22: evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
+	(*EvalSpec)(nil),                  // 23: evalfleet.agent.v1.EvalSpec
+	(*SampleRange)(nil),               // 24: evalfleet.agent.v1.SampleRange
+	(*Revision)(nil),                  // 25: evalfleet.agent.v1.Revision
+	(*durationpb.Duration)(nil),       // 26: google.protobuf.Duration
+	(EvalState)(0),                    // 27: evalfleet.agent.v1.EvalState
+	(*Eval)(nil),                      // 28: evalfleet.agent.v1.Eval
+	(*Event)(nil),                     // 29: evalfleet.agent.v1.Event
+	(*RunNote)(nil),                   // 30: evalfleet.agent.v1.RunNote
+	(*EvalSample)(nil),                // 31: evalfleet.agent.v1.EvalSample
+	(RunState)(0),                     // 32: evalfleet.agent.v1.RunState
+	(*fieldmaskpb.FieldMask)(nil),     // 33: google.protobuf.FieldMask
 }
 var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
-	20, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	21, // 1: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
-	22, // 2: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
-	23, // 3: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
-	24, // 4: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
-	23, // 5: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
-	25, // 6: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
-	26, // 7: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
-	27, // 8: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	26, // 9: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	23, // 10: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	28, // 11: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
-	19, // 12: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
-	0,  // 13: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
-	1,  // 14: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
-	2,  // 15: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
-	3,  // 16: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
-	5,  // 17: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
-	7,  // 18: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	8,  // 19: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
-	10, // 20: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	11, // 21: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	13, // 22: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	14, // 23: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	15, // 24: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	17, // 25: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	23, // 26: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	23, // 27: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	23, // 28: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
-	4,  // 29: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	6,  // 30: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	23, // 31: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	9,  // 32: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
-	23, // 33: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	12, // 34: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	26, // 35: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	23, // 36: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	16, // 37: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	18, // 38: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	26, // [26:39] is the sub-list for method output_type
-	13, // [13:26] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	23, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	21, // 1: evalfleet.agent.v1.CreateEvalFromTaskRequest.files:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
+	22, // 2: evalfleet.agent.v1.CreateEvalFromTaskRequest.model_args:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
+	24, // 3: evalfleet.agent.v1.CreateEvalFromTaskRequest.limit:type_name -> evalfleet.agent.v1.SampleRange
+	25, // 4: evalfleet.agent.v1.CreateEvalFromTaskRequest.revision:type_name -> evalfleet.agent.v1.Revision
+	26, // 5: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 6: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
+	28, // 7: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
+	29, // 8: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
+	28, // 9: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
+	30, // 10: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
+	31, // 11: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
+	32, // 12: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	31, // 13: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	28, // 14: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	33, // 15: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
+	20, // 16: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	0,  // 17: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
+	1,  // 18: evalfleet.agent.v1.EvalService.CreateEvalFromTask:input_type -> evalfleet.agent.v1.CreateEvalFromTaskRequest
+	2,  // 19: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
+	3,  // 20: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
+	4,  // 21: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
+	6,  // 22: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
+	8,  // 23: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
+	9,  // 24: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
+	11, // 25: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	12, // 26: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	14, // 27: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	15, // 28: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	16, // 29: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	18, // 30: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	28, // 31: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	28, // 32: evalfleet.agent.v1.EvalService.CreateEvalFromTask:output_type -> evalfleet.agent.v1.Eval
+	28, // 33: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	28, // 34: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
+	5,  // 35: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	7,  // 36: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	28, // 37: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	10, // 38: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
+	28, // 39: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	13, // 40: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	31, // 41: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	28, // 42: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	17, // 43: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	19, // 44: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	31, // [31:45] is the sub-list for method output_type
+	17, // [17:31] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_service_proto_init() }
@@ -1534,7 +1771,8 @@ func file_evalfleet_agent_v1_eval_service_proto_init() {
 	file_evalfleet_agent_v1_eval_proto_init()
 	file_evalfleet_agent_v1_event_proto_init()
 	file_evalfleet_agent_v1_run_proto_init()
-	file_evalfleet_agent_v1_eval_service_proto_msgTypes[6].OneofWrappers = []any{
+	file_evalfleet_agent_v1_eval_service_proto_msgTypes[1].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_service_proto_msgTypes[7].OneofWrappers = []any{
 		(*WatchEvalResponse_Event)(nil),
 		(*WatchEvalResponse_Progress)(nil),
 	}
@@ -1544,7 +1782,7 @@ func file_evalfleet_agent_v1_eval_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_service_proto_rawDesc), len(file_evalfleet_agent_v1_eval_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

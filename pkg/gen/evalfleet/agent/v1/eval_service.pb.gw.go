@@ -80,6 +80,51 @@ func local_request_EvalService_CreateEval_0(ctx context.Context, marshaler runti
 	return msg, metadata, err
 }
 
+func request_EvalService_CreateEvalFromTask_0(ctx context.Context, marshaler runtime.Marshaler, client EvalServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq CreateEvalFromTaskRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["parent"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "parent")
+	}
+	protoReq.Parent, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.CreateEvalFromTask(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_EvalService_CreateEvalFromTask_0(ctx context.Context, marshaler runtime.Marshaler, server EvalServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq CreateEvalFromTaskRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["parent"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "parent")
+	}
+	protoReq.Parent, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	msg, err := server.CreateEvalFromTask(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_EvalService_GetEval_0 = &utilities.DoubleArray{Encoding: map[string]int{"name": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
 
 func request_EvalService_GetEval_0(ctx context.Context, marshaler runtime.Marshaler, client EvalServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -694,6 +739,26 @@ func RegisterEvalServiceHandlerServer(ctx context.Context, mux *runtime.ServeMux
 		}
 		forward_EvalService_CreateEval_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_EvalService_CreateEvalFromTask_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/evalfleet.agent.v1.EvalService/CreateEvalFromTask", runtime.WithHTTPPathPattern("/api/v1/{parent=projects/*}/evals:fromTask"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_EvalService_CreateEvalFromTask_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_EvalService_CreateEvalFromTask_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_EvalService_GetEval_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -965,6 +1030,23 @@ func RegisterEvalServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux
 		}
 		forward_EvalService_CreateEval_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_EvalService_CreateEvalFromTask_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/evalfleet.agent.v1.EvalService/CreateEvalFromTask", runtime.WithHTTPPathPattern("/api/v1/{parent=projects/*}/evals:fromTask"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_EvalService_CreateEvalFromTask_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_EvalService_CreateEvalFromTask_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_EvalService_GetEval_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1173,33 +1255,35 @@ func RegisterEvalServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux
 }
 
 var (
-	pattern_EvalService_CreateEval_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "evals"}, ""))
-	pattern_EvalService_GetEval_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, ""))
-	pattern_EvalService_WaitEval_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "wait"))
-	pattern_EvalService_ListEvals_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "evals"}, ""))
-	pattern_EvalService_WatchEval_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "watch"))
-	pattern_EvalService_CancelEval_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "cancel"))
-	pattern_EvalService_DeleteEval_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, ""))
-	pattern_EvalService_ResumeEval_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "resume"))
-	pattern_EvalService_ListSamples_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "evals", "parent", "samples"}, ""))
-	pattern_EvalService_GetSample_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "evals", "samples", "name"}, ""))
-	pattern_EvalService_UpdateEval_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "eval.name"}, ""))
-	pattern_EvalService_ExportEval_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "export"))
-	pattern_EvalService_ListScorers_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "scorers"}, ""))
+	pattern_EvalService_CreateEval_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "evals"}, ""))
+	pattern_EvalService_CreateEvalFromTask_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "evals"}, "fromTask"))
+	pattern_EvalService_GetEval_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, ""))
+	pattern_EvalService_WaitEval_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "wait"))
+	pattern_EvalService_ListEvals_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "evals"}, ""))
+	pattern_EvalService_WatchEval_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "watch"))
+	pattern_EvalService_CancelEval_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "cancel"))
+	pattern_EvalService_DeleteEval_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, ""))
+	pattern_EvalService_ResumeEval_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "resume"))
+	pattern_EvalService_ListSamples_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "evals", "parent", "samples"}, ""))
+	pattern_EvalService_GetSample_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "evals", "samples", "name"}, ""))
+	pattern_EvalService_UpdateEval_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "eval.name"}, ""))
+	pattern_EvalService_ExportEval_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "evals", "name"}, "export"))
+	pattern_EvalService_ListScorers_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "scorers"}, ""))
 )
 
 var (
-	forward_EvalService_CreateEval_0  = runtime.ForwardResponseMessage
-	forward_EvalService_GetEval_0     = runtime.ForwardResponseMessage
-	forward_EvalService_WaitEval_0    = runtime.ForwardResponseMessage
-	forward_EvalService_ListEvals_0   = runtime.ForwardResponseMessage
-	forward_EvalService_WatchEval_0   = runtime.ForwardResponseStream
-	forward_EvalService_CancelEval_0  = runtime.ForwardResponseMessage
-	forward_EvalService_DeleteEval_0  = runtime.ForwardResponseMessage
-	forward_EvalService_ResumeEval_0  = runtime.ForwardResponseMessage
-	forward_EvalService_ListSamples_0 = runtime.ForwardResponseMessage
-	forward_EvalService_GetSample_0   = runtime.ForwardResponseMessage
-	forward_EvalService_UpdateEval_0  = runtime.ForwardResponseMessage
-	forward_EvalService_ExportEval_0  = runtime.ForwardResponseStream
-	forward_EvalService_ListScorers_0 = runtime.ForwardResponseMessage
+	forward_EvalService_CreateEval_0         = runtime.ForwardResponseMessage
+	forward_EvalService_CreateEvalFromTask_0 = runtime.ForwardResponseMessage
+	forward_EvalService_GetEval_0            = runtime.ForwardResponseMessage
+	forward_EvalService_WaitEval_0           = runtime.ForwardResponseMessage
+	forward_EvalService_ListEvals_0          = runtime.ForwardResponseMessage
+	forward_EvalService_WatchEval_0          = runtime.ForwardResponseStream
+	forward_EvalService_CancelEval_0         = runtime.ForwardResponseMessage
+	forward_EvalService_DeleteEval_0         = runtime.ForwardResponseMessage
+	forward_EvalService_ResumeEval_0         = runtime.ForwardResponseMessage
+	forward_EvalService_ListSamples_0        = runtime.ForwardResponseMessage
+	forward_EvalService_GetSample_0          = runtime.ForwardResponseMessage
+	forward_EvalService_UpdateEval_0         = runtime.ForwardResponseMessage
+	forward_EvalService_ExportEval_0         = runtime.ForwardResponseStream
+	forward_EvalService_ListScorers_0        = runtime.ForwardResponseMessage
 )

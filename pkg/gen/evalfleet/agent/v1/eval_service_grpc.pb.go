@@ -19,19 +19,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EvalService_CreateEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/CreateEval"
-	EvalService_GetEval_FullMethodName     = "/evalfleet.agent.v1.EvalService/GetEval"
-	EvalService_WaitEval_FullMethodName    = "/evalfleet.agent.v1.EvalService/WaitEval"
-	EvalService_ListEvals_FullMethodName   = "/evalfleet.agent.v1.EvalService/ListEvals"
-	EvalService_WatchEval_FullMethodName   = "/evalfleet.agent.v1.EvalService/WatchEval"
-	EvalService_CancelEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/CancelEval"
-	EvalService_DeleteEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/DeleteEval"
-	EvalService_ResumeEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/ResumeEval"
-	EvalService_ListSamples_FullMethodName = "/evalfleet.agent.v1.EvalService/ListSamples"
-	EvalService_GetSample_FullMethodName   = "/evalfleet.agent.v1.EvalService/GetSample"
-	EvalService_UpdateEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/UpdateEval"
-	EvalService_ExportEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/ExportEval"
-	EvalService_ListScorers_FullMethodName = "/evalfleet.agent.v1.EvalService/ListScorers"
+	EvalService_CreateEval_FullMethodName         = "/evalfleet.agent.v1.EvalService/CreateEval"
+	EvalService_CreateEvalFromTask_FullMethodName = "/evalfleet.agent.v1.EvalService/CreateEvalFromTask"
+	EvalService_GetEval_FullMethodName            = "/evalfleet.agent.v1.EvalService/GetEval"
+	EvalService_WaitEval_FullMethodName           = "/evalfleet.agent.v1.EvalService/WaitEval"
+	EvalService_ListEvals_FullMethodName          = "/evalfleet.agent.v1.EvalService/ListEvals"
+	EvalService_WatchEval_FullMethodName          = "/evalfleet.agent.v1.EvalService/WatchEval"
+	EvalService_CancelEval_FullMethodName         = "/evalfleet.agent.v1.EvalService/CancelEval"
+	EvalService_DeleteEval_FullMethodName         = "/evalfleet.agent.v1.EvalService/DeleteEval"
+	EvalService_ResumeEval_FullMethodName         = "/evalfleet.agent.v1.EvalService/ResumeEval"
+	EvalService_ListSamples_FullMethodName        = "/evalfleet.agent.v1.EvalService/ListSamples"
+	EvalService_GetSample_FullMethodName          = "/evalfleet.agent.v1.EvalService/GetSample"
+	EvalService_UpdateEval_FullMethodName         = "/evalfleet.agent.v1.EvalService/UpdateEval"
+	EvalService_ExportEval_FullMethodName         = "/evalfleet.agent.v1.EvalService/ExportEval"
+	EvalService_ListScorers_FullMethodName        = "/evalfleet.agent.v1.EvalService/ListScorers"
 )
 
 // EvalServiceClient is the client API for EvalService service.
@@ -43,6 +44,9 @@ const (
 type EvalServiceClient interface {
 	// CreateEval checks a whole evaluation and makes it: every name is resolved, every row of the dataset read. It answers when the evaluation is durable; it lives by itself from then on.
 	CreateEval(ctx context.Context, in *CreateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
+	// CreateEvalFromTask makes the evaluation that a task file describes, the one that `evalfleet eval run FILE` makes: CreateEval of what the file says, with the same errors, which name
+	// lines and keys of the file. Files that it names are uploaded first, and named in `files`.
+	CreateEvalFromTask(ctx context.Context, in *CreateEvalFromTaskRequest, opts ...grpc.CallOption) (*Eval, error)
 	// GetEval gives one evaluation: the fold of its journal.
 	GetEval(ctx context.Context, in *GetEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// WaitEval answers when the evaluation has ended or `timeout` is over, with the evaluation as it is then: its state says which. Call it again to wait on.
@@ -84,6 +88,16 @@ func (c *evalServiceClient) CreateEval(ctx context.Context, in *CreateEvalReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Eval)
 	err := c.cc.Invoke(ctx, EvalService_CreateEval_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *evalServiceClient) CreateEvalFromTask(ctx context.Context, in *CreateEvalFromTaskRequest, opts ...grpc.CallOption) (*Eval, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Eval)
+	err := c.cc.Invoke(ctx, EvalService_CreateEvalFromTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +251,9 @@ func (c *evalServiceClient) ListScorers(ctx context.Context, in *ListScorersRequ
 type EvalServiceServer interface {
 	// CreateEval checks a whole evaluation and makes it: every name is resolved, every row of the dataset read. It answers when the evaluation is durable; it lives by itself from then on.
 	CreateEval(context.Context, *CreateEvalRequest) (*Eval, error)
+	// CreateEvalFromTask makes the evaluation that a task file describes, the one that `evalfleet eval run FILE` makes: CreateEval of what the file says, with the same errors, which name
+	// lines and keys of the file. Files that it names are uploaded first, and named in `files`.
+	CreateEvalFromTask(context.Context, *CreateEvalFromTaskRequest) (*Eval, error)
 	// GetEval gives one evaluation: the fold of its journal.
 	GetEval(context.Context, *GetEvalRequest) (*Eval, error)
 	// WaitEval answers when the evaluation has ended or `timeout` is over, with the evaluation as it is then: its state says which. Call it again to wait on.
@@ -276,6 +293,9 @@ type UnimplementedEvalServiceServer struct{}
 
 func (UnimplementedEvalServiceServer) CreateEval(context.Context, *CreateEvalRequest) (*Eval, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateEval not implemented")
+}
+func (UnimplementedEvalServiceServer) CreateEvalFromTask(context.Context, *CreateEvalFromTaskRequest) (*Eval, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateEvalFromTask not implemented")
 }
 func (UnimplementedEvalServiceServer) GetEval(context.Context, *GetEvalRequest) (*Eval, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetEval not implemented")
@@ -348,6 +368,24 @@ func _EvalService_CreateEval_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(EvalServiceServer).CreateEval(ctx, req.(*CreateEvalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _EvalService_CreateEvalFromTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateEvalFromTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EvalServiceServer).CreateEvalFromTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EvalService_CreateEvalFromTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EvalServiceServer).CreateEvalFromTask(ctx, req.(*CreateEvalFromTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -564,6 +602,10 @@ var EvalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateEval",
 			Handler:    _EvalService_CreateEval_Handler,
+		},
+		{
+			MethodName: "CreateEvalFromTask",
+			Handler:    _EvalService_CreateEvalFromTask_Handler,
 		},
 		{
 			MethodName: "GetEval",

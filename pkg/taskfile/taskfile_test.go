@@ -23,7 +23,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
 )
 
 // folder makes a folder with files and returns it.

@@ -1,7 +1,7 @@
-// Package taskfile reads task files: YAML that describes an evaluation. The format is described in docs/task-file.md.
+// Package taskfile reads task files, YAML that describes an evaluation, for the command line and for the server. The format is described in docs/task-file.md.
 //
-// A task file names other files (a dataset, a scripted model's answers) by paths relative to itself. They do not travel in the request: each is named there by its content, and listed in Bodies for
-// the caller to upload first. So a task runs the same on the server next door and on this machine.
+// A task file names other files (a dataset, a scripted model's answers) by paths relative to itself. They do not travel in the specification: each is named there by its content ([Files]). Those of
+// this machine are listed in Bodies for the caller to upload first. So a task runs the same on the server next door and on this machine.
 //
 // Whatever the file says about names (of solvers, tools, scorers, models, drivers) and about their parameters is for the server to judge, which knows them; this package knows the shape alone.
 package taskfile
@@ -9,11 +9,8 @@ package taskfile
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,6 +63,17 @@ func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 
 // Parse reads a task file's text; path is for faults and for the folder that relative paths start in.
 func Parse(ctx context.Context, path string, text []byte, changes ...Change) (*Task, error) {
+	files := &folder{dir: filepath.Dir(path), start: "at the task file"}
+	task, err := Read(ctx, path, text, files, changes...)
+	if err != nil {
+		return nil, err
+	}
+	task.Bodies = files.bodies
+	return task, nil
+}
+
+// Read reads a task file's text, which names files of the given ones; path is for faults. It reads nothing else.
+func Read(ctx context.Context, path string, text []byte, files Files, changes ...Change) (*Task, error) {
 	root, err := yamlnode.Parse(text)
 	if errors.Is(err, yamlnode.ErrTooLarge) {
 		return nil, fmt.Errorf("%s: %w; put samples into a dataset file", path, err)
@@ -84,34 +92,43 @@ func Parse(ctx context.Context, path string, text []byte, changes ...Change) (*T
 			return nil, err
 		}
 	}
-	r := &reader{ctx: ctx, path: path, dir: filepath.Dir(path), start: "at the task file", task: &Task{Spec: &agentv1.EvalSpec{TaskFile: path}}}
+	r := &reader{ctx: ctx, path: path, files: files, task: &Task{Spec: &agentv1.EvalSpec{TaskFile: path}}}
 	if err := r.read(root); err != nil {
 		return nil, err
 	}
 	return r.task, nil
 }
 
-// ModelArgs turns arguments of a model into JSON text. Relative paths in them start in the folder dir. Bodies are the files that they name.
+// ModelArgs turns arguments of a model into JSON text. Relative paths in them start in the working directory, dir. Bodies are the files that they name.
 func ModelArgs(ctx context.Context, dir string, args map[string]string) (text string, bodies []Body, err error) {
+	files := workingDirectory(dir)
+	text, err = modelArgs(ctx, files, args)
+	return text, files.bodies, err
+}
+
+func workingDirectory(dir string) *folder {
+	return &folder{dir: dir, start: "in the working directory"}
+}
+
+func modelArgs(ctx context.Context, files Files, args map[string]string) (text string, err error) {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for _, name := range sortedKeys(args) {
 		value, err := parseValue(args[name])
 		if err != nil {
-			return "", nil, fmt.Errorf("argument %s of the model: %w", name, err)
+			return "", fmt.Errorf("argument %s of the model: %w", name, err)
 		}
 		n.Content = append(n.Content, textNode(name), value)
 	}
-	r := &reader{ctx: ctx, path: "model arguments", dir: dir, start: "in the working directory", task: &Task{}}
+	r := &reader{ctx: ctx, path: "model arguments", files: files, task: &Task{}}
 	err = r.args(n, &text)
-	return text, r.task.Bodies, err
+	return text, err
 }
 
 // reader reads one file.
 type reader struct {
-	ctx       context.Context //nolint:containedctx // It is that of the one call that reads.
-	path, dir string
-	// start says for faults where dir is.
-	start string
+	ctx   context.Context //nolint:containedctx // It is that of the one call that reads.
+	path  string
+	files Files
 	task  *Task
 	// key is the key whose value is being read, after those that it is in, for faults.
 	key string
@@ -136,33 +153,13 @@ func (r *reader) at(n *yaml.Node, err error) error {
 	return r.fault(n, "%s: %w", r.key, err)
 }
 
-// file returns where a file that is named in the task file is.
-func (r *reader) file(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(r.dir, name)
-}
-
 // body adds a file that the spec names by its content.
 func (r *reader) body(n *yaml.Node, name string) (*contentv1.BlobRef, error) {
-	path := r.file(name)
-	f, _, err := regular.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, r.fault(n, "there is no file %s; relative paths start %s", path, r.start)
+	ref, err := r.files.Body(r.ctx, name)
+	if missing, ok := errors.AsType[*MissingError](err); ok {
+		return nil, r.fault(n, "%w", missing)
 	}
-	if err != nil {
-		return nil, r.at(n, err)
-	}
-	defer f.Close()
-	hash := sha256.New()
-	size, err := io.Copy(hash, regular.Leaving(r.ctx, f))
-	if err != nil {
-		return nil, r.at(n, err)
-	}
-	ref := &contentv1.BlobRef{Hash: hex.EncodeToString(hash.Sum(nil)), Size: size, MediaType: "application/octet-stream"}
-	r.task.Bodies = append(r.task.Bodies, Body{Path: path, Ref: ref})
-	return ref, nil
+	return ref, r.at(n, err)
 }
 
 // tabbed is the number of the first line that a tab indents, from 1; 0 for none.

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
 )
 
 // docs/task-file.md names the keys that there are, at every level, and no others.
 func TestTheDocumentationNamesEveryKey(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../../../../docs/task-file.md")
+	b, err := os.ReadFile("../../docs/task-file.md")
 	require.NoError(t, err)
 	sections := map[string]string{}
 	for _, part := range strings.Split(string(b), "\n## ") {

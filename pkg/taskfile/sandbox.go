@@ -2,13 +2,13 @@ package taskfile
 
 import (
 	"encoding/base64"
+	"errors"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
-	"github.com/evalfleet/evalfleet/pkg/regular"
 )
 
 // sandboxes reads a driver's name, or a specification; under `environments` several by name.
@@ -62,7 +62,7 @@ func (r *reader) sandbox(n *yaml.Node) (*sandboxv1.SandboxSpec, error) {
 		"max_lifetime":     r.duration(&spec.MaxLifetime),
 		"allow_unisolated": decode(r, &spec.AllowUnisolated),
 		"config":           r.jsonText(&spec.DriverConfigJson),
-		"files":            func(n *yaml.Node) error { return r.files(n, spec) },
+		"files":            func(n *yaml.Node) error { return r.place(n, spec) },
 		"memory":           r.bytes(&limits.MemoryBytes),
 		"disk":             r.bytes(&limits.DiskBytes),
 		"file_size":        r.bytes(&limits.FileSizeBytes),
@@ -83,8 +83,8 @@ func (r *reader) sandbox(n *yaml.Node) (*sandboxv1.SandboxSpec, error) {
 	})
 }
 
-// files reads a map from path in the sandbox to content, or to {from: path on this machine, mode: 755}.
-func (r *reader) files(n *yaml.Node, spec *sandboxv1.SandboxSpec) error {
+// place reads a map from path in the sandbox to content, or to {from: path on this machine, mode: 755}.
+func (r *reader) place(n *yaml.Node, spec *sandboxv1.SandboxSpec) error {
 	if n.Kind != yaml.MappingNode {
 		return r.fault(n, "files must be a map from path to content, not %s", show(n))
 	}
@@ -109,7 +109,11 @@ func (r *reader) placed(n *yaml.Node, most int64) (content []byte, mode uint32, 
 	if err := r.mapping(n, "a file", map[string]key{"from": decode(r, &from), "mode": decode(r, &octal)}); err != nil {
 		return nil, 0, err
 	}
-	if content, err = regular.Read(r.ctx, r.file(from), most); err != nil {
+	content, err = r.files.Read(r.ctx, from, most)
+	if missing, ok := errors.AsType[*MissingError](err); ok {
+		return nil, 0, r.fault(n, "%w", missing)
+	}
+	if err != nil {
 		return nil, 0, r.at(n, err)
 	}
 	if octal == "" {
