@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -16,6 +17,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
+	"github.com/evalfleet/evalfleet/pkg/replica"
+	replicasqlite "github.com/evalfleet/evalfleet/pkg/replica/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
@@ -28,6 +31,9 @@ type BaseConfig struct {
 	Listen, Fallback, Option string
 	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process that keeps nothing.
 	Database, BlobDir string
+	// Owner names the process from its start to its end; no earlier or later process has the name. It is the process of
+	// the one replica that the database has; empty for one that only looks into the database.
+	Owner string
 	// Lock is the data directory, held. The address is announced there; nil announces nothing.
 	Lock *dirlock.Lock
 	// Logger takes what an operator should know of the stores; nil is none.
@@ -40,8 +46,12 @@ type Base struct {
 	Listener net.Listener
 	DB       *sqlite.DB
 	Blobs    *disk.Store
+	// Replica is this process as others see it that share the database; nil for one that only looks.
+	Replica *replica.Process
 
-	cfg BaseConfig
+	cfg   BaseConfig
+	beats context.CancelFunc
+	beat  sync.WaitGroup
 }
 
 // NewBase makes a base; nothing runs until its parts are started.
@@ -58,6 +68,9 @@ func (b *Base) Parts() []lifecycle.Part {
 			lifecycle.Part{Name: "database", Start: b.startDatabase, Stop: func(context.Context) error { return b.DB.Close() }},
 			lifecycle.Part{Name: "blobs", Start: b.startBlobs, Stop: func(context.Context) error { return b.Blobs.Close() }},
 		)
+	}
+	if b.cfg.Database != "" && b.cfg.Owner != "" {
+		parts = append(parts, lifecycle.Part{Name: "replica", Start: b.startReplica, Stop: b.stopReplica})
 	}
 	return parts
 }
@@ -135,6 +148,31 @@ func (b *Base) startDatabase(ctx context.Context) (err error) {
 	}
 	b.DB, err = sqlite.Open(ctx, b.cfg.Database, sqlite.Options{})
 	return err
+}
+
+// theReplica is the name of the one replica that a database in a data directory has: a data directory belongs to one
+// process at a time. Its next process therefore knows at once that the one before has ended.
+const theReplica = "local"
+
+// startReplica says from now on that this process lives.
+func (b *Base) startReplica(ctx context.Context) error {
+	table, err := replicasqlite.New(ctx, b.DB)
+	if err != nil {
+		return err
+	}
+	if b.Replica, err = replica.Join(ctx, replica.Config{Table: table, Replica: theReplica, Process: b.cfg.Owner, Logger: b.cfg.Logger}); err != nil {
+		return err
+	}
+	ctx, b.beats = context.WithCancel(context.WithoutCancel(ctx))
+	b.beat.Go(func() { b.Replica.Run(ctx) })
+	return nil
+}
+
+// stopReplica says that this process has ended.
+func (b *Base) stopReplica(ctx context.Context) error {
+	b.beats()
+	b.beat.Wait()
+	return b.Replica.Leave(ctx)
 }
 
 // empty reports whether a file is not there or has nothing in it.

@@ -3,7 +3,7 @@
 //
 // A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own, through [Main], and beside others in one process, whose owner hands it its [Parts].
 //
-//	lock → address → credentials → database → blobs → service → announcement        started in this order, stopped in reverse
+//	lock → address → credentials → database → blobs → replica → service → announcement        started in this order, stopped in reverse
 //
 // The first of them are a [Base], for one service and for many; the service is [Program.Part].
 package daemon
@@ -49,6 +49,8 @@ type Parts struct {
 	Name string
 	// Owner names this process in ledgers, from its start to its end: no earlier or later process has the name.
 	Owner string
+	// Alive reports whether another process of that name still runs; nil for a program that keeps nothing.
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Services are all services of the process.
 	Services []string
 	// Idle asks the service to leave unfinished work alone: the process is here to look.

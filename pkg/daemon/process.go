@@ -32,14 +32,15 @@ type Process struct {
 // New makes a process; nothing runs until Start. Lock is the data directory, held; it is nil for a program that keeps nothing and has none.
 func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Process {
 	registry := telemetry.NewRegistry()
-	base := BaseConfig{Token: cfg.Token, TokenFile: cfg.TokenFile, Listen: cfg.address(program), Option: listenOption, Lock: lock, Logger: log}
+	owner := program.Name + "-" + rand.Text()
+	base := BaseConfig{Owner: owner, Token: cfg.Token, TokenFile: cfg.TokenFile, Listen: cfg.address(program), Option: listenOption, Lock: lock, Logger: log}
 	if !program.Stateless {
 		base.Database, base.BlobDir = filepath.Join(cfg.DataDir, program.Name+".db"), cmp.Or(cfg.BlobDir, filepath.Join(cfg.DataDir, "blobs"))
 	}
 	p := &Process{
 		cfg: cfg, program: program, base: NewBase(base), failed: make(chan error, 1),
 		parts: Parts{
-			Name: program.Name, Owner: program.Name + "-" + rand.Text(), Services: []string{program.Name}, Listen: base.Listen, Connections: cfg.MaxConnections,
+			Name: program.Name, Owner: owner, Services: []string{program.Name}, Listen: base.Listen, Connections: cfg.MaxConnections,
 			Logger: log, Metrics: telemetry.NewCallMetrics(registry).Of(program.Name), Registerer: registry, Gatherer: registry,
 		},
 	}
@@ -73,6 +74,7 @@ func (p *Process) service() lifecycle.Part {
 		parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token}), parts.Logger)
 		if !p.program.Stateless {
 			parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
+			parts.Alive = p.base.Replica.Alive
 			parts.Space = freespace.New(p.cfg.MinFreeBytes, p.cfg.DataDir, p.base.cfg.BlobDir)
 		}
 		peers, err := p.connect()

@@ -114,7 +114,10 @@ func (r *Runner) claim(ctx context.Context, req Request) (rec Record, started bo
 
 // takeOver gets the claim of an owner that died, or settles the effect when its work may not be repeated.
 func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record, error) {
-	if r.alive(rec.Owner) {
+	switch alive, err := r.alive(ctx, rec.Owner); {
+	case err != nil:
+		return rec, err
+	case alive:
 		return rec, &ElsewhereError{Owner: rec.Owner}
 	}
 	if req.Reissue && rec.Reissues < r.cfg.MaxReissues {
@@ -128,8 +131,11 @@ func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record,
 
 // alive reports whether another process runs the effects of owner. One of this process that is not in r.running is lost
 // like that of a dead one.
-func (r *Runner) alive(owner string) bool {
-	return owner != r.cfg.Owner && r.cfg.Alive(owner)
+func (r *Runner) alive(ctx context.Context, owner string) (bool, error) {
+	if owner == r.cfg.Owner {
+		return false, nil
+	}
+	return r.cfg.Alive(ctx, owner)
 }
 
 // perform does the work under a claim and keeps its outcome.

@@ -44,9 +44,9 @@ type Config struct {
 	Ledger Ledger
 	// Owner names this process from its start to its end; no earlier or later process may have had the name. Required.
 	Owner string
-	// Alive reports whether another owner still runs. Nil: none does, which holds where one process has the ledger to
-	// itself.
-	Alive func(owner string) bool
+	// Alive reports whether another owner still runs, such as Alive of package replica. Nil: none does, which holds where
+	// one process has the ledger to itself.
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as
 	// it stops is not counted. Zero is [DefaultMaxReissues].
 	MaxReissues int
@@ -136,7 +136,7 @@ func New(cfg Config) (*Runner, error) {
 		cfg.DecodeError = func(text []byte) error { return errors.New(string(text)) }
 	}
 	if cfg.Alive == nil {
-		cfg.Alive = func(string) bool { return false }
+		cfg.Alive = func(context.Context, string) (bool, error) { return false, nil }
 	}
 	if cfg.MaxReissues == 0 {
 		cfg.MaxReissues = DefaultMaxReissues
@@ -200,7 +200,11 @@ func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 			return Result{}, fmt.Errorf("%w: %v", ErrLost, key)
 		case rec.State != Running:
 			return r.kept(rec)
-		case r.alive(rec.Owner):
+		}
+		switch alive, err := r.alive(ctx, rec.Owner); {
+		case err != nil:
+			return Result{}, err
+		case alive:
 			return Result{}, &ElsewhereError{Owner: rec.Owner}
 		case again || rec.Owner != r.cfg.Owner:
 			return Result{}, fmt.Errorf("%w: %v", ErrLost, key)

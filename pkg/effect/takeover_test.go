@@ -82,7 +82,9 @@ func TestWorkOfALivingOwnerIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	ledger := &memory.Ledger{}
 	die(t, ledger, "other/1")
-	r := runner(t, ledger, func(c *effect.Config) { c.Alive = func(owner string) bool { return owner == "other/1" } })
+	r := runner(t, ledger, func(c *effect.Config) {
+		c.Alive = func(_ context.Context, owner string) (bool, error) { return owner == "other/1", nil }
+	})
 	again := request
 	again.Reissue = true
 	var elsewhere *effect.ElsewhereError
@@ -104,7 +106,7 @@ func TestOneHeirTakesOver(t *testing.T) {
 	for _, owner := range []string{"heir/1", "heir/2", "heir/3", "heir/4"} {
 		r := runner(t, ledger, func(c *effect.Config) {
 			c.Owner = owner
-			c.Alive = func(owner string) bool { return owner != "dead/1" }
+			c.Alive = func(_ context.Context, owner string) (bool, error) { return owner != "dead/1", nil }
 		})
 		wg.Go(func() {
 			_, err := r.Do(t.Context(), again, func(context.Context, effect.Attempt) ([]byte, error) {

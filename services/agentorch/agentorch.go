@@ -27,7 +27,6 @@ package agentorch
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -96,6 +95,11 @@ type Deps struct {
 	Blobs blob.Store
 	// Logger logs. Prompts, outputs and commands are never logged.
 	Logger *slog.Logger
+	// Owner names this process in the ledger of what it asks workers for, from its start to its end: no earlier or later
+	// process has the name. Required.
+	Owner string
+	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for nothing.
 	Lack func() string
 	// Services and DataDir are what GetServerInfo tells. No services are this one alone.
@@ -135,7 +139,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{logger: deps.Logger}
 	s.workers, err = workers.New(workers.Config{
-		Worker: cfg.Workers, Ledger: ledger, Owner: "agentorch-" + rand.Text(), Logger: deps.Logger,
+		Worker: cfg.Workers, Ledger: ledger, Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
 		Taken: func(name string) bool { _, err := judges.Scorers.Definition(name); return err == nil },
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package agentorch_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -115,6 +116,7 @@ func (s *site) start() (grpcclient.Conn, func()) {
 	config.SetDefaults(&cfg)
 	require.NoError(s.t, config.Validate(&cfg))
 	service, err := agentorch.New(s.t.Context(), cfg, agentorch.Deps{
+		Owner:  "agentorch-" + rand.Text(),
 		Models: s.others, Tools: s.others, Sandboxes: s.others, DB: s.db, Blobs: s.blobs, Logger: slog.New(slog.DiscardHandler), DataDir: "/data",
 	})
 	require.NoError(s.t, err)
@@ -299,6 +301,7 @@ func TestAnEngineThatCannotBeginEndsTheService(t *testing.T) {
 	cfg.Engine.Replica = "one"
 	config.SetDefaults(&cfg)
 	service, err := agentorch.New(t.Context(), cfg, agentorch.Deps{
+		Owner:  "agentorch-" + rand.Text(),
 		Models: others, Tools: others, Sandboxes: others, DB: db, Logger: slog.New(slog.DiscardHandler), DataDir: "/data",
 	})
 	require.NoError(t, err)

@@ -66,7 +66,9 @@ func New(cfg Config, deps Deps) *Server {
 	registry := telemetry.NewRegistry()
 	programs := cfg.programs()
 	listen := cmp.Or(cfg.Listen, gateway.DefaultListen)
+	owner := "evalfleet-" + rand.Text()
 	base := daemon.BaseConfig{
+		Owner: owner,
 		Token: cfg.Token, TokenFile: cmp.Or(cfg.TokenFile, deps.Dir.Token()), Listen: listen, Option: "--listen",
 		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock, Logger: deps.Logger,
 	}
@@ -74,12 +76,12 @@ func New(cfg Config, deps Deps) *Server {
 		base.Fallback = anyPort
 	}
 	if deps.Idle {
-		base.Listen, base.Lock = anyPort, nil
+		base.Listen, base.Lock, base.Owner = anyPort, nil, ""
 	}
 	s := &Server{
 		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, within: map[string]*inprocess.Listener{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
-			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: listen, Connections: cfg.MaxConnections, DataDir: deps.Dir.Path(), Space: freespace.New(cfg.MinFreeBytes, deps.Dir.Path(), base.BlobDir),
+			Owner: owner, Services: Targets, Idle: deps.Idle, Listen: listen, Connections: cfg.MaxConnections, DataDir: deps.Dir.Path(), Space: freespace.New(cfg.MinFreeBytes, deps.Dir.Path(), base.BlobDir),
 			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
@@ -130,6 +132,9 @@ func (s *Server) share(programs []daemon.Program) {
 		}
 	}
 	s.parts.Auth, s.parts.DB, s.parts.Blobs = auth.Logged(auth.NewTokens("", known), s.deps.Logger), s.base.DB, s.base.Blobs
+	if s.base.Replica != nil {
+		s.parts.Alive = s.base.Replica.Alive
+	}
 }
 
 // connect makes connections to the services that a program calls.

@@ -203,7 +203,7 @@ type Deps struct {
 	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
-	Alive func(owner string) bool
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil where there is no blob store. It fails
 	// with [blob.ErrNotFound] and [blob.ErrInvalid].
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)

@@ -69,7 +69,7 @@ type Deps struct {
 	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
-	Alive func(owner string) bool
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Space is the free disk space below which no sandbox is made; nil for no floor. Config.Dir and the folder of a Docker Engine on
 	// this machine are looked at too.
 	Space *freespace.Floor

@@ -14,7 +14,7 @@ func Program(cfg Config) daemon.Program {
 		Calls:   []string{"sandboxd"},
 		Effects: true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
-			service, err := New(cfg, Deps{Sandboxes: parts.Peers["sandboxd"], Ledger: parts.Ledger, Owner: parts.Owner, Logger: parts.Logger})
+			service, err := New(cfg, Deps{Sandboxes: parts.Peers["sandboxd"], Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Logger: parts.Logger})
 			if err != nil {
 				return nil, err
 			}

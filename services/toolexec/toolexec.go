@@ -57,7 +57,7 @@ type Deps struct {
 	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
-	Alive func(owner string) bool
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Logger logs. Arguments and outputs of tools are never logged.
 	Logger *slog.Logger
 }

@@ -32,7 +32,7 @@ type Config struct {
 	// Owner names this process in the ledger from its start to its end. No earlier or later process has the name.
 	Owner string
 	// Alive reports whether another owner still runs. Nil: none does.
-	Alive func(owner string) bool
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// MaxReissues is that of [effect.Config].
 	MaxReissues int
 	// CancelGrace is that of [effect.Config].

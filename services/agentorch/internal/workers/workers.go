@@ -40,6 +40,8 @@ type Config struct {
 	Ledger effect.Ledger
 	// Owner names this process in the ledger, from its start to its end.
 	Owner string
+	// Alive reports whether another owner in the ledger still runs; nil where this process has it to itself.
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Taken reports that a scorer's name is one of the platform's own.
 	Taken func(scorer string) bool
 	// Logger logs. Of payloads it sees the edges of those that are of no use.
@@ -55,7 +57,7 @@ type Workers struct {
 // New makes it. Run keeps its ledger small, Close ends it.
 func New(cfg Config) (*Workers, error) {
 	effects, err := effectrpc.New(effectrpc.Config{
-		Service: "agentorch", Ledger: cfg.Ledger, Owner: cfg.Owner, MaxReissues: maxReissues, Logger: cfg.Logger,
+		Service: "agentorch", Ledger: cfg.Ledger, Owner: cfg.Owner, Alive: cfg.Alive, MaxReissues: maxReissues, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

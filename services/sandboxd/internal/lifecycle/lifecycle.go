@@ -90,7 +90,7 @@ type Deps struct {
 	Host string
 	// Owner names this process in the ledger; Alive tells whether another one still runs (nil: none does).
 	Owner string
-	Alive func(owner string) bool
+	Alive func(ctx context.Context, owner string) (bool, error)
 	// Lack returns what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer
 	// for nothing.
 	Lack   func() string
