@@ -108,13 +108,16 @@ func (b *batches) rate(ctx context.Context, d time.Duration) (float64, error) {
 	return float64(steps) / took.Seconds(), nil
 }
 
+// labels are those of the last batch.
+func (b *batches) labels() map[string]string { return map[string]string{"batch": strconv.Itoa(b.made)} }
+
 // poll is how often a batch is looked at.
 const poll = 10 * time.Millisecond
 
 // batch makes runs, waits until all of them have ended, and returns how many steps they took.
 func (b *batches) batch(ctx context.Context) (steps int, err error) {
 	b.made++
-	labels := map[string]string{"batch": strconv.Itoa(b.made)}
+	labels := b.labels()
 	failed := make(chan error, b.runs)
 	var wg sync.WaitGroup
 	for range b.runs {
