@@ -126,9 +126,9 @@ func (r *reader) sample(n *yaml.Node) (*agentv1.Sample, error) {
 			if err := decode(r, &files)(n); err != nil {
 				return err
 			}
-			s.Files = make(map[string][]byte, len(files))
+			s.Files = make(map[string]*agentv1.SampleFile, len(files))
 			for path, content := range files {
-				s.Files[path] = []byte(content)
+				s.Files[path] = &agentv1.SampleFile{Body: &agentv1.SampleFile_Content{Content: []byte(content)}}
 			}
 			return nil
 		},

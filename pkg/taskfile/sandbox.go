@@ -92,13 +92,14 @@ func (r *reader) place(n *yaml.Node, spec *sandboxv1.SandboxSpec) error {
 		file := &sandboxv1.FileToPlace{Path: e.key.Value}
 		spec.Files = append(spec.Files, file)
 		if e.value.Kind == yaml.ScalarNode {
-			file.Content = []byte(e.value.Value)
+			file.Body = &sandboxv1.FileToPlace_Content{Content: []byte(e.value.Value)}
 			continue
 		}
-		var err error
-		if file.Content, file.Mode, err = r.placed(e.value, bound.PlacedFileBytes); err != nil {
+		content, mode, err := r.placed(e.value, bound.PlacedFileBytes)
+		if err != nil {
 			return err
 		}
+		file.Body, file.Mode = &sandboxv1.FileToPlace_Content{Content: content}, mode
 	}
 	return nil
 }

@@ -147,7 +147,7 @@ metadata: {z: 1, a: {c: "x"}}
 			},
 			Network:          &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST, AllowHosts: []string{"pypi.org"}},
 			DriverConfigJson: `{"b":1,"a":[1000,16,1e3,123456789012345678901234567890,"yes",null,"2001-01-01"]}`,
-			Files:            []*sandboxv1.FileToPlace{{Path: "a.txt", Content: []byte("text")}, {Path: "check.sh", Content: []byte(script), Mode: 0o755}},
+			Files:            []*sandboxv1.FileToPlace{{Path: "a.txt", Body: &sandboxv1.FileToPlace_Content{Content: []byte("text")}}, {Path: "check.sh", Body: &sandboxv1.FileToPlace_Content{Content: []byte(script)}, Mode: 0o755}},
 		}},
 		Scorers: []*agentv1.ScorerRef{
 			{Name: "match", ParamsJson: `{"location":"end"}`, Metrics: []*agentv1.MetricRef{{Name: "accuracy"}, {Name: "stderr", ParamsJson: `{"cluster":"topic"}`}}},
@@ -195,7 +195,7 @@ dataset:
 					Content: &contentv1.MessageContent{Form: &contentv1.MessageContent_Text{Text: "1 + 1"}},
 				}},
 				InputText: true, Id: "7", IntegerId: true, Target: &agentv1.Target{Values: []string{"2"}}, Choices: []string{"x", "y"},
-				Files: map[string][]byte{"a": []byte("b")}, Setup: "true", Sandbox: &sandboxv1.SandboxSpec{}, MetadataJson: `{"k":"v"}`,
+				Files: map[string]*agentv1.SampleFile{"a": {Body: &agentv1.SampleFile_Content{Content: []byte("b")}}}, Setup: "true", Sandbox: &sandboxv1.SandboxSpec{}, MetadataJson: `{"k":"v"}`,
 			},
 			{
 				Input: []*modelv1.ChatMessage{

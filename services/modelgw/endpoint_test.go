@@ -132,12 +132,12 @@ const chatPath = "/v1/chat/completions"
 // inFlight is how many calls hold a slot.
 func (g *gateway) inFlight(t *testing.T) int {
 	t.Helper()
-	pools, err := g.limits.ListPools(context.Background(), &modelv1.ListPoolsRequest{})
+	pools, err := g.limits.ListConnectionPools(context.Background(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/-/-"})
 	if !assert.NoError(t, err) {
 		return -1
 	}
 	n := 0
-	for _, pool := range pools.GetPools() {
+	for _, pool := range pools.GetConnectionPools() {
 		n += int(pool.GetInFlight())
 	}
 	return n
@@ -813,8 +813,8 @@ func TestCallsThroughTheEndpointsTakeSlots(t *testing.T) {
 		}()
 	}
 	waiting := func() bool {
-		pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
-		return err == nil && len(pools.GetPools()) == 1 && pools.GetPools()[0].GetWaiting() == 1
+		pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/-/-"})
+		return err == nil && len(pools.GetConnectionPools()) == 1 && pools.GetConnectionPools()[0].GetWaiting() == 1
 	}
 	require.Eventually(t, waiting, waitLimit, tick)
 	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)

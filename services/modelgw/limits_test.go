@@ -39,30 +39,39 @@ func TestPoolsAreShownAndRetuned(t *testing.T) {
 	g := start(t)
 	_, err := g.models.Generate(t.Context(), ask("", "q"))
 	require.NoError(t, err)
-	pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
+	pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/-/-"})
 	require.NoError(t, err)
-	require.Len(t, pools.GetPools(), 1)
-	p := pools.GetPools()[0]
-	assert.Equal(t, "pools/mockllm/default", p.GetName())
+	require.Len(t, pools.GetConnectionPools(), 1)
+	p := pools.GetConnectionPools()[0]
+	assert.Equal(t, "accounts/mockllm/default/connectionPools/default", p.GetName())
+	pools, err = g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/openai/default"})
+	require.NoError(t, err)
+	assert.Empty(t, pools.GetConnectionPools(), "an account's pools are its own")
+	for _, parent := range []string{"accounts/mockllm", "accounts/mockllm/other", "accounts/-/default", project} {
+		_, err = g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: parent})
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", parent, err)
+	}
 	assert.True(t, p.GetAdaptive())
 	assert.Equal(t, []int32{20, 100, 0}, []int32{p.GetLimit(), p.GetMax(), p.GetInFlight()})
 
 	old := p.GetEtag()
-	p, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: 5, Etag: old}})
+	p, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName(), Max: 5, Etag: old}})
 	require.NoError(t, err)
 	assert.Equal(t, int32(5), p.GetLimit())
-	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: 6, Etag: old}})
+	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName(), Max: 6, Etag: old}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), err)
-	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Limit: 6}})
+	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName(), Limit: 6}})
 	require.ErrorContains(t, err, "only max can be set")
-	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName()}})
+	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName()}})
 	require.ErrorContains(t, err, "nothing is to be changed")
 	require.Len(t, p.GetHistory(), 1)
 	assert.Equal(t, "manual", p.GetHistory()[0].GetReason())
 
-	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: "pools/nobody", Max: 5}})
+	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName() + "/nobody", Max: 5}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), err)
-	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: -1}})
+	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: "accounts/mockllm/default", Max: 5}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
+	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName(), Max: -1}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
 }
 
@@ -129,6 +138,12 @@ budgets: {projects/p: {max_cost: 0}, projects/p/evals/e: {max_tokens: 0}, accoun
 		{Name: project + "/budgets/project", MaxTokens: new(int64(-1))},
 		{Name: project + "/budgets/evlas/foo", MaxTokens: new(int64(1))},
 		{Name: project + "/budgets/evals", MaxTokens: new(int64(1))},
+		{Name: project + "/budgets/account", MaxTokens: new(int64(1))},
+		{Name: "accounts/mockllm/default/budgets/project", MaxTokens: new(int64(1))},
+		{Name: "accounts/mockllm/default/budgets/evals/e", MaxTokens: new(int64(1))},
+		{Name: "accounts/mockllm/other/budgets/account", MaxTokens: new(int64(1))},
+		{Name: "accounts/mockllm/budgets/account", MaxTokens: new(int64(1))},
+		{Name: "accounts/mockllm/default", MaxTokens: new(int64(1))},
 	} {
 		_, err := g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: b})
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v: %v", b, err)
@@ -153,6 +168,28 @@ func TestACallSpendsFromTheBudgetOfItsEvaluation(t *testing.T) {
 	assert.True(t, rpcerr.Is(of(project+"/evals/e"), errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED))
 	require.NoError(t, of(project+"/evals/other"))
 	assert.True(t, rpcerr.Is(of("projects/other/evals/e"), errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST))
+}
+
+// The budget of an account bounds what all projects spend on it.
+func TestAnAccountHasABudget(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	const account = "accounts/mockllm/default"
+	_, err := g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: &modelv1.Budget{Name: account + "/budgets/account", MaxTokens: new(int64(1))}})
+	require.NoError(t, err)
+	_, err = g.models.Generate(t.Context(), ask("", "q"))
+	require.NoError(t, err)
+	elsewhere := ask("", "q")
+	elsewhere.Parent = "projects/other"
+	_, err = g.models.Generate(t.Context(), elsewhere)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), err)
+	budgets, err := g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: account})
+	require.NoError(t, err)
+	require.Len(t, budgets.GetBudgets(), 1)
+	assert.Equal(t, account+"/budgets/account", budgets.GetBudgets()[0].GetName())
+	assert.Positive(t, budgets.GetBudgets()[0].GetSpentTokens())
+	_, err = g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: "accounts/mockllm/other"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
 }
 
 // An update changes what its mask names: a bound that is not named stays, one that is named and not set is lifted.

@@ -272,6 +272,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Limiter:  limiter,
 		Budgets:  budgets,
 		Prices:   prices,
+		Accounts: cfg.accountScopes(),
 	})
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
 		Auth: deps.Auth, Registry: s.registry, Models: calls, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Logger: deps.Logger,

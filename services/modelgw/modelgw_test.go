@@ -225,8 +225,8 @@ func TestAFullQueueIsNoResult(t *testing.T) {
 		}()
 	}
 	require.Eventually(t, func() bool {
-		pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
-		return err == nil && len(pools.GetPools()) == 1 && pools.GetPools()[0].GetWaiting() == 1
+		pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/-/-"})
+		return err == nil && len(pools.GetConnectionPools()) == 1 && pools.GetConnectionPools()[0].GetWaiting() == 1
 	}, waitLimit, tick)
 	third := slow("third")
 	_, err := g.models.Generate(t.Context(), third)
@@ -314,8 +314,8 @@ func TestAKeyedCallOutlivesItsCallerAndOneWithoutDoesNot(t *testing.T) {
 
 	leave(on("free", 1, ask(`{"outputs": [{"output": {"text": "never", "delay_s": 3600}}]}`, "q")))
 	require.Eventually(t, func() bool {
-		pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
-		return err == nil && pools.GetPools()[0].GetInFlight() == 0
+		pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/-/-"})
+		return err == nil && pools.GetConnectionPools()[0].GetInFlight() == 0
 	}, waitLimit, tick, "the connection is free at once")
 }
 

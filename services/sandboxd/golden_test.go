@@ -64,7 +64,7 @@ func (p *player) play(step map[string]any) any {
 	case "exec":
 		return p.exec(step)
 	case "write":
-		_, err := p.client.WriteFile(p.Context(), &sandboxv1.WriteFileRequest{Sandbox: p.sandbox, Path: file, Content: p.content(step["contents"])})
+		_, err := p.client.WriteFile(p.Context(), &sandboxv1.WriteFileRequest{Sandbox: p.sandbox, Path: file, Body: &sandboxv1.WriteFileRequest_Content{Content: p.content(step["contents"])}})
 		return orError("ok", err)
 	case "read":
 		resp, err := p.client.ReadFile(p.Context(), &sandboxv1.ReadFileRequest{Sandbox: p.sandbox, Path: file})

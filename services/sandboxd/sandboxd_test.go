@@ -29,6 +29,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
@@ -200,7 +201,7 @@ func TestASandboxIsWhatItsSpecSays(t *testing.T) {
 	in := install(t, nil)
 	b := in.create(&sandboxv1.SandboxSpec{
 		Env: map[string]string{"TASK": "one", "PATH": "/usr/bin:/bin"}, Workdir: "/srv/work", Labels: map[string]string{"kind": "test"},
-		Files: []*sandboxv1.FileToPlace{{Path: "a/b.txt", Content: []byte("placed")}, {Path: "/tmp/run", Content: []byte("#!/bin/sh\necho ran"), Mode: 0o755}},
+		Files: []*sandboxv1.FileToPlace{{Path: "a/b.txt", Body: &sandboxv1.FileToPlace_Text{Text: "placed"}}, {Path: "/tmp/run", Body: &sandboxv1.FileToPlace_Content{Content: []byte("#!/bin/sh\necho ran")}, Mode: 0o755}},
 		Setup: "test -e a/b.txt && echo $TASK > made-by-setup && pwd > where",
 	})
 	assert.Equal(t, sandboxv1.SandboxState_SANDBOX_STATE_READY, b.GetState())
@@ -218,7 +219,7 @@ func TestASandboxIsWhatItsSpecSays(t *testing.T) {
 
 	got, err := in.client.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{Name: b.GetName()})
 	require.NoError(t, err)
-	assert.Empty(t, got.GetSpec().GetFiles()[0].GetContent(), "contents are not kept")
+	assert.Nil(t, got.GetSpec().GetFiles()[0].GetBody(), "contents are not kept")
 	assert.Equal(t, b.GetIsolation().GetParts(), got.GetIsolation().GetParts())
 
 	r, err := in.client.Exec(t.Context(), &sandboxv1.ExecRequest{
@@ -237,6 +238,7 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 		code codes.Code
 		says []string
 	}{
+		"file from a blob":       {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "a", Body: &sandboxv1.FileToPlace_Blob{Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}}}, codes.Unimplemented, []string{"spec.files", "blobs"}},
 		"set-up that fails":      {&sandboxv1.SandboxSpec{Setup: "echo boom >&2; exit 3"}, codes.FailedPrecondition, []string{"boom", "3"}},
 		"set-up without a word":  {&sandboxv1.SandboxSpec{Setup: "exit 3"}, codes.FailedPrecondition, []string{"exit code 3: it wrote nothing"}},
 		"set-up that never ends": {&sandboxv1.SandboxSpec{Setup: "sleep 100", SetupTimeout: durationpb.New(300 * time.Millisecond)}, codes.FailedPrecondition, []string{"300ms"}},
@@ -484,7 +486,7 @@ func TestFilesThroughTheService(t *testing.T) {
 	in := install(t, nil)
 	b := in.create(&sandboxv1.SandboxSpec{})
 	name := b.GetName()
-	_, err := in.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "d/f", Content: []byte("x\r\ny")})
+	_, err := in.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "d/f", Body: &sandboxv1.WriteFileRequest_Content{Content: []byte("x\r\ny")}})
 	require.NoError(t, err)
 	read, err := in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
 	require.NoError(t, err)
@@ -493,6 +495,9 @@ func TestFilesThroughTheService(t *testing.T) {
 	read, err = in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f", Offset: 1, Limit: 2})
 	require.NoError(t, err)
 	assert.Equal(t, "\r\n", string(read.GetContent()))
+	_, err = in.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "/tmp/text", Body: &sandboxv1.WriteFileRequest_Text{Text: "test"}})
+	require.NoError(t, err)
+	assert.Equal(t, "test", in.sh(b, "cat /tmp/text"), "a text is no base64")
 
 	up, err := in.client.UploadFile(waittest.Context(t))
 	require.NoError(t, err)

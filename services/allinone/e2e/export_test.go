@@ -153,7 +153,7 @@ func logged(t *testing.T) *agentv1.EvalSpec {
 			{Id: "7", IntegerId: true, InputText: true, Input: []*modelv1.ChatMessage{chat.User("Say yes.")}, Target: &agentv1.Target{Values: []string{"yes"}}, MetadataJson: `{"n":1}`},
 			{
 				Id: "a/b ü", Input: []*modelv1.ChatMessage{chat.System("Be brief. " + words), chat.User("Look around.")},
-				Target: &agentv1.Target{Values: []string{"done", "finished"}, List: true}, Files: map[string][]byte{"note.txt": []byte("a note")},
+				Target: &agentv1.Target{Values: []string{"done", "finished"}, List: true}, Files: map[string]*agentv1.SampleFile{"note.txt": {Body: &agentv1.SampleFile_Text{Text: "a note"}}},
 			},
 			{Id: "long", InputText: true, Input: []*modelv1.ChatMessage{chat.User("Go on for ever.")}, Target: &agentv1.Target{Values: []string{"x"}}},
 			{Id: "broken", InputText: true, Input: []*modelv1.ChatMessage{chat.User("Break.")}, Target: &agentv1.Target{Values: []string{"x"}}},

@@ -125,10 +125,10 @@ func TestEveryCommandIsACheck(t *testing.T) {
 	got := ask(t, made(t, `{"command": "./run", "keep_processes": true, "files": {
 		"t/test.py": "{metadata.test} {completion} {own}", "run": {"base64": "e3RhcmdldH0=", "mode": "755"}, "want": {"text": "{target}", "mode": "600"}, "none": {"base64": ""}}}`), in).Spec.GetCheck()
 	assert.Empty(t, cmp.Diff(&sandboxv1.ExecCheck{KeepProcesses: true, Files: []*sandboxv1.FileToPlace{
-		{Path: "none", Content: []byte{}},
-		{Path: "run", Content: []byte("{target}"), Mode: 0o755},
-		{Path: "t/test.py", Content: []byte("assert {completion} 42 {own}")},
-		{Path: "want", Content: []byte("7"), Mode: 0o600},
+		{Path: "none", Body: &sandboxv1.FileToPlace_Content{}},
+		{Path: "run", Body: &sandboxv1.FileToPlace_Content{Content: []byte("{target}")}, Mode: 0o755},
+		{Path: "t/test.py", Body: &sandboxv1.FileToPlace_Content{Content: []byte("assert {completion} 42 {own}")}},
+		{Path: "want", Body: &sandboxv1.FileToPlace_Content{Content: []byte("7")}, Mode: 0o600},
 	}}, got, protocmp.Transform()))
 }
 

@@ -100,7 +100,7 @@ func filled(files map[string]file, values template.Values, room *template.Room) 
 			}
 			content = []byte(text)
 		}
-		out = append(out, &sandboxv1.FileToPlace{Path: path, Content: content, Mode: f.mode})
+		out = append(out, &sandboxv1.FileToPlace{Path: path, Body: &sandboxv1.FileToPlace_Content{Content: content}, Mode: f.mode})
 	}
 	return out, nil
 }

@@ -65,7 +65,10 @@ func sandboxes(spec *agentv1.EvalSpec, sample *agentv1.Sample) (map[string]*sand
 			return nil, rpcerr.InvalidField("spec.sandboxes", "sample %s places the file %s in the sandbox %q, which the task does not have; known: %s",
 				sample.GetId(), target, environment, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
-		box.Files = append(box.Files, &sandboxv1.FileToPlace{Path: target, Content: sample.GetFiles()[path]})
+		if sample.GetFiles()[path].GetBlob() != nil {
+			return nil, rpcerr.Wrap(rpcerr.NotBuiltYet("placing files from blobs"), "sample %s: files[%q]", sample.GetId(), path)
+		}
+		box.Files = append(box.Files, fileToPlace(target, sample.GetFiles()[path]))
 	}
 	if setup := sample.GetSetup(); setup != "" {
 		box := all[defaultEnvironment]
@@ -75,4 +78,15 @@ func sandboxes(spec *agentv1.EvalSpec, sample *agentv1.Sample) (map[string]*sand
 		box.Setup = strings.TrimPrefix(box.GetSetup()+"\n"+setup, "\n")
 	}
 	return all, nil
+}
+
+func fileToPlace(path string, f *agentv1.SampleFile) *sandboxv1.FileToPlace {
+	placed := &sandboxv1.FileToPlace{Path: path, Mode: f.GetMode()}
+	switch body := f.GetBody().(type) {
+	case *agentv1.SampleFile_Content:
+		placed.Body = &sandboxv1.FileToPlace_Content{Content: body.Content}
+	case *agentv1.SampleFile_Text:
+		placed.Body = &sandboxv1.FileToPlace_Text{Text: body.Text}
+	}
+	return placed
 }

@@ -156,9 +156,9 @@ func message(s *dataset.Sample) (*agentv1.Sample, error) {
 			return nil, fmt.Errorf("file %s: %w", f.Path, err)
 		}
 		if m.Files == nil {
-			m.Files = map[string][]byte{}
+			m.Files = map[string]*agentv1.SampleFile{}
 		}
-		m.Files[f.Path] = content
+		m.Files[f.Path] = &agentv1.SampleFile{Body: &agentv1.SampleFile_Content{Content: content}}
 	}
 	if s.Setup != nil {
 		setup, err := contentOf(*s.Setup)

@@ -11,6 +11,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
@@ -129,7 +130,11 @@ func unsupported(r *modelv1.GenerateRequest) error {
 		return rpcerr.NotBuiltYet("generating from a request in a vendor's form")
 	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
 		return rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
-	default:
-		return nil
 	}
+	for i, m := range r.GetMessages() {
+		if err := toolcall.CheckBuilt(m.GetToolCalls()); err != nil {
+			return rpcerr.Wrap(err, "messages[%d]", i)
+		}
+	}
+	return nil
 }

@@ -16,29 +16,44 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 )
 
-const poolPrefix = "pools/"
+// allAccounts is the parent of the pools of every account.
+const allAccounts = "accounts/-/-"
 
-// ListPools implements LimitService.
-func (s *Server) ListPools(ctx context.Context, _ *modelv1.ListPoolsRequest) (*modelv1.ListPoolsResponse, error) {
+// ListConnectionPools implements LimitService.
+func (s *Server) ListConnectionPools(ctx context.Context, r *modelv1.ListConnectionPoolsRequest) (*modelv1.ListConnectionPoolsResponse, error) {
+	if r.GetParent() != allAccounts {
+		if err := s.checkAccount("parent", r.GetParent()); err != nil {
+			return nil, err
+		}
+	}
+	page, err := resource.PageOf(r)
+	if err != nil {
+		return nil, err
+	}
 	pools, err := s.Limiter.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := &modelv1.ListPoolsResponse{}
+	answer := &modelv1.ListConnectionPoolsResponse{}
+	var all []*modelv1.ConnectionPool
 	for _, p := range pools {
-		all.Pools = append(all.Pools, poolMessage(p))
+		account, name := poolName(p.Key)
+		if (r.GetParent() == allAccounts || r.GetParent() == account) && name > page.After {
+			all = append(all, poolMessage(p))
+		}
 	}
-	return all, nil
+	slices.SortFunc(all, func(a, b *modelv1.ConnectionPool) int { return strings.Compare(a.GetName(), b.GetName()) })
+	answer.ConnectionPools, answer.NextPageToken = resource.Cut(page, all, (*modelv1.ConnectionPool).GetName)
+	return answer, nil
 }
 
-// UpdatePool implements LimitService.
-func (s *Server) UpdatePool(ctx context.Context, r *modelv1.UpdatePoolRequest) (*modelv1.Pool, error) {
-	name := r.GetPool().GetName()
-	key, ok := strings.CutPrefix(name, poolPrefix)
-	if !ok {
-		return nil, rpcerr.InvalidField("pool.name", "%q is not of the form pools/{provider}/{account}[/{key}]", name)
+// UpdateConnectionPool implements LimitService.
+func (s *Server) UpdateConnectionPool(ctx context.Context, r *modelv1.UpdateConnectionPoolRequest) (*modelv1.ConnectionPool, error) {
+	name := r.GetConnectionPool().GetName()
+	if account, _, ok := strings.Cut(name, poolsOf); !ok || !isAccount(account) {
+		return nil, rpcerr.InvalidField("connection_pool.name", "%q is not of the form accounts/{provider}/{account}/connectionPools/{connection_pool}", name)
 	}
-	paths, err := resource.Mask(r.GetUpdateMask(), r.GetPool(), "limit", "max")
+	paths, err := resource.Mask(r.GetUpdateMask(), r.GetConnectionPool(), "limit", "max")
 	if err != nil {
 		return nil, err
 	}
@@ -48,26 +63,26 @@ func (s *Server) UpdatePool(ctx context.Context, r *modelv1.UpdatePoolRequest) (
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(pools, func(p limit.Pool) bool { return p.Key == key })
+	at := slices.IndexFunc(pools, func(p limit.Pool) bool { _, other := poolName(p.Key); return other == name })
 	if at < 0 {
 		return nil, rpcerr.ResourceNotFound(name)
 	}
-	if err := resource.Etag(name, r.GetPool().GetEtag(), poolEtag(pools[at])); err != nil {
+	if err := resource.Etag(name, r.GetConnectionPool().GetEtag(), poolEtag(pools[at])); err != nil {
 		return nil, err
 	}
-	field, most := "limit", r.GetPool().GetLimit()
+	field, most := "limit", r.GetConnectionPool().GetLimit()
 	if pools[at].Adaptive {
-		field, most = "max", r.GetPool().GetMax()
+		field, most = "max", r.GetConnectionPool().GetMax()
 	}
 	if !slices.Contains(paths, field) {
 		return nil, rpcerr.InvalidField("update_mask", "of %s only %s can be set: limit of a static pool, max of an adaptive one", name, field)
 	}
-	p, err := s.Limiter.SetMax(ctx, key, int(most))
+	p, err := s.Limiter.SetMax(ctx, pools[at].Key, int(most))
 	switch {
 	case errors.Is(err, limit.ErrUnknownPool):
 		return nil, rpcerr.ResourceNotFound(name)
 	case errors.Is(err, limit.ErrTooLow):
-		return nil, rpcerr.InvalidField("pool."+field, "%v", err)
+		return nil, rpcerr.InvalidField("connection_pool."+field, "%v", err)
 	case err != nil:
 		return nil, err
 	}
@@ -82,24 +97,60 @@ func poolEtag(p limit.Pool) string {
 	return strconv.Itoa(p.Limit)
 }
 
-func poolMessage(p limit.Pool) *modelv1.Pool {
-	message := &modelv1.Pool{
-		Name: poolPrefix + p.Key, Limit: int32(p.Limit), InFlight: int32(p.InUse), Waiting: int32(p.Waiting),
+// poolsOf stands in a pool's name behind its account, and defaultPool for the pool that all models of an account share.
+const (
+	poolsOf     = "/connectionPools/"
+	defaultPool = "default"
+)
+
+// poolName returns the names of a pool and of its account. A key is `provider/account` or `provider/account/pool`.
+func poolName(key string) (account, name string) {
+	parts := strings.SplitN(key, "/", 3)
+	pool := defaultPool
+	if len(parts) == 3 {
+		pool = parts[2]
+	}
+	account = accountPrefix + strings.Join(parts[:min(2, len(parts))], "/")
+	return account, account + poolsOf + pool
+}
+
+const accountPrefix = "accounts/"
+
+func isAccount(name string) bool {
+	parts := strings.Split(name, "/")
+	return len(parts) == 3 && parts[0]+"/" == accountPrefix && parts[1] != "" && parts[2] != ""
+}
+
+// checkAccount fails for a name that is not that of a configured account.
+func (s *Server) checkAccount(field, name string) error {
+	switch {
+	case !isAccount(name):
+		return rpcerr.InvalidField(field, "%q is not of the form accounts/{provider}/{account}", name)
+	case !slices.Contains(s.Accounts, name):
+		return rpcerr.InvalidField(field, "%q is no account that is configured; known are %s", name, strings.Join(s.Accounts, ", "))
+	}
+	return nil
+}
+
+func poolMessage(p limit.Pool) *modelv1.ConnectionPool {
+	_, name := poolName(p.Key)
+	message := &modelv1.ConnectionPool{
+		Name: name, Limit: int32(p.Limit), InFlight: int32(p.InUse), Waiting: int32(p.Waiting),
 		Adaptive: p.Adaptive, Max: int32(p.Max), Etag: poolEtag(p),
 	}
 	for _, c := range p.History {
-		message.History = append(message.History, &modelv1.PoolChange{
+		message.History = append(message.History, &modelv1.ConnectionPoolChange{
 			Time: timestamppb.New(c.Time), OldLimit: int32(c.Old), NewLimit: int32(c.New), Reason: string(c.Reason), Model: c.Subject,
 		})
 	}
 	return message
 }
 
-// Budgets of a project are its own scope and those below it.
+// Budgets of a project are its own scope and those below it; an account has one.
 
 // ListBudgets implements LimitService.
 func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (*modelv1.ListBudgetsResponse, error) {
-	if _, err := resource.ParseProject("parent", r.GetParent()); err != nil {
+	if err := s.checkBudgetsParent("parent", r.GetParent()); err != nil {
 		return nil, err
 	}
 	page, err := resource.PageOf(r)
@@ -125,10 +176,16 @@ func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (
 func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest) (*modelv1.Budget, error) {
 	name := r.GetBudget().GetName()
 	parent, scope, ok := strings.Cut(name, "/budgets/")
-	if _, err := resource.ParseProject("budget.name", parent); err != nil || !ok || scope == "" {
-		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope}", name)
+	if !ok {
+		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope} or accounts/{provider}/{account}/budgets/%s", name, accountBudget)
 	}
-	if budget.CheckScope(scopeOf(name, parent)) != nil {
+	if err := s.checkBudgetsParent("budget.name", parent); err != nil {
+		return nil, err
+	}
+	switch account := strings.HasPrefix(parent, accountPrefix); {
+	case account && scope != accountBudget:
+		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget of an account; write %s", scope, accountBudget)
+	case !account && (scope == "" || budget.CheckScope(scopeOf(name, parent)) != nil):
 		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget; write %s or evals/{eval}", scope, projectBudget)
 	}
 	paths, err := resource.Mask(r.GetUpdateMask(), r.GetBudget(), "max_tokens", "max_cost")
@@ -168,20 +225,40 @@ func budgetEtag(b budget.Bounds) string {
 	return etag + "/" + strconv.FormatFloat(*b.MaxCost, 'g', -1, 64)
 }
 
-// projectBudget stands in a budget's name for the project as a whole.
-const projectBudget = "project"
+// projectBudget stands in a budget's name for the project as a whole, accountBudget for the account.
+const (
+	projectBudget = "project"
+	accountBudget = "account"
+)
+
+// wholeBudget is how the budget of a parent as a whole is called.
+func wholeBudget(parent string) string {
+	if strings.HasPrefix(parent, accountPrefix) {
+		return accountBudget
+	}
+	return projectBudget
+}
+
+// checkBudgetsParent fails for what has no budgets.
+func (s *Server) checkBudgetsParent(field, parent string) error {
+	if strings.HasPrefix(parent, accountPrefix) {
+		return s.checkAccount(field, parent)
+	}
+	_, err := resource.ParseProject(field, parent)
+	return err
+}
 
 // scopeOf returns the scope that a budget's name stands for.
 func scopeOf(name, parent string) string {
 	scope := strings.TrimPrefix(name, parent+"/budgets/")
-	if scope == projectBudget {
+	if scope == wholeBudget(parent) {
 		return parent
 	}
 	return parent + "/" + scope
 }
 
 func budgetMessage(parent string, s budget.State) *modelv1.Budget {
-	scope := projectBudget
+	scope := wholeBudget(parent)
 	if s.Scope != parent {
 		scope = strings.TrimPrefix(s.Scope, parent+"/")
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Deps are what the services stand on. All but Prices are required.
+// Deps are what the services stand on. All but Prices and Accounts are required.
 type Deps struct {
 	Registry *provider.Registry
 	Calls    *call.Calls
@@ -27,6 +27,8 @@ type Deps struct {
 	Limiter limit.Limiter
 	Budgets *budget.Memory
 	Prices  generate.Prices
+	// Accounts are the names of those that calls may have, such as `accounts/openai/default`.
+	Accounts []string
 }
 
 // Server implements ModelService, CacheService, BatchService and LimitService.

@@ -12,6 +12,7 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/filebody"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
@@ -24,7 +25,7 @@ const (
 // prepare places the files of a new sandbox and runs its set-up.
 func prepare(ctx context.Context, c *client.Client, spec *sandboxv1.SandboxSpec) error {
 	for _, f := range spec.GetFiles() {
-		if err := c.WriteFile(ctx, f.GetPath(), f.GetMode(), f.GetContent()); err != nil {
+		if err := c.WriteFile(ctx, f.GetPath(), f.GetMode(), filebody.Bytes(f)); err != nil {
 			return rpcerr.Wrap(err, "place the file %s", f.GetPath())
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/filebody"
 )
 
 // Defaults and caps, as the protocol documents them.
@@ -164,12 +165,7 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 			return rpcerr.InvalidField("spec.labels", "%q: keys that begin with evalfleet are the platform's", key)
 		}
 	}
-	for _, file := range spec.GetFiles() {
-		if file.GetBlobHash() != "" {
-			return rpcerr.NotBuiltYet("placing files from blobs")
-		}
-	}
-	return nil
+	return filebody.CheckBuilt("spec.files", spec.GetFiles())
 }
 
 // CheckEnv refuses variables that no process can have. In a request they are `spec.env`.
@@ -192,7 +188,7 @@ func CheckEnv(env map[string]string) error {
 func remembered(spec *sandboxv1.SandboxSpec) *sandboxv1.SandboxSpec {
 	spec = proto.CloneOf(spec)
 	for _, f := range spec.GetFiles() {
-		f.Content = nil
+		f.Body = nil
 	}
 	return spec
 }

@@ -14,6 +14,7 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/filebody"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
@@ -182,10 +183,10 @@ func checkExec(spec *sandboxv1.ExecSpec) error {
 	}
 	size := 0
 	for _, file := range spec.GetCheck().GetFiles() {
-		size += len(file.GetContent())
-		if file.GetBlobHash() != "" {
-			return rpcerr.NotBuiltYet("placing files from blobs")
-		}
+		size += len(filebody.Bytes(file))
+	}
+	if err := filebody.CheckBuilt("spec.check.files", spec.GetCheck().GetFiles()); err != nil {
+		return err
 	}
 	if size > bound.CheckFiles {
 		return tooLarge("spec.check.files", bound.CheckFiles)

@@ -13,6 +13,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/filebody"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
@@ -51,13 +52,14 @@ func (s *Server) ReadFile(ctx context.Context, req *sandboxv1.ReadFileRequest) (
 
 // WriteFile replaces a file by the request's content.
 func (s *Server) WriteFile(ctx context.Context, req *sandboxv1.WriteFileRequest) (*sandboxv1.WriteFileResponse, error) {
-	if len(req.GetContent()) > maxInput {
+	body := filebody.Bytes(req)
+	if len(body) > maxInput {
 		return nil, tooLarge("content", maxInput)
 	}
 	resp := &sandboxv1.WriteFileResponse{}
 	err := s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return c.Again(ctx, func(api guestv1.GuestServiceClient) (err error) {
-			left := req.GetContent()
+			left := body
 			resp.Info, err = client.Upload(ctx, api, &guestv1.WriteFileRequest{Path: req.GetPath(), Mode: req.GetMode(), User: req.GetUser()}, func() ([]byte, error) {
 				if len(left) == 0 {
 					return nil, io.EOF

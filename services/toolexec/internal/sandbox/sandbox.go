@@ -108,7 +108,7 @@ func (s *sandbox) WriteFile(ctx context.Context, path string, content []byte) er
 	if strings.ContainsRune(path, 0) {
 		return tool.ErrNullByte
 	}
-	_, err := s.access.client.WriteFile(ctx, &sandboxv1.WriteFileRequest{Sandbox: s.name, Path: path, Content: content})
+	_, err := s.access.client.WriteFile(ctx, &sandboxv1.WriteFileRequest{Sandbox: s.name, Path: path, Body: &sandboxv1.WriteFileRequest_Content{Content: content}})
 	err = explain("write", path, err)
 	s.access.recordFile("write_file", s.name, path, err)
 	return err

@@ -9,6 +9,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 )
 
@@ -23,6 +24,9 @@ func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.Se
 		return err
 	}
 	if err := belong(project, request.GetSandboxes()); err != nil {
+		return err
+	}
+	if err := toolcall.CheckBuilt(request.GetCalls()); err != nil {
 		return err
 	}
 	return t.executor.Run(stream.Context(), &execute.Batch{

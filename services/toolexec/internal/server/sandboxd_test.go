@@ -103,7 +103,7 @@ type box struct {
 }
 
 func (b *box) write(t testing.TB, name string, content []byte) {
-	if _, err := b.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name), Content: content}); err != nil {
+	if _, err := b.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name), Body: &sandboxv1.WriteFileRequest_Content{Content: content}}); err != nil {
 		t.Fatal(err)
 	}
 }

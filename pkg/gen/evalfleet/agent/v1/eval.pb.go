@@ -954,8 +954,8 @@ type Sample struct {
 	Choices []string `protobuf:"bytes,6,rep,name=choices,proto3" json:"choices,omitempty"`
 	// Optional. Metadata. A JSON object, as text.
 	MetadataJson string `protobuf:"bytes,7,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
-	// Optional. Files placed in sandboxes: path, or `environment:path`, to content.
-	Files map[string][]byte `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Optional. Files placed in sandboxes, by path or by `environment:path`.
+	Files map[string]*SampleFile `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Script that runs in the default sandbox after the files are placed.
 	Setup string `protobuf:"bytes,9,opt,name=setup,proto3" json:"setup,omitempty"`
 	// Optional. Sandbox that overrides the task's default one.
@@ -1043,7 +1043,7 @@ func (x *Sample) GetMetadataJson() string {
 	return ""
 }
 
-func (x *Sample) GetFiles() map[string][]byte {
+func (x *Sample) GetFiles() map[string]*SampleFile {
 	if x != nil {
 		return x.Files
 	}
@@ -1063,6 +1063,119 @@ func (x *Sample) GetSandbox() *v12.SandboxSpec {
 	}
 	return nil
 }
+
+// SampleFile is what a file of a sample holds; nothing where nothing is set.
+type SampleFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it holds.
+	//
+	// Types that are valid to be assigned to Body:
+	//
+	//	*SampleFile_Content
+	//	*SampleFile_Text
+	//	*SampleFile_Blob
+	Body isSampleFile_Body `protobuf_oneof:"body"`
+	// Optional. Permission bits; default 0644.
+	Mode          uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SampleFile) Reset() {
+	*x = SampleFile{}
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SampleFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SampleFile) ProtoMessage() {}
+
+func (x *SampleFile) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SampleFile.ProtoReflect.Descriptor instead.
+func (*SampleFile) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SampleFile) GetBody() isSampleFile_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *SampleFile) GetContent() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*SampleFile_Content); ok {
+			return x.Content
+		}
+	}
+	return nil
+}
+
+func (x *SampleFile) GetText() string {
+	if x != nil {
+		if x, ok := x.Body.(*SampleFile_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *SampleFile) GetBlob() *v13.BlobRef {
+	if x != nil {
+		if x, ok := x.Body.(*SampleFile_Blob); ok {
+			return x.Blob
+		}
+	}
+	return nil
+}
+
+func (x *SampleFile) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+type isSampleFile_Body interface {
+	isSampleFile_Body()
+}
+
+type SampleFile_Content struct {
+	// Bytes; in JSON as base64.
+	Content []byte `protobuf:"bytes,1,opt,name=content,proto3,oneof"`
+}
+
+type SampleFile_Text struct {
+	// Text, as UTF-8.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
+}
+
+type SampleFile_Blob struct {
+	// Body stored apart in the project's blobs. Not built yet: fails with NOT_BUILT_YET.
+	Blob *v13.BlobRef `protobuf:"bytes,3,opt,name=blob,proto3,oneof"`
+}
+
+func (*SampleFile_Content) isSampleFile_Body() {}
+
+func (*SampleFile_Text) isSampleFile_Body() {}
+
+func (*SampleFile_Blob) isSampleFile_Body() {}
 
 // Eval is an evaluation: the fold of its journal.
 type Eval struct {
@@ -1103,7 +1216,7 @@ type Eval struct {
 
 func (x *Eval) Reset() {
 	*x = Eval{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1228,7 @@ func (x *Eval) String() string {
 func (*Eval) ProtoMessage() {}
 
 func (x *Eval) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1241,7 @@ func (x *Eval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eval.ProtoReflect.Descriptor instead.
 func (*Eval) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Eval) GetName() string {
@@ -1274,7 +1387,7 @@ type EvalProgress struct {
 
 func (x *EvalProgress) Reset() {
 	*x = EvalProgress{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1399,7 @@ func (x *EvalProgress) String() string {
 func (*EvalProgress) ProtoMessage() {}
 
 func (x *EvalProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1412,7 @@ func (x *EvalProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalProgress.ProtoReflect.Descriptor instead.
 func (*EvalProgress) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EvalProgress) GetTotal() int32 {
@@ -1419,7 +1532,7 @@ type EvalWait struct {
 
 func (x *EvalWait) Reset() {
 	*x = EvalWait{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1544,7 @@ func (x *EvalWait) String() string {
 func (*EvalWait) ProtoMessage() {}
 
 func (x *EvalWait) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1557,7 @@ func (x *EvalWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalWait.ProtoReflect.Descriptor instead.
 func (*EvalWait) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EvalWait) GetReason() string {
@@ -1529,7 +1642,7 @@ type EvalSample struct {
 
 func (x *EvalSample) Reset() {
 	*x = EvalSample{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1654,7 @@ func (x *EvalSample) String() string {
 func (*EvalSample) ProtoMessage() {}
 
 func (x *EvalSample) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1667,7 @@ func (x *EvalSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalSample.ProtoReflect.Descriptor instead.
 func (*EvalSample) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EvalSample) GetName() string {
@@ -1726,7 +1839,7 @@ type EvalResults struct {
 
 func (x *EvalResults) Reset() {
 	*x = EvalResults{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1851,7 @@ func (x *EvalResults) String() string {
 func (*EvalResults) ProtoMessage() {}
 
 func (x *EvalResults) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1864,7 @@ func (x *EvalResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalResults.ProtoReflect.Descriptor instead.
 func (*EvalResults) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EvalResults) GetTotalSamples() int32 {
@@ -1800,7 +1913,7 @@ type ScoreResult struct {
 
 func (x *ScoreResult) Reset() {
 	*x = ScoreResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1925,7 @@ func (x *ScoreResult) String() string {
 func (*ScoreResult) ProtoMessage() {}
 
 func (x *ScoreResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1938,7 @@ func (x *ScoreResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreResult.ProtoReflect.Descriptor instead.
 func (*ScoreResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ScoreResult) GetName() string {
@@ -1903,7 +2016,7 @@ type MetricResult struct {
 
 func (x *MetricResult) Reset() {
 	*x = MetricResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2028,7 @@ func (x *MetricResult) String() string {
 func (*MetricResult) ProtoMessage() {}
 
 func (x *MetricResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2041,7 @@ func (x *MetricResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricResult.ProtoReflect.Descriptor instead.
 func (*MetricResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MetricResult) GetKey() string {
@@ -2053,7 +2166,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x14shuffle_choices_seed\x18\x05 \x01(\x03H\x00R\x12shuffleChoicesSeed\x88\x01\x01\x12\"\n" +
 	"\tdelimiter\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\tdelimiter\x12\x1e\n" +
 	"\acolumns\x18\a \x03(\tB\x04\xb8\xbb\x18\x01R\acolumnsB\x17\n" +
-	"\x15_shuffle_choices_seed\"\xd4\x03\n" +
+	"\x15_shuffle_choices_seed\"\xf4\x03\n" +
 	"\x06Sample\x12?\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\b\xbaH\x05\x92\x01\x02\b\x01R\x05input\x12\x1d\n" +
 	"\n" +
@@ -2067,11 +2180,18 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x05files\x18\b \x03(\v2%.evalfleet.agent.v1.Sample.FilesEntryR\x05files\x12\x14\n" +
 	"\x05setup\x18\t \x01(\tR\x05setup\x12;\n" +
 	"\asandbox\x18\n" +
-	" \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\asandbox\x1a8\n" +
+	" \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\asandbox\x1aX\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x80\b\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.SampleFileR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\n" +
+	"SampleFile\x12\x1a\n" +
+	"\acontent\x18\x01 \x01(\fH\x00R\acontent\x12\x14\n" +
+	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x123\n" +
+	"\x04blob\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\rR\x04modeB\x06\n" +
+	"\x04body\"\x80\b\n" +
 	"\x04Eval\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x128\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\x06\xbaH\x03\xd8\x01\x03R\x04spec\x123\n" +
@@ -2200,7 +2320,7 @@ func file_evalfleet_agent_v1_eval_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(EvalState)(0),                // 0: evalfleet.agent.v1.EvalState
 	(*EvalSpec)(nil),              // 1: evalfleet.agent.v1.EvalSpec
@@ -2212,99 +2332,102 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*SampleList)(nil),            // 7: evalfleet.agent.v1.SampleList
 	(*DatasetFile)(nil),           // 8: evalfleet.agent.v1.DatasetFile
 	(*Sample)(nil),                // 9: evalfleet.agent.v1.Sample
-	(*Eval)(nil),                  // 10: evalfleet.agent.v1.Eval
-	(*EvalProgress)(nil),          // 11: evalfleet.agent.v1.EvalProgress
-	(*EvalWait)(nil),              // 12: evalfleet.agent.v1.EvalWait
-	(*EvalSample)(nil),            // 13: evalfleet.agent.v1.EvalSample
-	(*EvalResults)(nil),           // 14: evalfleet.agent.v1.EvalResults
-	(*ScoreResult)(nil),           // 15: evalfleet.agent.v1.ScoreResult
-	(*MetricResult)(nil),          // 16: evalfleet.agent.v1.MetricResult
-	nil,                           // 17: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	nil,                           // 18: evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	nil,                           // 19: evalfleet.agent.v1.Sample.FilesEntry
-	nil,                           // 20: evalfleet.agent.v1.Eval.UsageEntry
-	nil,                           // 21: evalfleet.agent.v1.Eval.RoleUsageEntry
-	(*AgentRef)(nil),              // 22: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 23: evalfleet.agent.v1.ModelRef
-	(*v1.GenerateConfig)(nil),     // 24: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolRef)(nil),           // 25: evalfleet.tool.v1.ToolRef
-	(*ScorerRef)(nil),             // 26: evalfleet.agent.v1.ScorerRef
-	(*MetricRef)(nil),             // 27: evalfleet.agent.v1.MetricRef
-	(*RunLimits)(nil),             // 28: evalfleet.agent.v1.RunLimits
-	(*v11.ApprovalPolicy)(nil),    // 29: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.BlobRef)(nil),           // 30: evalfleet.content.v1.BlobRef
-	(*v1.ChatMessage)(nil),        // 31: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                // 32: evalfleet.agent.v1.Target
-	(*v12.SandboxSpec)(nil),       // 33: evalfleet.sandbox.v1.SandboxSpec
-	(*RunError)(nil),              // 34: evalfleet.agent.v1.RunError
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*EvalWarning)(nil),           // 36: evalfleet.agent.v1.EvalWarning
-	(RunState)(0),                 // 37: evalfleet.agent.v1.RunState
-	(*NamedScore)(nil),            // 38: evalfleet.agent.v1.NamedScore
-	(*LimitReached)(nil),          // 39: evalfleet.agent.v1.LimitReached
-	(*v1.ModelUsage)(nil),         // 40: evalfleet.model.v1.ModelUsage
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*RunWait)(nil),               // 42: evalfleet.agent.v1.RunWait
-	(*v14.Note)(nil),              // 43: evalfleet.effect.v1.Note
+	(*SampleFile)(nil),            // 10: evalfleet.agent.v1.SampleFile
+	(*Eval)(nil),                  // 11: evalfleet.agent.v1.Eval
+	(*EvalProgress)(nil),          // 12: evalfleet.agent.v1.EvalProgress
+	(*EvalWait)(nil),              // 13: evalfleet.agent.v1.EvalWait
+	(*EvalSample)(nil),            // 14: evalfleet.agent.v1.EvalSample
+	(*EvalResults)(nil),           // 15: evalfleet.agent.v1.EvalResults
+	(*ScoreResult)(nil),           // 16: evalfleet.agent.v1.ScoreResult
+	(*MetricResult)(nil),          // 17: evalfleet.agent.v1.MetricResult
+	nil,                           // 18: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	nil,                           // 19: evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	nil,                           // 20: evalfleet.agent.v1.Sample.FilesEntry
+	nil,                           // 21: evalfleet.agent.v1.Eval.UsageEntry
+	nil,                           // 22: evalfleet.agent.v1.Eval.RoleUsageEntry
+	(*AgentRef)(nil),              // 23: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 24: evalfleet.agent.v1.ModelRef
+	(*v1.GenerateConfig)(nil),     // 25: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolRef)(nil),           // 26: evalfleet.tool.v1.ToolRef
+	(*ScorerRef)(nil),             // 27: evalfleet.agent.v1.ScorerRef
+	(*MetricRef)(nil),             // 28: evalfleet.agent.v1.MetricRef
+	(*RunLimits)(nil),             // 29: evalfleet.agent.v1.RunLimits
+	(*v11.ApprovalPolicy)(nil),    // 30: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.BlobRef)(nil),           // 31: evalfleet.content.v1.BlobRef
+	(*v1.ChatMessage)(nil),        // 32: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                // 33: evalfleet.agent.v1.Target
+	(*v12.SandboxSpec)(nil),       // 34: evalfleet.sandbox.v1.SandboxSpec
+	(*RunError)(nil),              // 35: evalfleet.agent.v1.RunError
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*EvalWarning)(nil),           // 37: evalfleet.agent.v1.EvalWarning
+	(RunState)(0),                 // 38: evalfleet.agent.v1.RunState
+	(*NamedScore)(nil),            // 39: evalfleet.agent.v1.NamedScore
+	(*LimitReached)(nil),          // 40: evalfleet.agent.v1.LimitReached
+	(*v1.ModelUsage)(nil),         // 41: evalfleet.model.v1.ModelUsage
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*RunWait)(nil),               // 43: evalfleet.agent.v1.RunWait
+	(*v14.Note)(nil),              // 44: evalfleet.effect.v1.Note
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
-	22, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	23, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
-	17, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	24, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	25, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	18, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	26, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	27, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
+	23, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	24, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
+	18, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	25, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	26, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	19, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	27, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	28, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
 	4,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
-	28, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	29, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
 	3,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
 	5,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
-	29, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	30, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	2,  // 14: evalfleet.agent.v1.EvalSpec.revision:type_name -> evalfleet.agent.v1.Revision
 	7,  // 15: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
 	8,  // 16: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
 	9,  // 17: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
-	30, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	31, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
-	32, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
-	19, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
-	33, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	1,  // 23: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	0,  // 24: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
-	11, // 25: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
-	14, // 26: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
-	20, // 27: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
-	21, // 28: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
-	34, // 29: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
-	35, // 30: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
-	35, // 31: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
-	35, // 32: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
-	36, // 33: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	12, // 34: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
-	35, // 35: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
-	37, // 36: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
-	38, // 37: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
-	39, // 38: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	34, // 39: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
-	40, // 40: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
-	41, // 41: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
-	41, // 42: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	42, // 43: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
-	43, // 44: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
-	35, // 45: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
-	15, // 46: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	16, // 47: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	23, // 48: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	33, // 49: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	40, // 50: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	40, // 51: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	31, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	32, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
+	33, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
+	20, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
+	34, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	31, // 23: evalfleet.agent.v1.SampleFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	1,  // 24: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	0,  // 25: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
+	12, // 26: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
+	15, // 27: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
+	21, // 28: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
+	22, // 29: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
+	35, // 30: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
+	36, // 31: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
+	36, // 32: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
+	36, // 33: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
+	37, // 34: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	13, // 35: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	36, // 36: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	38, // 37: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
+	39, // 38: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
+	40, // 39: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
+	35, // 40: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	41, // 41: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
+	42, // 42: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
+	42, // 43: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
+	43, // 44: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
+	44, // 45: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
+	36, // 46: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
+	16, // 47: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	17, // 48: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	24, // 49: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	34, // 50: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	10, // 51: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
+	41, // 52: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	41, // 53: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }
@@ -2326,16 +2449,21 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 		(*Dataset_Worker)(nil),
 	}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[7].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[10].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[14].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[9].OneofWrappers = []any{
+		(*SampleFile_Content)(nil),
+		(*SampleFile_Text)(nil),
+		(*SampleFile_Blob)(nil),
+	}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[11].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[15].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_proto_rawDesc), len(file_evalfleet_agent_v1_eval_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,6 +10,7 @@ package contentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -1314,7 +1315,7 @@ var File_evalfleet_content_v1_content_proto protoreflect.FileDescriptor
 
 const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/content/v1/content.proto\x12\x14evalfleet.content.v1\x1a\x1bbuf/validate/validate.proto\"g\n" +
+	"\"evalfleet/content/v1/content.proto\x12\x14evalfleet.content.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\"g\n" +
 	"\x0eMessageContent\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x127\n" +
 	"\x04list\x18\x02 \x01(\v2!.evalfleet.content.v1.ContentListH\x00R\x04listB\x06\n" +
@@ -1399,12 +1400,12 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1f\n" +
 	"\vstart_index\x18\x02 \x01(\x03R\n" +
 	"startIndex\x12\x1b\n" +
-	"\tend_index\x18\x03 \x01(\x03R\bendIndex\"p\n" +
-	"\aBlobRef\x12)\n" +
-	"\x04hash\x18\x01 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x04hash\x12\x1b\n" +
-	"\x04size\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x12\x1d\n" +
+	"\tend_index\x18\x03 \x01(\x03R\bendIndex\"z\n" +
+	"\aBlobRef\x12-\n" +
+	"\x04hash\x18\x01 \x01(\tB\x19\xbaH\x12r\x102\x0e^[0-9a-f]{64}$\xb8\xbb\x18\x01R\x04hash\x12\x1b\n" +
+	"\x04size\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x12#\n" +
 	"\n" +
-	"media_type\x18\x03 \x01(\tR\tmediaTypeB\xe1\x01\n" +
+	"media_type\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\tmediaTypeB\xe1\x01\n" +
 	"\x18com.evalfleet.content.v1B\fContentProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1;contentv1\xa2\x02\x03ECX\xaa\x02\x14Evalfleet.Content.V1\xca\x02\x14Evalfleet\\Content\\V1\xe2\x02 Evalfleet\\Content\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Content::V1b\x06proto3"
 
 var (

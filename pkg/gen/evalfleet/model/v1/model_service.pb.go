@@ -3115,10 +3115,11 @@ func (x *ClearCacheResponse) GetRemoved() int64 {
 	return 0
 }
 
-// Pool is the requests in flight to one account, and their limit.
-type Pool struct {
+// ConnectionPool is the requests in flight to one account, or to one model of it, and their limit.
+type ConnectionPool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `pools/{provider}/{account}[/{key}]`.
+	// Format: `accounts/{provider}/{account}/connectionPools/{connection_pool}`. The pool is `default` where all models of the account share one, else what the
+	// provider tells them apart by, such as a model's name, which may have slashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The limit now.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -3131,27 +3132,27 @@ type Pool struct {
 	// Highest limit of an adaptive pool.
 	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
 	// Changes of the limit, oldest first, at most 200.
-	History []*PoolChange `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
+	History []*ConnectionPoolChange `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
 	// Changes when the pool is retuned, and not when its limit adapts.
 	Etag          string `protobuf:"bytes,8,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Pool) Reset() {
-	*x = Pool{}
+func (x *ConnectionPool) Reset() {
+	*x = ConnectionPool{}
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Pool) String() string {
+func (x *ConnectionPool) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Pool) ProtoMessage() {}
+func (*ConnectionPool) ProtoMessage() {}
 
-func (x *Pool) ProtoReflect() protoreflect.Message {
+func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3163,69 +3164,69 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Pool.ProtoReflect.Descriptor instead.
-func (*Pool) Descriptor() ([]byte, []int) {
+// Deprecated: Use ConnectionPool.ProtoReflect.Descriptor instead.
+func (*ConnectionPool) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
-func (x *Pool) GetName() string {
+func (x *ConnectionPool) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *Pool) GetLimit() int32 {
+func (x *ConnectionPool) GetLimit() int32 {
 	if x != nil {
 		return x.Limit
 	}
 	return 0
 }
 
-func (x *Pool) GetInFlight() int32 {
+func (x *ConnectionPool) GetInFlight() int32 {
 	if x != nil {
 		return x.InFlight
 	}
 	return 0
 }
 
-func (x *Pool) GetWaiting() int32 {
+func (x *ConnectionPool) GetWaiting() int32 {
 	if x != nil {
 		return x.Waiting
 	}
 	return 0
 }
 
-func (x *Pool) GetAdaptive() bool {
+func (x *ConnectionPool) GetAdaptive() bool {
 	if x != nil {
 		return x.Adaptive
 	}
 	return false
 }
 
-func (x *Pool) GetMax() int32 {
+func (x *ConnectionPool) GetMax() int32 {
 	if x != nil {
 		return x.Max
 	}
 	return 0
 }
 
-func (x *Pool) GetHistory() []*PoolChange {
+func (x *ConnectionPool) GetHistory() []*ConnectionPoolChange {
 	if x != nil {
 		return x.History
 	}
 	return nil
 }
 
-func (x *Pool) GetEtag() string {
+func (x *ConnectionPool) GetEtag() string {
 	if x != nil {
 		return x.Etag
 	}
 	return ""
 }
 
-// PoolChange is a change of a pool's limit.
-type PoolChange struct {
+// ConnectionPoolChange is a change of a pool's limit.
+type ConnectionPoolChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -3241,20 +3242,20 @@ type PoolChange struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PoolChange) Reset() {
-	*x = PoolChange{}
+func (x *ConnectionPoolChange) Reset() {
+	*x = ConnectionPoolChange{}
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PoolChange) String() string {
+func (x *ConnectionPoolChange) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PoolChange) ProtoMessage() {}
+func (*ConnectionPoolChange) ProtoMessage() {}
 
-func (x *PoolChange) ProtoReflect() protoreflect.Message {
+func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3266,67 +3267,73 @@ func (x *PoolChange) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PoolChange.ProtoReflect.Descriptor instead.
-func (*PoolChange) Descriptor() ([]byte, []int) {
+// Deprecated: Use ConnectionPoolChange.ProtoReflect.Descriptor instead.
+func (*ConnectionPoolChange) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
-func (x *PoolChange) GetTime() *timestamppb.Timestamp {
+func (x *ConnectionPoolChange) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
 	}
 	return nil
 }
 
-func (x *PoolChange) GetOldLimit() int32 {
+func (x *ConnectionPoolChange) GetOldLimit() int32 {
 	if x != nil {
 		return x.OldLimit
 	}
 	return 0
 }
 
-func (x *PoolChange) GetNewLimit() int32 {
+func (x *ConnectionPoolChange) GetNewLimit() int32 {
 	if x != nil {
 		return x.NewLimit
 	}
 	return 0
 }
 
-func (x *PoolChange) GetReason() string {
+func (x *ConnectionPoolChange) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *PoolChange) GetModel() string {
+func (x *ConnectionPoolChange) GetModel() string {
 	if x != nil {
 		return x.Model
 	}
 	return ""
 }
 
-// ListPoolsRequest asks for the pools.
-type ListPoolsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+// ListConnectionPoolsRequest asks for the pools.
+type ListConnectionPoolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `accounts/{provider}/{account}`; `accounts/-/-` is every account.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Optional. At most so many; default 100, cap 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. From the last answer.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListPoolsRequest) Reset() {
-	*x = ListPoolsRequest{}
+func (x *ListConnectionPoolsRequest) Reset() {
+	*x = ListConnectionPoolsRequest{}
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListPoolsRequest) String() string {
+func (x *ListConnectionPoolsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListPoolsRequest) ProtoMessage() {}
+func (*ListConnectionPoolsRequest) ProtoMessage() {}
 
-func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
+func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3338,34 +3345,57 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
-func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListConnectionPoolsRequest.ProtoReflect.Descriptor instead.
+func (*ListConnectionPoolsRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
-// ListPoolsResponse holds the pools.
-type ListPoolsResponse struct {
+func (x *ListConnectionPoolsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ListConnectionPoolsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListConnectionPoolsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListConnectionPoolsResponse holds a page of pools.
+type ListConnectionPoolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pools by name.
-	Pools         []*Pool `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	ConnectionPools []*ConnectionPool `protobuf:"bytes,1,rep,name=connection_pools,json=connectionPools,proto3" json:"connection_pools,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListPoolsResponse) Reset() {
-	*x = ListPoolsResponse{}
+func (x *ListConnectionPoolsResponse) Reset() {
+	*x = ListConnectionPoolsResponse{}
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListPoolsResponse) String() string {
+func (x *ListConnectionPoolsResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListPoolsResponse) ProtoMessage() {}
+func (*ListConnectionPoolsResponse) ProtoMessage() {}
 
-func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
+func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3377,43 +3407,50 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
-func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListConnectionPoolsResponse.ProtoReflect.Descriptor instead.
+func (*ListConnectionPoolsResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
-func (x *ListPoolsResponse) GetPools() []*Pool {
+func (x *ListConnectionPoolsResponse) GetConnectionPools() []*ConnectionPool {
 	if x != nil {
-		return x.Pools
+		return x.ConnectionPools
 	}
 	return nil
 }
 
-// UpdatePoolRequest changes a pool.
-type UpdatePoolRequest struct {
+func (x *ListConnectionPoolsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// UpdateConnectionPoolRequest changes a pool.
+type UpdateConnectionPoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Its name and its new `limit` (static) or `max` (adaptive). With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the pool was retuned since.
-	Pool *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	ConnectionPool *ConnectionPool `protobuf:"bytes,1,opt,name=connection_pool,json=connectionPool,proto3" json:"connection_pool,omitempty"`
 	// Optional. What to change: `limit` or `max`. Default: what is set; over REST what is in the body.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *UpdatePoolRequest) Reset() {
-	*x = UpdatePoolRequest{}
+func (x *UpdateConnectionPoolRequest) Reset() {
+	*x = UpdateConnectionPoolRequest{}
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *UpdatePoolRequest) String() string {
+func (x *UpdateConnectionPoolRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*UpdatePoolRequest) ProtoMessage() {}
+func (*UpdateConnectionPoolRequest) ProtoMessage() {}
 
-func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
+func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3425,19 +3462,19 @@ func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use UpdatePoolRequest.ProtoReflect.Descriptor instead.
-func (*UpdatePoolRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use UpdateConnectionPoolRequest.ProtoReflect.Descriptor instead.
+func (*UpdateConnectionPoolRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
-func (x *UpdatePoolRequest) GetPool() *Pool {
+func (x *UpdateConnectionPoolRequest) GetConnectionPool() *ConnectionPool {
 	if x != nil {
-		return x.Pool
+		return x.ConnectionPool
 	}
 	return nil
 }
 
-func (x *UpdatePoolRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+func (x *UpdateConnectionPoolRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	if x != nil {
 		return x.UpdateMask
 	}
@@ -3447,7 +3484,8 @@ func (x *UpdatePoolRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 // Budget is a bound of tokens and money.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/budgets/project` for all that a project spends, `projects/{project}/budgets/evals/{eval}` for one evaluation.
+	// Format: `projects/{project}/budgets/project` for all that a project spends, `projects/{project}/budgets/evals/{eval}` for one evaluation,
+	// `accounts/{provider}/{account}/budgets/account` for all that a configured account spends, of whatever project.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Bound of tokens.
 	MaxTokens *int64 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
@@ -3547,7 +3585,7 @@ func (x *Budget) GetEtag() string {
 // ListBudgetsRequest asks for budgets.
 type ListBudgetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}`.
+	// Required. Format: `projects/{project}` or `accounts/{provider}/{account}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional. At most so many; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -3969,31 +4007,36 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\tR\x03ids\".\n" +
 	"\x12ClearCacheResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xd1\x02\n" +
-	"\x04Pool\x12\x12\n" +
+	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xf2\x02\n" +
+	"\x0eConnectionPool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12 \n" +
 	"\tin_flight\x18\x03 \x01(\x05B\x03\xe0A\x03R\binFlight\x12\x1d\n" +
 	"\awaiting\x18\x04 \x01(\x05B\x03\xe0A\x03R\awaiting\x12\x1f\n" +
 	"\badaptive\x18\x05 \x01(\bB\x03\xe0A\x03R\badaptive\x12\x10\n" +
-	"\x03max\x18\x06 \x01(\x05R\x03max\x12=\n" +
-	"\ahistory\x18\a \x03(\v2\x1e.evalfleet.model.v1.PoolChangeB\x03\xe0A\x03R\ahistory\x12\x12\n" +
-	"\x04etag\x18\b \x01(\tR\x04etag:X\xeaAU\n" +
-	"\x12evalfleet.dev/Pool\x12\x1apools/{provider}/{account}\x12#pools/{provider}/{account}/{key=**}\"\xa4\x01\n" +
-	"\n" +
-	"PoolChange\x12.\n" +
+	"\x03max\x18\x06 \x01(\x05R\x03max\x12G\n" +
+	"\ahistory\x18\a \x03(\v2(.evalfleet.model.v1.ConnectionPoolChangeB\x03\xe0A\x03R\ahistory\x12\x12\n" +
+	"\x04etag\x18\b \x01(\tR\x04etag:e\xeaAb\n" +
+	"\x1cevalfleet.dev/ConnectionPool\x12Baccounts/{provider}/{account}/connectionPools/{connection_pool=**}\"\xae\x01\n" +
+	"\x14ConnectionPoolChange\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
 	"\told_limit\x18\x02 \x01(\x05R\boldLimit\x12\x1b\n" +
 	"\tnew_limit\x18\x03 \x01(\x05R\bnewLimit\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05model\x18\x05 \x01(\tR\x05model\"\x12\n" +
-	"\x10ListPoolsRequest\"C\n" +
-	"\x11ListPoolsResponse\x12.\n" +
-	"\x05pools\x18\x01 \x03(\v2\x18.evalfleet.model.v1.PoolR\x05pools\"\x89\x01\n" +
-	"\x11UpdatePoolRequest\x127\n" +
-	"\x04pool\x18\x01 \x01(\v2\x18.evalfleet.model.v1.PoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04pool\x12;\n" +
+	"\x05model\x18\x05 \x01(\tR\x05model\"\x85\x01\n" +
+	"\x1aListConnectionPoolsRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x94\x01\n" +
+	"\x1bListConnectionPoolsResponse\x12M\n" +
+	"\x10connection_pools\x18\x01 \x03(\v2\".evalfleet.model.v1.ConnectionPoolR\x0fconnectionPools\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb2\x01\n" +
+	"\x1bUpdateConnectionPoolRequest\x12V\n" +
+	"\x0fconnection_pool\x18\x01 \x01(\v2\".evalfleet.model.v1.ConnectionPoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x0econnectionPool\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\xf2\x02\n" +
+	"updateMask\"\xa3\x03\n" +
 	"\x06Budget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
 	"\n" +
@@ -4003,8 +4046,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"spent_cost\x18\x05 \x01(\x01B\x03\xe0A\x03R\tspentCost\x12,\n" +
 	"\x0freserved_tokens\x18\x06 \x01(\x03B\x03\xe0A\x03R\x0ereservedTokens\x12\x12\n" +
-	"\x04etag\x18\a \x01(\tR\x04etag:f\xeaAc\n" +
-	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}B\r\n" +
+	"\x04etag\x18\a \x01(\tR\x04etag:\x96\x01\xeaA\x92\x01\n" +
+	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}\x12-accounts/{provider}/{account}/budgets/accountB\r\n" +
 	"\v_max_tokensB\v\n" +
 	"\t_max_cost\"t\n" +
 	"\x12ListBudgetsRequest\x12\"\n" +
@@ -4042,13 +4085,12 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fGetCacheSize\x12'.evalfleet.model.v1.GetCacheSizeRequest\x1a(.evalfleet.model.v1.GetCacheSizeResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/cache:size\x90\x02\x01\x12\xa3\x01\n" +
 	"\x10ListCacheEntries\x12+.evalfleet.model.v1.ListCacheEntriesRequest\x1a,.evalfleet.model.v1.ListCacheEntriesResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/cache/entries\x90\x02\x01\x12\x92\x01\n" +
 	"\n" +
-	"ClearCache\x12%.evalfleet.model.v1.ClearCacheRequest\x1a&.evalfleet.model.v1.ClearCacheResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/cache:clear\x90\x02\x022\xa7\x04\n" +
-	"\fLimitService\x12r\n" +
-	"\tListPools\x12$.evalfleet.model.v1.ListPoolsRequest\x1a%.evalfleet.model.v1.ListPoolsResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/pools\x90\x02\x01\x12|\n" +
-	"\n" +
-	"UpdatePool\x12%.evalfleet.model.v1.UpdatePoolRequest\x1a\x18.evalfleet.model.v1.Pool\"-\x82\xd3\xe4\x93\x02$:\x04pool2\x1c/api/v1/{pool.name=pools/**}\x90\x02\x02\x12\x8e\x01\n" +
-	"\vListBudgets\x12&.evalfleet.model.v1.ListBudgetsRequest\x1a'.evalfleet.model.v1.ListBudgetsResponse\".\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/budgets\x90\x02\x01\x12\x93\x01\n" +
-	"\fUpdateBudget\x12'.evalfleet.model.v1.UpdateBudgetRequest\x1a\x1a.evalfleet.model.v1.Budget\">\x82\xd3\xe4\x93\x025:\x06budget2+/api/v1/{budget.name=projects/*/budgets/**}\x90\x02\x02B\xd8\x01\n" +
+	"ClearCache\x12%.evalfleet.model.v1.ClearCacheRequest\x1a&.evalfleet.model.v1.ClearCacheResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/cache:clear\x90\x02\x022\x93\x06\n" +
+	"\fLimitService\x12\xb0\x01\n" +
+	"\x13ListConnectionPools\x12..evalfleet.model.v1.ListConnectionPoolsRequest\x1a/.evalfleet.model.v1.ListConnectionPoolsResponse\"8\x82\xd3\xe4\x93\x02/\x12-/api/v1/{parent=accounts/*/*}/connectionPools\x90\x02\x01\x12\xc7\x01\n" +
+	"\x14UpdateConnectionPool\x12/.evalfleet.model.v1.UpdateConnectionPoolRequest\x1a\".evalfleet.model.v1.ConnectionPool\"Z\x82\xd3\xe4\x93\x02Q:\x0fconnection_pool2>/api/v1/{connection_pool.name=accounts/*/*/connectionPools/**}\x90\x02\x02\x12\xb7\x01\n" +
+	"\vListBudgets\x12&.evalfleet.model.v1.ListBudgetsRequest\x1a'.evalfleet.model.v1.ListBudgetsResponse\"W\x82\xd3\xe4\x93\x02NZ'\x12%/api/v1/{parent=accounts/*/*}/budgets\x12#/api/v1/{parent=projects/*}/budgets\x90\x02\x01\x12\xcb\x01\n" +
+	"\fUpdateBudget\x12'.evalfleet.model.v1.UpdateBudgetRequest\x1a\x1a.evalfleet.model.v1.Budget\"v\x82\xd3\xe4\x93\x02m:\x06budgetZ6:\x06budget2,/api/v1/{budget.name=accounts/*/*/budgets/*}2+/api/v1/{budget.name=projects/*/budgets/**}\x90\x02\x02B\xd8\x01\n" +
 	"\x16com.evalfleet.model.v1B\x11ModelServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1;modelv1\xa2\x02\x03EMX\xaa\x02\x12Evalfleet.Model.V1\xca\x02\x12Evalfleet\\Model\\V1\xe2\x02\x1eEvalfleet\\Model\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Model::V1b\x06proto3"
 
 var (
@@ -4109,11 +4151,11 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*CacheEntry)(nil),                  // 40: evalfleet.model.v1.CacheEntry
 	(*ClearCacheRequest)(nil),           // 41: evalfleet.model.v1.ClearCacheRequest
 	(*ClearCacheResponse)(nil),          // 42: evalfleet.model.v1.ClearCacheResponse
-	(*Pool)(nil),                        // 43: evalfleet.model.v1.Pool
-	(*PoolChange)(nil),                  // 44: evalfleet.model.v1.PoolChange
-	(*ListPoolsRequest)(nil),            // 45: evalfleet.model.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),           // 46: evalfleet.model.v1.ListPoolsResponse
-	(*UpdatePoolRequest)(nil),           // 47: evalfleet.model.v1.UpdatePoolRequest
+	(*ConnectionPool)(nil),              // 43: evalfleet.model.v1.ConnectionPool
+	(*ConnectionPoolChange)(nil),        // 44: evalfleet.model.v1.ConnectionPoolChange
+	(*ListConnectionPoolsRequest)(nil),  // 45: evalfleet.model.v1.ListConnectionPoolsRequest
+	(*ListConnectionPoolsResponse)(nil), // 46: evalfleet.model.v1.ListConnectionPoolsResponse
+	(*UpdateConnectionPoolRequest)(nil), // 47: evalfleet.model.v1.UpdateConnectionPoolRequest
 	(*Budget)(nil),                      // 48: evalfleet.model.v1.Budget
 	(*ListBudgetsRequest)(nil),          // 49: evalfleet.model.v1.ListBudgetsRequest
 	(*ListBudgetsResponse)(nil),         // 50: evalfleet.model.v1.ListBudgetsResponse
@@ -4181,11 +4223,11 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	53, // 42: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
 	40, // 43: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
 	64, // 44: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	44, // 45: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	64, // 46: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	43, // 47: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	43, // 48: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	67, // 49: evalfleet.model.v1.UpdatePoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	44, // 45: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	64, // 46: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	43, // 47: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	43, // 48: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	67, // 49: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
 	48, // 50: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
 	48, // 51: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
 	67, // 52: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
@@ -4204,8 +4246,8 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	36, // 65: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
 	38, // 66: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
 	41, // 67: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	45, // 68: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	47, // 69: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	45, // 68: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	47, // 69: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
 	49, // 70: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
 	51, // 71: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
 	6,  // 72: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
@@ -4223,8 +4265,8 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	37, // 84: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
 	39, // 85: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
 	42, // 86: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	46, // 87: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	43, // 88: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	46, // 87: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	43, // 88: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
 	50, // 89: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
 	48, // 90: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
 	72, // [72:91] is the sub-list for method output_type

@@ -781,10 +781,10 @@ var CacheService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	LimitService_ListPools_FullMethodName    = "/evalfleet.model.v1.LimitService/ListPools"
-	LimitService_UpdatePool_FullMethodName   = "/evalfleet.model.v1.LimitService/UpdatePool"
-	LimitService_ListBudgets_FullMethodName  = "/evalfleet.model.v1.LimitService/ListBudgets"
-	LimitService_UpdateBudget_FullMethodName = "/evalfleet.model.v1.LimitService/UpdateBudget"
+	LimitService_ListConnectionPools_FullMethodName  = "/evalfleet.model.v1.LimitService/ListConnectionPools"
+	LimitService_UpdateConnectionPool_FullMethodName = "/evalfleet.model.v1.LimitService/UpdateConnectionPool"
+	LimitService_ListBudgets_FullMethodName          = "/evalfleet.model.v1.LimitService/ListBudgets"
+	LimitService_UpdateBudget_FullMethodName         = "/evalfleet.model.v1.LimitService/UpdateBudget"
 )
 
 // LimitServiceClient is the client API for LimitService service.
@@ -793,10 +793,10 @@ const (
 //
 // LimitService shows and retunes pools of connections and budgets while work goes on.
 type LimitServiceClient interface {
-	// ListPools lists the pools with their limits, use and history.
-	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
-	// UpdatePool changes a pool's limit. Lowering cancels nobody; new requests wait.
-	UpdatePool(ctx context.Context, in *UpdatePoolRequest, opts ...grpc.CallOption) (*Pool, error)
+	// ListConnectionPools lists the pools of an account, or of all, with their limits, use and history.
+	ListConnectionPools(ctx context.Context, in *ListConnectionPoolsRequest, opts ...grpc.CallOption) (*ListConnectionPoolsResponse, error)
+	// UpdateConnectionPool changes a pool's limit. Lowering cancels nobody; new requests wait.
+	UpdateConnectionPool(ctx context.Context, in *UpdateConnectionPoolRequest, opts ...grpc.CallOption) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
 	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it go on when it is raised.
@@ -811,20 +811,20 @@ func NewLimitServiceClient(cc grpc.ClientConnInterface) LimitServiceClient {
 	return &limitServiceClient{cc}
 }
 
-func (c *limitServiceClient) ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error) {
+func (c *limitServiceClient) ListConnectionPools(ctx context.Context, in *ListConnectionPoolsRequest, opts ...grpc.CallOption) (*ListConnectionPoolsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListPoolsResponse)
-	err := c.cc.Invoke(ctx, LimitService_ListPools_FullMethodName, in, out, cOpts...)
+	out := new(ListConnectionPoolsResponse)
+	err := c.cc.Invoke(ctx, LimitService_ListConnectionPools_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *limitServiceClient) UpdatePool(ctx context.Context, in *UpdatePoolRequest, opts ...grpc.CallOption) (*Pool, error) {
+func (c *limitServiceClient) UpdateConnectionPool(ctx context.Context, in *UpdateConnectionPoolRequest, opts ...grpc.CallOption) (*ConnectionPool, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Pool)
-	err := c.cc.Invoke(ctx, LimitService_UpdatePool_FullMethodName, in, out, cOpts...)
+	out := new(ConnectionPool)
+	err := c.cc.Invoke(ctx, LimitService_UpdateConnectionPool_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -857,10 +857,10 @@ func (c *limitServiceClient) UpdateBudget(ctx context.Context, in *UpdateBudgetR
 //
 // LimitService shows and retunes pools of connections and budgets while work goes on.
 type LimitServiceServer interface {
-	// ListPools lists the pools with their limits, use and history.
-	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
-	// UpdatePool changes a pool's limit. Lowering cancels nobody; new requests wait.
-	UpdatePool(context.Context, *UpdatePoolRequest) (*Pool, error)
+	// ListConnectionPools lists the pools of an account, or of all, with their limits, use and history.
+	ListConnectionPools(context.Context, *ListConnectionPoolsRequest) (*ListConnectionPoolsResponse, error)
+	// UpdateConnectionPool changes a pool's limit. Lowering cancels nobody; new requests wait.
+	UpdateConnectionPool(context.Context, *UpdateConnectionPoolRequest) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
 	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it go on when it is raised.
@@ -875,11 +875,11 @@ type LimitServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedLimitServiceServer struct{}
 
-func (UnimplementedLimitServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
+func (UnimplementedLimitServiceServer) ListConnectionPools(context.Context, *ListConnectionPoolsRequest) (*ListConnectionPoolsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListConnectionPools not implemented")
 }
-func (UnimplementedLimitServiceServer) UpdatePool(context.Context, *UpdatePoolRequest) (*Pool, error) {
-	return nil, status.Error(codes.Unimplemented, "method UpdatePool not implemented")
+func (UnimplementedLimitServiceServer) UpdateConnectionPool(context.Context, *UpdateConnectionPoolRequest) (*ConnectionPool, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateConnectionPool not implemented")
 }
 func (UnimplementedLimitServiceServer) ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListBudgets not implemented")
@@ -908,38 +908,38 @@ func RegisterLimitServiceServer(s grpc.ServiceRegistrar, srv LimitServiceServer)
 	s.RegisterService(&LimitService_ServiceDesc, srv)
 }
 
-func _LimitService_ListPools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListPoolsRequest)
+func _LimitService_ListConnectionPools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListConnectionPoolsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LimitServiceServer).ListPools(ctx, in)
+		return srv.(LimitServiceServer).ListConnectionPools(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LimitService_ListPools_FullMethodName,
+		FullMethod: LimitService_ListConnectionPools_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LimitServiceServer).ListPools(ctx, req.(*ListPoolsRequest))
+		return srv.(LimitServiceServer).ListConnectionPools(ctx, req.(*ListConnectionPoolsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LimitService_UpdatePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(UpdatePoolRequest)
+func _LimitService_UpdateConnectionPool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateConnectionPoolRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LimitServiceServer).UpdatePool(ctx, in)
+		return srv.(LimitServiceServer).UpdateConnectionPool(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LimitService_UpdatePool_FullMethodName,
+		FullMethod: LimitService_UpdateConnectionPool_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LimitServiceServer).UpdatePool(ctx, req.(*UpdatePoolRequest))
+		return srv.(LimitServiceServer).UpdateConnectionPool(ctx, req.(*UpdateConnectionPoolRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -988,12 +988,12 @@ var LimitService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*LimitServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "ListPools",
-			Handler:    _LimitService_ListPools_Handler,
+			MethodName: "ListConnectionPools",
+			Handler:    _LimitService_ListConnectionPools_Handler,
 		},
 		{
-			MethodName: "UpdatePool",
-			Handler:    _LimitService_UpdatePool_Handler,
+			MethodName: "UpdateConnectionPool",
+			Handler:    _LimitService_UpdateConnectionPool_Handler,
 		},
 		{
 			MethodName: "ListBudgets",

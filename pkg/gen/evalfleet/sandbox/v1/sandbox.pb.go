@@ -10,6 +10,7 @@ package sandboxv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
@@ -686,12 +687,16 @@ type FileToPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Path; relative ones start in the working directory. Parents are made.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The content.
-	Content []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	// Optional. What it holds; default nothing.
+	//
+	// Types that are valid to be assigned to Body:
+	//
+	//	*FileToPlace_Content
+	//	*FileToPlace_Text
+	//	*FileToPlace_Blob
+	Body isFileToPlace_Body `protobuf_oneof:"body"`
 	// Optional. Permission bits; default 0644.
-	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Optional. Body stored apart: hash in the project's blobs, instead of `content`.
-	BlobHash      string `protobuf:"bytes,4,opt,name=blob_hash,json=blobHash,proto3" json:"blob_hash,omitempty"`
+	Mode          uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -733,9 +738,36 @@ func (x *FileToPlace) GetPath() string {
 	return ""
 }
 
+func (x *FileToPlace) GetBody() isFileToPlace_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
 func (x *FileToPlace) GetContent() []byte {
 	if x != nil {
-		return x.Content
+		if x, ok := x.Body.(*FileToPlace_Content); ok {
+			return x.Content
+		}
+	}
+	return nil
+}
+
+func (x *FileToPlace) GetText() string {
+	if x != nil {
+		if x, ok := x.Body.(*FileToPlace_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *FileToPlace) GetBlob() *v11.BlobRef {
+	if x != nil {
+		if x, ok := x.Body.(*FileToPlace_Blob); ok {
+			return x.Blob
+		}
 	}
 	return nil
 }
@@ -747,12 +779,30 @@ func (x *FileToPlace) GetMode() uint32 {
 	return 0
 }
 
-func (x *FileToPlace) GetBlobHash() string {
-	if x != nil {
-		return x.BlobHash
-	}
-	return ""
+type isFileToPlace_Body interface {
+	isFileToPlace_Body()
 }
+
+type FileToPlace_Content struct {
+	// Bytes; in JSON as base64.
+	Content []byte `protobuf:"bytes,2,opt,name=content,proto3,oneof"`
+}
+
+type FileToPlace_Text struct {
+	// Text, as UTF-8.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3,oneof"`
+}
+
+type FileToPlace_Blob struct {
+	// Body stored apart in the project's blobs. Not built yet: fails with NOT_BUILT_YET.
+	Blob *v11.BlobRef `protobuf:"bytes,4,opt,name=blob,proto3,oneof"`
+}
+
+func (*FileToPlace_Content) isFileToPlace_Body() {}
+
+func (*FileToPlace_Text) isFileToPlace_Body() {}
+
+func (*FileToPlace_Blob) isFileToPlace_Body() {}
 
 // Isolation says what holds a sandbox.
 type Isolation struct {
@@ -1251,7 +1301,7 @@ var File_evalfleet_sandbox_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x04\n" +
+	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x04\n" +
 	"\aSandbox\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x04spec\x128\n" +
@@ -1312,13 +1362,15 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aNetwork\x125\n" +
 	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.sandbox.v1.NetworkModeR\x04mode\x12%\n" +
 	"\vallow_hosts\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\n" +
-	"allowHosts\"\x84\x01\n" +
+	"allowHosts\"\xbc\x01\n" +
 	"\vFileToPlace\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04path\x12\x1e\n" +
-	"\acontent\x18\x02 \x01(\fB\x04\xb0\xbb\x18\x01R\acontent\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04mode\x12!\n" +
-	"\tblob_hash\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\bblobHash\"e\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04path\x12 \n" +
+	"\acontent\x18\x02 \x01(\fB\x04\xb0\xbb\x18\x01H\x00R\acontent\x12\x1a\n" +
+	"\x04text\x18\x05 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\x04text\x123\n" +
+	"\x04blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04modeB\x06\n" +
+	"\x04body\"e\n" +
 	"\tIsolation\x12\x1a\n" +
 	"\x05parts\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x05parts\x12\x1c\n" +
 	"\x06weaker\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\x06weaker\x12\x1e\n" +
@@ -1427,6 +1479,7 @@ var file_evalfleet_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 	(*v1.Timing)(nil),             // 17: evalfleet.effect.v1.Timing
 	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*v11.BlobRef)(nil),           // 19: evalfleet.content.v1.BlobRef
 }
 var file_evalfleet_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.sandbox.v1.Sandbox.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
@@ -1444,19 +1497,20 @@ var file_evalfleet_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	18, // 12: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
 	18, // 13: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
 	1,  // 14: evalfleet.sandbox.v1.Network.mode:type_name -> evalfleet.sandbox.v1.NetworkMode
-	15, // 15: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
-	18, // 16: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	10, // 17: evalfleet.sandbox.v1.ExecSpec.check:type_name -> evalfleet.sandbox.v1.ExecCheck
-	7,  // 18: evalfleet.sandbox.v1.ExecCheck.files:type_name -> evalfleet.sandbox.v1.FileToPlace
-	16, // 19: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
-	18, // 20: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	2,  // 21: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
-	16, // 22: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	19, // 15: evalfleet.sandbox.v1.FileToPlace.blob:type_name -> evalfleet.content.v1.BlobRef
+	15, // 16: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
+	18, // 17: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	10, // 18: evalfleet.sandbox.v1.ExecSpec.check:type_name -> evalfleet.sandbox.v1.ExecCheck
+	7,  // 19: evalfleet.sandbox.v1.ExecCheck.files:type_name -> evalfleet.sandbox.v1.FileToPlace
+	16, // 20: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
+	18, // 21: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	2,  // 22: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
+	16, // 23: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_proto_init() }
@@ -1465,6 +1519,11 @@ func file_evalfleet_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[2].OneofWrappers = []any{}
+	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[4].OneofWrappers = []any{
+		(*FileToPlace_Content)(nil),
+		(*FileToPlace_Text)(nil),
+		(*FileToPlace_Blob)(nil),
+	}
 	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{}
 	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}

@@ -1695,8 +1695,13 @@ type WriteFileRequest struct {
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Required. Path; relative ones start in the working directory.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// The bytes, at most 3 MiB.
-	Content []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	// Optional. What the file holds then, at most 3 MiB; default nothing.
+	//
+	// Types that are valid to be assigned to Body:
+	//
+	//	*WriteFileRequest_Content
+	//	*WriteFileRequest_Text
+	Body isWriteFileRequest_Body `protobuf_oneof:"body"`
 	// Optional. Permission bits; default 0644, or the old file's.
 	Mode uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Optional. Write as this user; default: the sandbox's.
@@ -1749,11 +1754,29 @@ func (x *WriteFileRequest) GetPath() string {
 	return ""
 }
 
-func (x *WriteFileRequest) GetContent() []byte {
+func (x *WriteFileRequest) GetBody() isWriteFileRequest_Body {
 	if x != nil {
-		return x.Content
+		return x.Body
 	}
 	return nil
+}
+
+func (x *WriteFileRequest) GetContent() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*WriteFileRequest_Content); ok {
+			return x.Content
+		}
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetText() string {
+	if x != nil {
+		if x, ok := x.Body.(*WriteFileRequest_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
 }
 
 func (x *WriteFileRequest) GetMode() uint32 {
@@ -1769,6 +1792,24 @@ func (x *WriteFileRequest) GetUser() string {
 	}
 	return ""
 }
+
+type isWriteFileRequest_Body interface {
+	isWriteFileRequest_Body()
+}
+
+type WriteFileRequest_Content struct {
+	// Bytes; in JSON as base64.
+	Content []byte `protobuf:"bytes,3,opt,name=content,proto3,oneof"`
+}
+
+type WriteFileRequest_Text struct {
+	// Text, as UTF-8.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3,oneof"`
+}
+
+func (*WriteFileRequest_Content) isWriteFileRequest_Body() {}
+
+func (*WriteFileRequest_Text) isWriteFileRequest_Body() {}
 
 // WriteFileResponse holds what was written.
 type WriteFileResponse struct {
@@ -2629,15 +2670,17 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"`\n" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x122\n" +
-	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\x9a\x01\n" +
+	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xba\x01\n" +
 	"\x10WriteFileRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\fR\acontent\x12\x12\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1a\n" +
+	"\acontent\x18\x03 \x01(\fH\x00R\acontent\x12\x14\n" +
+	"\x04text\x18\x06 \x01(\tH\x00R\x04text\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\"G\n" +
+	"\x04user\x18\x05 \x01(\tR\x04userB\x06\n" +
+	"\x04body\"G\n" +
 	"\x11WriteFileResponse\x122\n" +
 	"\x04info\x18\x01 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xa4\x01\n" +
 	"\x13DownloadFileRequest\x12$\n" +
@@ -2872,6 +2915,10 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 		(*StreamExecResponse_Output)(nil),
 		(*StreamExecResponse_Heartbeat)(nil),
 		(*StreamExecResponse_Ended)(nil),
+	}
+	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26].OneofWrappers = []any{
+		(*WriteFileRequest_Content)(nil),
+		(*WriteFileRequest_Text)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -10,8 +10,8 @@ package toolv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -613,7 +613,9 @@ type ToolCall struct {
 	// Default FUNCTION.
 	Type ToolCallType `protobuf:"varint,6,opt,name=type,proto3,enum=evalfleet.tool.v1.ToolCallType" json:"type,omitempty"`
 	// Optional. The provider's own JSON for this call. JSON text.
-	InternalJson  string `protobuf:"bytes,7,opt,name=internal_json,json=internalJson,proto3" json:"internal_json,omitempty"`
+	InternalJson string `protobuf:"bytes,7,opt,name=internal_json,json=internalJson,proto3" json:"internal_json,omitempty"`
+	// Optional. Arguments stored apart in the project's blobs, in place of `arguments_json`. Not built yet: fails with NOT_BUILT_YET.
+	ArgumentsBlob *v1.BlobRef `protobuf:"bytes,8,opt,name=arguments_blob,json=argumentsBlob,proto3" json:"arguments_blob,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -695,6 +697,13 @@ func (x *ToolCall) GetInternalJson() string {
 		return x.InternalJson
 	}
 	return ""
+}
+
+func (x *ToolCall) GetArgumentsBlob() *v1.BlobRef {
+	if x != nil {
+		return x.ArgumentsBlob
+	}
+	return nil
 }
 
 // ToolCallContent is something to show to a person about a call.
@@ -1058,7 +1067,7 @@ type SandboxAction struct {
 	// Optional. Why the action failed.
 	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	// Where its time went.
-	Timing        *v1.Timing `protobuf:"bytes,10,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing        *v11.Timing `protobuf:"bytes,10,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1156,7 +1165,7 @@ func (x *SandboxAction) GetError() string {
 	return ""
 }
 
-func (x *SandboxAction) GetTiming() *v1.Timing {
+func (x *SandboxAction) GetTiming() *v11.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -1171,7 +1180,7 @@ type ToolResult struct {
 	// The tool's name as the model called it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
 	// What the model sees, already cut to the bound; partial output may stand beside an error.
-	Content *v11.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v1.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// Optional. The error that the model sees.
 	Error *ToolCallError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// Optional. The failure that ends the run; content and error are then for the transcript only.
@@ -1183,7 +1192,7 @@ type ToolResult struct {
 	// What the tool did in sandboxes, in order.
 	SandboxActions []*SandboxAction `protobuf:"bytes,8,rep,name=sandbox_actions,json=sandboxActions,proto3" json:"sandbox_actions,omitempty"`
 	// Where its time went.
-	Timing *v1.Timing `protobuf:"bytes,9,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v11.Timing `protobuf:"bytes,9,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Arguments as the tool received them (validated and coerced). JSON text.
 	ArgumentsJson string `protobuf:"bytes,10,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Optional. Notes for the transcript, such as "not executed: an earlier call failed".
@@ -1238,7 +1247,7 @@ func (x *ToolResult) GetFunction() string {
 	return ""
 }
 
-func (x *ToolResult) GetContent() *v11.MessageContent {
+func (x *ToolResult) GetContent() *v1.MessageContent {
 	if x != nil {
 		return x.Content
 	}
@@ -1280,7 +1289,7 @@ func (x *ToolResult) GetSandboxActions() []*SandboxAction {
 	return nil
 }
 
-func (x *ToolResult) GetTiming() *v1.Timing {
+func (x *ToolResult) GetTiming() *v11.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -1437,7 +1446,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\asandbox\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x1aH\n" +
 	"\x1aParameterDescriptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xeb\x02\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bfunction\x18\x02 \x01(\tR\bfunction\x12%\n" +
@@ -1446,7 +1455,8 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"parseError\x88\x01\x01\x126\n" +
 	"\x04view\x18\x05 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04view\x123\n" +
 	"\x04type\x18\x06 \x01(\x0e2\x1f.evalfleet.tool.v1.ToolCallTypeR\x04type\x12#\n" +
-	"\rinternal_json\x18\a \x01(\tR\finternalJsonB\x0e\n" +
+	"\rinternal_json\x18\a \x01(\tR\finternalJson\x12D\n" +
+	"\x0earguments_blob\x18\b \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\rargumentsBlobB\x0e\n" +
 	"\f_parse_error\"Y\n" +
 	"\x0fToolCallContent\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
@@ -1572,8 +1582,9 @@ var file_evalfleet_tool_v1_tool_proto_goTypes = []any{
 	(*ToolChoice)(nil),          // 16: evalfleet.tool.v1.ToolChoice
 	nil,                         // 17: evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
 	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
-	(*v1.Timing)(nil),           // 19: evalfleet.effect.v1.Timing
-	(*v11.MessageContent)(nil),  // 20: evalfleet.content.v1.MessageContent
+	(*v1.BlobRef)(nil),          // 19: evalfleet.content.v1.BlobRef
+	(*v11.Timing)(nil),          // 20: evalfleet.effect.v1.Timing
+	(*v1.MessageContent)(nil),   // 21: evalfleet.content.v1.MessageContent
 }
 var file_evalfleet_tool_v1_tool_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.tool.v1.ToolDefinition.info:type_name -> evalfleet.tool.v1.ToolInfo
@@ -1583,23 +1594,24 @@ var file_evalfleet_tool_v1_tool_proto_depIdxs = []int32{
 	5,  // 4: evalfleet.tool.v1.ToolRef.definition:type_name -> evalfleet.tool.v1.ToolDefinition
 	8,  // 5: evalfleet.tool.v1.ToolCall.view:type_name -> evalfleet.tool.v1.ToolCallContent
 	1,  // 6: evalfleet.tool.v1.ToolCall.type:type_name -> evalfleet.tool.v1.ToolCallType
-	8,  // 7: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
-	8,  // 8: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
-	2,  // 9: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
-	19, // 10: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
-	20, // 11: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
-	10, // 12: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
-	11, // 13: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	12, // 14: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
-	13, // 15: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	14, // 16: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
-	19, // 17: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
-	3,  // 18: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	19, // 7: evalfleet.tool.v1.ToolCall.arguments_blob:type_name -> evalfleet.content.v1.BlobRef
+	8,  // 8: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
+	8,  // 9: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
+	2,  // 10: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
+	20, // 11: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
+	21, // 12: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
+	10, // 13: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
+	11, // 14: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	12, // 15: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
+	13, // 16: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	14, // 17: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
+	20, // 18: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
+	3,  // 19: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_proto_init() }

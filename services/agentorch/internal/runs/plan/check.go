@@ -305,7 +305,9 @@ func (c Checker) checkSandboxes(ctx context.Context, p *Plan) error {
 func withoutContent(spec *sandboxv1.SandboxSpec) *sandboxv1.SandboxSpec {
 	bare := proto.CloneOf(spec)
 	for _, file := range bare.GetFiles() {
-		file.Content = nil
+		if file.GetBlob() == nil { // What is not built is to be refused.
+			file.Body = nil
+		}
 	}
 	return bare
 }

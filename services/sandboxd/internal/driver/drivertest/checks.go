@@ -151,7 +151,7 @@ END
 	t.Run("a check leaves nothing behind", func(t *testing.T) {
 		t.Parallel()
 		b := newBox(t, d, nil)
-		files := []*sandboxv1.FileToPlace{{Path: "tests/hidden.txt", Content: []byte("expected")}, {Path: "run.sh", Content: []byte("cat tests/hidden.txt"), Mode: 0o755}}
+		files := []*sandboxv1.FileToPlace{{Path: "tests/hidden.txt", Body: &sandboxv1.FileToPlace_Content{Content: []byte("expected")}}, {Path: "run.sh", Body: &sandboxv1.FileToPlace_Content{Content: []byte("cat tests/hidden.txt")}, Mode: 0o755}}
 		out := b.passes(&sandboxv1.ExecCheck{Files: files}, `./run.sh; echo; stat -c '%U %a' run.sh tests/hidden.txt; (setsid sleep 7655 >/dev/null 2>&1 &); mkdir -m 0 shut; pwd`)
 		lines := strings.Split(out, "\n")
 		require.Len(t, lines, 4)
@@ -189,7 +189,7 @@ for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
 			ln -s /proc/self/cwd/want.csv result.csv; ln -s /proc/self/cmdline result.txt; ln -s /dev/stdin in; ln -s /tmp/mine.*/way/want.csv by-tmp
 			ln -s /dev//fd/../cwd/want.csv slashes; ln -s made/../../../../../../../../proc/self/cwd/want.csv later
 			mkdir closed; ln -s /proc/self/cwd ~/way; ln -s ~/way/want.csv closed/result.csv; ln -s /etc/passwd kept; chmod 300 closed`)
-		files := []*sandboxv1.FileToPlace{{Path: "want.csv", Content: []byte("42")}}
+		files := []*sandboxv1.FileToPlace{{Path: "want.csv", Body: &sandboxv1.FileToPlace_Content{Content: []byte("42")}}}
 		r := b.check(&sandboxv1.ExecCheck{Files: files}, `cd "$EVALFLEET_CHECK_DIR"; : 42; mkdir "$EVALFLEET_WORKDIR/made"
 			for file in result.csv by-tmp slashes later closed/result.csv; do cmp -s want.csv "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done
 			for file in result.txt in; do grep -qs 42 "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done; [ -s "$EVALFLEET_WORKDIR/kept" ]`)
@@ -222,7 +222,7 @@ for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
 		}
 		if !h.NoDiskBound {
 			b.sh("for n in 1 2 3; do dd if=/dev/zero of=full$n bs=64k 2>/dev/null; done; true")
-			r = b.check(&sandboxv1.ExecCheck{Files: []*sandboxv1.FileToPlace{{Path: "big", Content: make([]byte, 1<<20)}}}, "true")
+			r = b.check(&sandboxv1.ExecCheck{Files: []*sandboxv1.FileToPlace{{Path: "big", Body: &sandboxv1.FileToPlace_Content{Content: make([]byte, 1<<20)}}}}, "true")
 			assert.EqualValues(t, 126, r.GetExitCode(), "%s", r.GetStderr())
 		}
 	})

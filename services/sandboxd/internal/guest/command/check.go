@@ -15,6 +15,7 @@ import (
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/filebody"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
@@ -183,7 +184,7 @@ func place(inside *os.Root, f *sandboxv1.FileToPlace) error {
 	mode := os.FileMode(cmp.Or(f.GetMode(), 0o644)).Perm()
 	err := inside.MkdirAll(path.Dir(name), 0o755)
 	if err == nil {
-		err = inside.WriteFile(name, f.GetContent(), 0o600)
+		err = inside.WriteFile(name, filebody.Bytes(f), 0o600)
 	}
 	if err == nil {
 		err = inside.Chmod(name, mode)
