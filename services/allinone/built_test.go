@@ -181,6 +181,7 @@ var requests = map[string]string{
 	"CreateRunRequest":    `{"spec": {"steps": [{"name": "absent"}]}}`,
 	"DownloadBlobRequest": `{"hash": "` + strings.Repeat("0", 64) + `"}`,
 	"ExecRequest":         `{"spec": {"argv": ["true"]}}`,
+	"ExtendPrefixRequest": `{"messages": [{"role": "ROLE_USER"}]}`,
 	"ExecuteToolsRequest": `{"calls": [{"id": "absent", "function": "absent"}]}`,
 	"GetBlobRequest":      `{"hash": "` + strings.Repeat("0", 64) + `"}`,
 	"OpenPortRequest":     `{"sandboxPort": 80}`,
