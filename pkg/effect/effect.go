@@ -36,6 +36,9 @@ var (
 	ErrUnknown = errors.New("effect: unknown key")
 	// ErrNotOwner is returned to an owner that does not, or no longer, hold the claim.
 	ErrNotOwner = errors.New("effect: claim is not held by this owner")
+	// ErrSuperseded is returned to a request under an older epoch than its run has had in the ledger: the run has another
+	// owner since.
+	ErrSuperseded = errors.New("effect: the run has another owner since")
 	// ErrCancelled is returned for a key that was cancelled.
 	ErrCancelled = errors.New("effect: cancelled")
 	// ErrReleased is returned for a key whose result was kept, taken over by its caller, and released.
@@ -102,6 +105,12 @@ func (k Key) Validate() error {
 func (k Key) OfRun(name string) bool {
 	id, ok := strings.CutPrefix(name, "projects/"+k.Project+"/runs/")
 	return ok && id != "" && strings.HasPrefix(k.ID, id+"/")
+}
+
+// Run returns the id of the run that gave the key, for a key that a run gave.
+func (k Key) Run() string {
+	run, _, _ := strings.Cut(k.ID, "/")
+	return run
 }
 
 // Hash tells the content of one request from another's: SHA-256 over what decides the effect, without deadline, trace
@@ -179,7 +188,14 @@ type Ledger interface {
 	// Claim takes key for owner. started reports that the key was free and owner holds it now; else the record tells
 	// what is there. It fails with [ErrContentMismatch] when the key was claimed with another hash, save that a
 	// cancelled key is reported as cancelled to everyone.
-	Claim(ctx context.Context, key Key, hash Hash, owner string) (rec Record, started bool, err error)
+	//
+	// Epoch is that under which the caller owns the run that gave the key ([Key.Run]); 0 for none. It fails with
+	// [ErrSuperseded] when it is older than one that came with a claim of the run before, and then changes nothing.
+	Claim(ctx context.Context, key Key, hash Hash, owner string, epoch int64) (rec Record, started bool, err error)
+
+	// Fence has the ledger know an epoch of the run that gave key, as a claim under it would. It fails with
+	// [ErrSuperseded]. Epoch 0 changes nothing.
+	Fence(ctx context.Context, key Key, epoch int64) error
 
 	// Finish keeps the outcome of a running effect. It fails with [ErrCancelled] when the key was cancelled, which
 	// stands, with [ErrUnknown] when nothing is known of it, and with [ErrNotOwner] when owner does not hold it.
@@ -215,7 +231,7 @@ type Ledger interface {
 	Open(ctx context.Context, owner string) ([]Record, error)
 
 	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped,
-	// yielded and cancelled effects before finished. Running claims stay. A zero time forgets nothing. It returns the
+	// yielded and cancelled effects before finished, as well as epochs of runs. Running claims stay. A zero time forgets nothing. It returns the
 	// number of keys forgotten.
 	Expire(ctx context.Context, finished, released time.Time) (int, error)
 }

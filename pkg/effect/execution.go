@@ -15,6 +15,7 @@ import (
 type execution struct {
 	hash   Hash
 	again  bool            // the work may be repeated
+	epoch  int64           // the newest of those who asked; guarded by Runner.mu
 	work   context.Context // of the work; the ledger's calls go on when it ends
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when result and err are final
@@ -46,7 +47,7 @@ func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, 
 		return nil, false, ErrDraining
 	}
 	ctx = context.WithoutCancel(ctx)
-	e = &execution{hash: req.Hash, again: req.Reissue, done: make(chan struct{})}
+	e = &execution{hash: req.Hash, again: req.Reissue, epoch: req.Epoch, done: make(chan struct{})}
 	e.work, e.cancel = context.WithCancelCause(ctx)
 	r.running[req.Key] = e
 	r.working.Go(func() {
@@ -57,6 +58,26 @@ func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, 
 		r.settle(req.Key, e, res, err)
 	})
 	return e, true, nil
+}
+
+// fence compares the epoch of a request with that of the execution that it joins, and has the ledger know a newer one.
+func (r *Runner) fence(ctx context.Context, e *execution, req Request) error {
+	r.mu.Lock()
+	known := e.epoch
+	r.mu.Unlock()
+	switch {
+	case req.Epoch == 0 || req.Epoch == known:
+		return nil
+	case req.Epoch < known:
+		return fmt.Errorf("%w: %v", ErrSuperseded, req.Key)
+	}
+	if err := r.cfg.Ledger.Fence(ctx, req.Key, req.Epoch); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.epoch = max(e.epoch, req.Epoch)
+	return nil
 }
 
 func (r *Runner) find(key Key) *execution {
@@ -102,14 +123,14 @@ func (r *Runner) execute(ctx context.Context, e *execution, req Request, fn Func
 
 // claim claims the key, under the hash that it was claimed with before where the key is unique.
 func (r *Runner) claim(ctx context.Context, req Request) (rec Record, started bool, err error) {
-	rec, started, err = r.cfg.Ledger.Claim(ctx, req.Key, req.Hash, r.cfg.Owner)
+	rec, started, err = r.cfg.Ledger.Claim(ctx, req.Key, req.Hash, r.cfg.Owner, req.Epoch)
 	if !req.Unique || !errors.Is(err, ErrContentMismatch) {
 		return rec, started, err
 	}
 	if rec, err = r.cfg.Ledger.Lookup(ctx, req.Key); err != nil {
 		return rec, false, err
 	}
-	return r.cfg.Ledger.Claim(ctx, req.Key, rec.Hash, r.cfg.Owner)
+	return r.cfg.Ledger.Claim(ctx, req.Key, rec.Hash, r.cfg.Owner, req.Epoch)
 }
 
 // takeOver gets the claim of an owner that died, or settles the effect when its work may not be repeated.

@@ -90,6 +90,8 @@ type Request struct {
 	// Unique says that the key names one content only, as [Key.OfRun] reports: a claim with another hash is of the same
 	// content, hashed by another version.
 	Unique bool
+	// Epoch is that under which the caller owns the run that gave the key; 0 for none.
+	Epoch int64
 	// Timeout bounds the work, not the wait for it. Zero: none.
 	Timeout time.Duration
 	// Reissue allows to do the work again, up to Config.MaxReissues times, when its owner died while it ran. Without it
@@ -155,7 +157,7 @@ func New(cfg Config) (*Runner, error) {
 // anyone sees it.
 //
 // An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled],
-// [ErrReleased], [ErrIndeterminate], [ErrDraining], an [*ElsewhereError], or the ledger's, in which case the outcome
+// [ErrReleased], [ErrIndeterminate], [ErrDraining], [ErrSuperseded], an [*ElsewhereError], or the ledger's, in which case the outcome
 // may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the work ended.
 func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if req.Key.IsZero() {
@@ -173,6 +175,11 @@ func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	e, begun, err := r.join(ctx, req, fn)
 	if err != nil {
 		return Result{}, err
+	}
+	if !begun {
+		if err := r.fence(ctx, e, req); err != nil {
+			return Result{}, err
+		}
 	}
 	res, err := e.wait(ctx)
 	res.Joined = res.Joined || !begun

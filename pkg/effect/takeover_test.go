@@ -2,6 +2,7 @@ package effect_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ import (
 // die leaves the claim of an owner that will never finish it.
 func die(t *testing.T, ledger effect.Ledger, owner string) {
 	t.Helper()
-	_, started, err := ledger.Claim(t.Context(), request.Key, request.Hash, owner)
+	_, started, err := ledger.Claim(t.Context(), request.Key, request.Hash, owner, 0)
 	require.NoError(t, err)
 	require.True(t, started)
 }
@@ -283,7 +284,7 @@ func TestWorkIsDoneAgainFiveTimesUnlessConfigured(t *testing.T) {
 		if n == effect.DefaultMaxReissues-1 {
 			other := again
 			other.Key.ID = "fifth"
-			_, _, err := ledger.Claim(t.Context(), other.Key, other.Hash, "dead/0")
+			_, _, err := ledger.Claim(t.Context(), other.Key, other.Hash, "dead/0", 0)
 			require.NoError(t, err)
 			for range n {
 				_, err := ledger.Reclaim(t.Context(), other.Key, "dead/0", "dead/0")
@@ -434,4 +435,52 @@ func TestKeysOfRuns(t *testing.T) {
 	for _, other := range []string{"", "projects/p/runs/", "projects/p/runs/ab", "projects/q/runs/abc", "projects/p/evals/abc", "abc"} {
 		assert.False(t, key.OfRun(other), other)
 	}
+}
+
+// TestAnOlderOwnerOfARunIsRefused: whoever joins work under a newer epoch fences off those before, in this process and in
+// the ledger.
+func TestAnOlderOwnerOfARunIsRefused(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	r := runner(t, ledger)
+	asked := request
+	asked.Key = effect.Key{Project: "p", ID: "r/7"}
+	under := func(epoch int64) effect.Request {
+		r := asked
+		r.Epoch = epoch
+		return r
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	work := func(context.Context, effect.Attempt) ([]byte, error) {
+		close(begun)
+		<-end
+		return []byte("once"), nil
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := r.Do(t.Context(), under(2), work)
+		assert.NoError(t, err)
+	})
+	waittest.For(t, begun, "the work to begin")
+	wg.Go(func() {
+		_, err := r.Do(t.Context(), under(3), never)
+		assert.NoError(t, err)
+	})
+	require.Eventually(t, func() bool { return errors.Is(ledger.Fence(t.Context(), asked.Key, 2), effect.ErrSuperseded) }, time.Minute, time.Millisecond,
+		"the ledger knows the newer epoch")
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.Do(ctx, under(2), never)
+		return errors.Is(err, effect.ErrSuperseded)
+	}, time.Minute, time.Millisecond, "the execution knows it")
+	close(end)
+	waittest.Return(t, wg.Wait, "both owners to get their answer")
+	other := under(2)
+	other.Key.ID = "r/8"
+	_, err := r.Do(t.Context(), other, never)
+	require.ErrorIs(t, err, effect.ErrSuperseded)
+	rec, err := ledger.Lookup(t.Context(), asked.Key)
+	require.NoError(t, err)
+	assert.Zero(t, rec.Lost(), "to join begins nothing anew")
 }

@@ -97,7 +97,7 @@ func (a *asked) isOver() bool {
 func claim(t *testing.T, l effect.Ledger, id string) effect.Key {
 	t.Helper()
 	key := effect.Key{Project: "default", ID: id}
-	_, started, err := l.Claim(t.Context(), key, effect.Hash{}, "me")
+	_, started, err := l.Claim(t.Context(), key, effect.Hash{}, "me", 0)
 	require.NoError(t, err)
 	require.True(t, started)
 	return key

@@ -522,7 +522,7 @@ func TestAnOlderHashOfARunsCallIsTheSameCall(t *testing.T) {
 	ledger := onDisk(t)
 	older := effect.Hash{1, 2, 3}
 	for id, run := range map[string]string{"r1/7": project + "/runs/r1", "r2/7": project + "/runs/r1", "k": ""} {
-		_, _, err := ledger.Claim(t.Context(), effect.Key{Project: "default", ID: id}, older, "dead")
+		_, _, err := ledger.Claim(t.Context(), effect.Key{Project: "default", ID: id}, older, "dead", 0)
 		require.NoError(t, err)
 		request := keyed(id, ask(`{"outputs": ["the answer"]}`, "q"))
 		request.Attribution = &effectv1.Attribution{Run: run}

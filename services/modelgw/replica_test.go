@@ -57,3 +57,19 @@ func TestTwoReplicasLeaveOneAnothersCallsAlone(t *testing.T) {
 	one.close()
 	require.Error(t, waittest.For(t, ended, "the call of the process that ended"))
 }
+
+// TestARunsOlderOwnerIsRefused: an orchestrator that lost a run, and does not know it yet, begins no call for it.
+func TestARunsOlderOwnerIsRefused(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	ask := func(id string, epoch int64) error {
+		request := keyed(id, on("s", 1, ask(`{"outputs": ["the answer"]}`, "q")))
+		request.Attribution.Run, request.Attribution.OwnerEpoch = project+"/runs/r1", epoch
+		_, err := g.models.Generate(t.Context(), request)
+		return err
+	}
+	require.NoError(t, ask("r1/7", 2))
+	err := ask("r1/9", 1)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER), "%v", err)
+	assert.Len(t, g.calls(t), 1)
+}

@@ -97,7 +97,7 @@ func TestOldResultsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &memory.Ledger{}
 		key := effect.Key{Project: "default", ID: "r1/c1"}
-		_, started, err := ledger.Claim(t.Context(), key, effect.Hash{}, "earlier")
+		_, started, err := ledger.Claim(t.Context(), key, effect.Hash{}, "earlier", 0)
 		require.NoError(t, err)
 		require.True(t, started)
 		require.NoError(t, ledger.Finish(t.Context(), key, "earlier", effect.Outcome{State: effect.Done}))

@@ -131,6 +131,8 @@ func (o *Owner) fault(key effect.Key, err error) *rpcerr.Error {
 		return rpcerr.EffectIndeterminate(key.ID, "the process that ran the %s with request_id %q ended; repeat the request to settle it", o.noun, key.ID)
 	case errors.Is(err, effect.ErrDraining):
 		return rpcerr.ServiceUnavailable(o.service, retryAfter, "%s is stopping", o.service)
+	case errors.Is(err, effect.ErrSuperseded):
+		return rpcerr.NotOwner(key.ID, "the run of the %s with request_id %q has another owner since; forget the run", o.noun, key.ID)
 	case errors.Is(err, effect.ErrNotOwner):
 		return rpcerr.ServiceUnavailable(o.service, retryAfter, "another process of %s took over the %s with request_id %q", o.service, o.noun, key.ID)
 	}

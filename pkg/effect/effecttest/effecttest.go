@@ -59,6 +59,7 @@ func Run(t *testing.T, h Harness) {
 		{"OpenListsRunningClaims", openListsRunningClaims},
 		{"ReleaseTakesManyKeys", releaseTakesManyKeys},
 		{"ReleaseRunsTakesAllOfARun", releaseRunsTakesAllOfARun},
+		{"AnOlderEpochIsRefused", anOlderEpochIsRefused},
 		{"ExpireForgetsWhatIsOver", expireForgetsWhatIsOver},
 		{"EndedContextChangesNothing", endedContextChangesNothing},
 	}
@@ -82,7 +83,7 @@ func Run(t *testing.T, h Harness) {
 
 func claim(t *testing.T, l effect.Ledger, k effect.Key) {
 	t.Helper()
-	_, started, err := l.Claim(t.Context(), k, content, owner)
+	_, started, err := l.Claim(t.Context(), k, content, owner, 0)
 	require.NoError(t, err)
 	require.True(t, started, k.String())
 }
@@ -97,7 +98,7 @@ func keyed(id string) effect.Key { return effect.Key{Project: "p", ID: id} }
 
 func claimTellsWhatIsThere(t *testing.T, l effect.Ledger) {
 	before := time.Now()
-	rec, started, err := l.Claim(t.Context(), key, content, owner)
+	rec, started, err := l.Claim(t.Context(), key, content, owner, 0)
 	require.NoError(t, err)
 	require.True(t, started)
 	assert.Equal(t, effect.Record{
@@ -105,14 +106,14 @@ func claimTellsWhatIsThere(t *testing.T, l effect.Ledger) {
 	}, rec)
 	assert.WithinRange(t, rec.Claimed, before, time.Now())
 
-	rec, started, err = l.Claim(t.Context(), key, content, another)
+	rec, started, err = l.Claim(t.Context(), key, content, another, 0)
 	require.NoError(t, err)
 	assert.False(t, started)
 	assert.Equal(t, effect.Running, rec.State)
 	assert.Equal(t, owner, rec.Owner, "the claim stays with the first")
 
 	require.NoError(t, l.Finish(t.Context(), key, owner, done))
-	rec, started, err = l.Claim(t.Context(), key, content, another)
+	rec, started, err = l.Claim(t.Context(), key, content, another, 0)
 	require.NoError(t, err)
 	assert.False(t, started)
 	assert.Equal(t, effect.Done, rec.State)
@@ -136,7 +137,7 @@ func oneOfManyClaimersStarts(t *testing.T, l effect.Ledger) {
 		for i := range claimers {
 			wg.Go(func() {
 				me := fmt.Sprint("owner-", i)
-				rec, started, err := l.Claim(t.Context(), k, content, me)
+				rec, started, err := l.Claim(t.Context(), k, content, me, 0)
 				assert.NoError(t, err)
 				owners <- rec.Owner
 				if started {
@@ -230,7 +231,7 @@ func projectsNeverMeet(t *testing.T, l effect.Ledger) {
 	finish(t, l, key)
 	_, err := l.Lookup(t.Context(), other)
 	require.ErrorIs(t, err, effect.ErrUnknown)
-	_, started, err := l.Claim(t.Context(), other, altered, another)
+	_, started, err := l.Claim(t.Context(), other, altered, another, 0)
 	require.NoError(t, err)
 	assert.True(t, started)
 	_, err = l.Cancel(t.Context(), other)
@@ -250,7 +251,7 @@ func invalidKeysAreRefused(t *testing.T, l effect.Ledger) {
 	for name, k := range map[string]effect.Key{
 		"zero": {}, "no project": {ID: "x"}, "no id": {Project: "p"}, "long": {Project: "p", ID: longest.ID + "x"},
 	} {
-		_, _, err := l.Claim(t.Context(), k, content, owner)
+		_, _, err := l.Claim(t.Context(), k, content, owner, 0)
 		assert.ErrorIs(t, err, effect.ErrInvalidKey, name)
 		_, err = l.Cancel(t.Context(), k)
 		assert.ErrorIs(t, err, effect.ErrInvalidKey, name)
@@ -268,7 +269,7 @@ func reissuesAreCountedThroughADrop(t *testing.T, l effect.Ledger) {
 		assert.Equal(t, n, rec.Reissues)
 	}
 	require.NoError(t, l.Drop(t.Context(), key, owner))
-	rec, started, err := l.Claim(t.Context(), key, content, another)
+	rec, started, err := l.Claim(t.Context(), key, content, another, 0)
 	require.NoError(t, err)
 	assert.True(t, started)
 	assert.Equal(t, 2, rec.Reissues, "what was lost before is not forgotten")
@@ -286,7 +287,7 @@ func yieldsCountNoReissue(t *testing.T, l effect.Ledger) {
 	require.NoError(t, err)
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, l.Yield(t.Context(), owner, key, keyed("other"), keyed("unknown")))
-		rec, started, err := l.Claim(t.Context(), key, content, owner)
+		rec, started, err := l.Claim(t.Context(), key, content, owner, 0)
 		require.NoError(t, err)
 		assert.True(t, started)
 		assert.Equal(t, 1, rec.Reissues, "only the loss counts")
@@ -314,7 +315,7 @@ func cancelTellsWhatWasThere(t *testing.T, l effect.Ledger) {
 	require.NoError(t, err)
 	assert.Equal(t, effect.Cancelled, before.State)
 	for _, hash := range []effect.Hash{content, altered} {
-		rec, started, err := l.Claim(t.Context(), key, hash, owner)
+		rec, started, err := l.Claim(t.Context(), key, hash, owner, 0)
 		require.NoError(t, err, "a tombstone has no content to differ from")
 		assert.False(t, started)
 		assert.Equal(t, effect.Cancelled, rec.State)
@@ -402,6 +403,39 @@ func releaseRunsTakesAllOfARun(t *testing.T, l effect.Ledger) {
 	require.ErrorIs(t, l.Finish(t.Context(), keyed("r/running"), owner, done), effect.ErrCancelled, "its result is not kept")
 }
 
+func anOlderEpochIsRefused(t *testing.T, l effect.Ledger) {
+	claim := func(id string, epoch int64) error {
+		_, _, err := l.Claim(t.Context(), keyed(id), content, owner, epoch)
+		return err
+	}
+	require.NoError(t, claim("r/1", 2))
+	require.NoError(t, claim("r/2", 2))
+	require.ErrorIs(t, claim("r/3", 1), effect.ErrSuperseded)
+	require.ErrorIs(t, claim("r/1", 1), effect.ErrSuperseded, "also where there is something already")
+	_, err := l.Lookup(t.Context(), keyed("r/3"))
+	require.ErrorIs(t, err, effect.ErrUnknown, "nothing is changed")
+	require.NoError(t, claim("r/3", 0), "who owns no run has no epoch")
+	require.NoError(t, claim("r2/1", 1), "another run")
+	_, _, err = l.Claim(t.Context(), effect.Key{Project: "q", ID: "r/1"}, content, owner, 1)
+	require.NoError(t, err, "another project")
+
+	require.NoError(t, l.Fence(t.Context(), keyed("r/1"), 3))
+	require.NoError(t, l.Fence(t.Context(), keyed("r/1"), 3))
+	require.NoError(t, l.Fence(t.Context(), keyed("r/1"), 0))
+	require.ErrorIs(t, l.Fence(t.Context(), keyed("r/9"), 2), effect.ErrSuperseded)
+	require.ErrorIs(t, claim("r/4", 2), effect.ErrSuperseded)
+	require.NoError(t, claim("r/4", 4))
+
+	require.NoError(t, l.ReleaseRuns(t.Context(), "p", "r"))
+	require.ErrorIs(t, claim("r/5", 3), effect.ErrSuperseded, "it outlives the run's results")
+	_, err = l.Expire(t.Context(), time.Now().Add(-time.Hour), time.Now())
+	require.NoError(t, err)
+	require.ErrorIs(t, claim("r/5", 3), effect.ErrSuperseded)
+	_, err = l.Expire(t.Context(), time.Now().Add(time.Hour), time.Now())
+	require.NoError(t, err)
+	require.NoError(t, claim("r/5", 3), "it is forgotten in the end")
+}
+
 func expireForgetsWhatIsOver(t *testing.T, l effect.Ledger) {
 	claim(t, l, keyed("running"))
 	finish(t, l, keyed("done"))
@@ -442,7 +476,7 @@ func expireForgetsWhatIsOver(t *testing.T, l effect.Ledger) {
 func endedContextChangesNothing(t *testing.T, l effect.Ledger) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := l.Claim(ctx, key, content, owner)
+	_, _, err := l.Claim(ctx, key, content, owner, 0)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = l.Cancel(ctx, key)
 	require.ErrorIs(t, err, context.Canceled)
@@ -473,7 +507,7 @@ func crashLosesNothingAnswered(t *testing.T, h Harness) {
 	require.NoError(t, err)
 
 	after := h.AfterCrash(t, l)
-	rec, started, err := after.Claim(t.Context(), keyed("running"), content, another)
+	rec, started, err := after.Claim(t.Context(), keyed("running"), content, another, 0)
 	require.NoError(t, err)
 	assert.False(t, started, "a claim outlives its owner")
 	assert.Equal(t, effect.Running, rec.State)

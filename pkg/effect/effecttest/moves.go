@@ -15,11 +15,11 @@ var actions = []struct {
 	do   func(*testing.T, effect.Ledger) error
 }{
 	{"claim", func(t *testing.T, l effect.Ledger) error {
-		_, _, err := l.Claim(t.Context(), key, content, another)
+		_, _, err := l.Claim(t.Context(), key, content, another, 0)
 		return err
 	}},
 	{"claim other content", func(t *testing.T, l effect.Ledger) error {
-		_, _, err := l.Claim(t.Context(), key, altered, another)
+		_, _, err := l.Claim(t.Context(), key, altered, another, 0)
 		return err
 	}},
 	{"finish", func(t *testing.T, l effect.Ledger) error {

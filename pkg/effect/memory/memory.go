@@ -18,6 +18,7 @@ import (
 type Ledger struct {
 	mu   sync.Mutex
 	rows map[effect.Key]*row
+	runs map[effect.Key]epoch // by the run of a project
 	last int
 }
 
@@ -26,15 +27,24 @@ type row struct {
 	order int // of the first claim
 }
 
+// epoch is the newest of a run, and since when.
+type epoch struct {
+	number int64
+	since  time.Time
+}
+
 var _ effect.Ledger = (*Ledger)(nil)
 
 // Claim implements [effect.Ledger].
-func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string) (effect.Record, bool, error) {
+func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string, epoch int64) (effect.Record, bool, error) {
 	if err := check(ctx, key); err != nil {
 		return effect.Record{}, false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.fence(key, epoch); err != nil {
+		return effect.Record{}, false, err
+	}
 	r, ok := l.rows[key]
 	switch {
 	case !ok:
@@ -49,6 +59,32 @@ func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, ow
 	r.Owner = owner
 	r.enter(effect.Running)
 	return r.Record, true, nil
+}
+
+// Fence implements [effect.Ledger].
+func (l *Ledger) Fence(ctx context.Context, key effect.Key, epoch int64) error {
+	if err := check(ctx, key); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fence(key, epoch)
+}
+
+// fence compares an epoch with the newest of its run. l.mu is held.
+func (l *Ledger) fence(key effect.Key, number int64) error {
+	run := effect.Key{Project: key.Project, ID: key.Run()}
+	switch known := l.runs[run].number; {
+	case number == 0 || number == known:
+		return nil
+	case number < known:
+		return fmt.Errorf("%w: %v", effect.ErrSuperseded, key)
+	}
+	if l.runs == nil {
+		l.runs = make(map[effect.Key]epoch)
+	}
+	l.runs[run] = epoch{number, time.Now()}
+	return nil
 }
 
 // Finish implements [effect.Ledger].
@@ -189,6 +225,11 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (int,
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for run, known := range l.runs {
+		if known.since.Before(finished) {
+			delete(l.runs, run)
+		}
+	}
 	n := 0
 	for key, r := range l.rows {
 		before := finished

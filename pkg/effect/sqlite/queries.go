@@ -21,6 +21,15 @@ CREATE TABLE effects_body (
 	body BLOB    NOT NULL
 );`,
 	`ALTER TABLE effects ADD COLUMN yields INTEGER NOT NULL DEFAULT 0;`,
+	`
+CREATE TABLE effects_epoch (
+	project TEXT    NOT NULL,
+	run     TEXT    NOT NULL,
+	epoch   INTEGER NOT NULL,    -- the newest that came with a claim
+	since   INTEGER NOT NULL,
+	UNIQUE (project, run)
+);
+CREATE INDEX effects_epoch_since ON effects_epoch (since);`,
 }
 
 // queries are the statements of one ledger.
@@ -28,6 +37,7 @@ type queries struct {
 	insert, own, leave, yield, enter, insertBody, find string
 	release, deleteBody, open                          string
 	releaseRunBodies, releaseRun                       string
+	epoch, raise, expireEpochs                         string
 	page, expire, expireBodies                         string
 }
 
@@ -61,6 +71,12 @@ func queriesIn(table func(string) string) queries {
 			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state NOT IN (6, 7)`),
 		open: table(columns + `, NULL FROM effects
 			WHERE state = 1 AND (?1 = '' OR owner = ?1) ORDER BY seq`),
+
+		epoch: table(`SELECT coalesce(max(epoch), 0) FROM effects_epoch WHERE project = ?1 AND run = ?2`),
+		raise: table(`INSERT INTO effects_epoch (project, run, epoch, since) VALUES (?1, ?2, ?3, ?4)
+			ON CONFLICT DO UPDATE SET epoch = ?3, since = ?4`),
+		expireEpochs: table(`DELETE FROM effects_epoch WHERE rowid IN
+			(SELECT rowid FROM effects_epoch WHERE since < ?1 ORDER BY since LIMIT ?2)`),
 
 		page: table(`SELECT coalesce(max(seq), 0), count(*),
 				count(*) FILTER (WHERE state IN (2, 3, 4, 5, 6, 8) AND changed_at < ?4 OR state = 7 AND changed_at < ?5) FROM

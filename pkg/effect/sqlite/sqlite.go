@@ -45,12 +45,15 @@ func New(ctx context.Context, db *store.DB, table string) (*Ledger, error) {
 }
 
 // Claim implements [effect.Ledger].
-func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string) (rec effect.Record, started bool, err error) {
+func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string, epoch int64) (rec effect.Record, started bool, err error) {
 	if err := key.Validate(); err != nil {
 		return rec, false, err
 	}
 	now := time.Now()
 	err = l.db.Write(ctx, func(tx *store.Tx) error {
+		if err := l.fence(tx, key, epoch); err != nil {
+			return err
+		}
 		n, err := affected(tx.Exec(l.q.insert, key.Project, key.ID, hash[:], effect.Running, owner, now.UnixNano()))
 		if err != nil {
 			return err
@@ -79,6 +82,30 @@ func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, ow
 		return effect.Record{}, false, err
 	}
 	return rec, started, nil
+}
+
+// Fence implements [effect.Ledger].
+func (l *Ledger) Fence(ctx context.Context, key effect.Key, epoch int64) error {
+	return l.write(ctx, key, func(tx *store.Tx) error { return l.fence(tx, key, epoch) })
+}
+
+// fence compares an epoch with the newest of its run, and keeps a newer one.
+func (l *Ledger) fence(tx *store.Tx, key effect.Key, epoch int64) error {
+	if epoch == 0 {
+		return nil
+	}
+	var known int64
+	if err := tx.QueryRow(l.q.epoch, key.Project, key.Run()).Scan(&known); err != nil {
+		return err
+	}
+	switch {
+	case epoch == known:
+		return nil
+	case epoch < known:
+		return fmt.Errorf("%w: %v", effect.ErrSuperseded, key)
+	}
+	_, err := tx.Exec(l.q.raise, key.Project, key.Run(), epoch, time.Now().UnixNano())
+	return err
 }
 
 // Finish implements [effect.Ledger].
@@ -223,6 +250,9 @@ const expirePage = 1000
 // Expire implements [effect.Ledger]. It goes through the rows in the order of their first claim and ends at the first
 // that was claimed too late to be over in time, so it reads little more than it forgets.
 func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (total int, err error) {
+	if err := l.expireEpochs(ctx, finished); err != nil {
+		return 0, err
+	}
 	latest := finished
 	if released.After(latest) {
 		latest = released
@@ -249,6 +279,20 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (tota
 		after = end
 	}
 	return total, nil
+}
+
+// expireEpochs forgets the epochs of runs that have had no newer one since.
+func (l *Ledger) expireEpochs(ctx context.Context, before time.Time) error {
+	for n := int64(expirePage); n == expirePage; {
+		err := l.db.Write(ctx, func(tx *store.Tx) (err error) {
+			n, err = affected(tx.Exec(l.q.expireEpochs, nanos(before), expirePage))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expire forgets what is over among the rows after one and up to another.

@@ -57,7 +57,7 @@ func TestServicesShareADatabase(t *testing.T) {
 	other, err := New(t.Context(), l.db, "toolexec")
 	require.NoError(t, err)
 	key := effect.Key{Project: "p", ID: "1"}
-	_, started, err := l.Claim(t.Context(), key, effect.Hash{}, "a")
+	_, started, err := l.Claim(t.Context(), key, effect.Hash{}, "a", 0)
 	require.NoError(t, err)
 	assert.True(t, started)
 	_, err = other.Lookup(t.Context(), key)
@@ -102,7 +102,7 @@ func TestReleasedAndExpiredBodiesAreDeleted(t *testing.T) {
 	}
 	for _, id := range []string{"released", "expired"} {
 		key := effect.Key{Project: "p", ID: id}
-		_, _, err := l.Claim(t.Context(), key, effect.Hash{}, "a")
+		_, _, err := l.Claim(t.Context(), key, effect.Hash{}, "a", 0)
 		require.NoError(t, err)
 		require.NoError(t, l.Finish(t.Context(), key, "a", effect.Outcome{State: effect.Done, Body: []byte("x")}))
 	}
@@ -132,7 +132,7 @@ func TestLedgersOfEarlierVersionsAreMigrated(t *testing.T) {
 	assert.Equal(t, 2, rec.Reissues)
 	assert.Zero(t, rec.Yields)
 	require.NoError(t, l.Yield(t.Context(), "heir/1", key))
-	rec, started, err := l.Claim(t.Context(), key, effect.Hash{}, "heir/2")
+	rec, started, err := l.Claim(t.Context(), key, effect.Hash{}, "heir/2", 0)
 	require.NoError(t, err)
 	assert.True(t, started)
 	assert.Equal(t, 1, rec.Yields)

@@ -53,6 +53,9 @@ func (r *effectRun) Deliver(p *effects.Pending, answer effects.Answer) {
 	r.actor.post(mail{pending: p, answer: answer})
 }
 
+// Lost implements [effects.Run].
+func (r *effectRun) Lost() { r.actor.post(mail{fenced: true}) }
+
 // Queued implements [effects.Run].
 func (r *effectRun) Queued(wait *agentv1.RunWait) { r.actor.setQueued(wait) }
 

@@ -95,6 +95,7 @@ func (a *actor) load(ctx context.Context) error {
 	if s.Epoch > a.head.Epoch {
 		return journal.ErrFenced // Another replica has written it since.
 	}
+	s.OwnerEpoch = a.head.Epoch
 	a.head.Seq, a.state = s.Seq, s
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,6 +10,7 @@ func (s *State) Attribution(purpose, role string, turn int) *effectv1.Attributio
 	of := s.spec.GetAttribution()
 	at := &effectv1.Attribution{
 		Eval: of.GetEval(), Sample: of.GetSample(), Epoch: of.GetEpoch(), Run: s.Name, Turn: int32(turn), Role: role, Purpose: purpose,
+		OwnerEpoch: s.OwnerEpoch,
 	}
 	if steps := s.spec.GetSteps(); s.Step >= 0 && s.Step < len(steps) {
 		at.Agent = agent.DisplayName(steps[s.Step])

@@ -45,6 +45,9 @@ type State struct {
 	Name string
 	// Seq is the number of the last event, Epoch the owner's who appended it.
 	Seq, Epoch int64
+	// OwnerEpoch is the epoch under which the run is driven, which its requests carry; 0 for a state that is only read. It is
+	// no part of the fold: the engine sets it.
+	OwnerEpoch int64
 	// Owner is the replica that the journal names last; empty before the first change.
 	Owner string
 	// Phase is where the run is in its life, Wait what it waits for.

@@ -122,6 +122,8 @@ func checkParams(schema, params string) error {
 type Request struct {
 	// Project is the project's id, Key the effect's key.
 	Project, Key string
+	// Epoch is that under which the run is owned; 0 for none.
+	Epoch int64
 	// Worker is who is asked, as it was pinned.
 	Worker *agentv1.WorkerRef
 	// Payload is what is asked: the message of the kind.
@@ -139,7 +141,7 @@ func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, e
 		return nil, err
 	}
 	request := effect.Request{
-		Key: key, Hash: hash, Unique: true, Reissue: true,
+		Key: key, Hash: hash, Unique: true, Epoch: r.Epoch, Reissue: true,
 		Kept: func() { w.host.Accept(key) },
 	}
 	kept, err := w.effects.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) { return w.call(ctx, r, attempt) })

@@ -31,6 +31,7 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		if asked.Hash, err = effectrpc.Hash(content(w)); err != nil {
 			return nil, err
 		}
+		asked.Epoch = w.request.GetAttribution().GetOwnerEpoch()
 		asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun())
 	}
 	var own *modelv1.GenerateResponse // the answer of a call without a key, which is kept nowhere and so need not be encoded

@@ -43,6 +43,8 @@ type Creation struct {
 	RequestID string
 	// Run is the name of the run that asks; empty for none.
 	Run string
+	// Epoch is that under which the run is owned; 0 for none.
+	Epoch int64
 	// Timeout bounds the making. Zero is two minutes and the bound of the set-up script.
 	Timeout time.Duration
 }
@@ -63,7 +65,7 @@ func (s *Sandboxes) Create(ctx context.Context, c Creation) (*Sandbox, error) {
 		if req.Hash, err = effectrpc.Hash(c.Spec); err != nil {
 			return nil, err
 		}
-		req.Unique = req.Key.OfRun(c.Run)
+		req.Unique, req.Epoch = req.Key.OfRun(c.Run), c.Epoch
 	}
 	result, err := s.effects.Do(ctx, req, func(within context.Context, attempt effect.Attempt) ([]byte, error) {
 		err := s.make(within, c.Project, id, spec, attempt)

@@ -25,7 +25,7 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 		return &sandboxv1.Sandbox{Spec: spec}, nil
 	}
 	b, err := s.boxes.Create(ctx, lifecycle.Creation{
-		Project: project, Spec: req.GetSpec(), RequestID: req.GetRequestId(), Run: req.GetAttribution().GetRun(), Timeout: req.GetTimeout().AsDuration(),
+		Project: project, Spec: req.GetSpec(), RequestID: req.GetRequestId(), Run: req.GetAttribution().GetRun(), Epoch: req.GetAttribution().GetOwnerEpoch(), Timeout: req.GetTimeout().AsDuration(),
 	})
 	if err != nil {
 		return nil, err

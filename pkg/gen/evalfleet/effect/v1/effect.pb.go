@@ -45,7 +45,9 @@ type Attribution struct {
 	// Optional. What the effect is for: `agent`, `score`, `setup`, `tool`, `approval`. Open; for display and accounting.
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Optional. Display name of the agent within the run.
-	Agent         string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
+	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Optional. The epoch under which the caller owns the run; 0 for none. An owner of effects that was asked on behalf of the run under a newer one refuses the request with NOT_OWNER.
+	OwnerEpoch    int64 `protobuf:"varint,9,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +136,13 @@ func (x *Attribution) GetAgent() string {
 		return x.Agent
 	}
 	return ""
+}
+
+func (x *Attribution) GetOwnerEpoch() int64 {
+	if x != nil {
+		return x.OwnerEpoch
+	}
+	return 0
 }
 
 // Note is what is known of an effect while it is open, for people: an attempt that failed and is made again, or what a worker says of its work. It is kept nowhere and stands until the
@@ -323,7 +332,7 @@ var File_evalfleet_effect_v1_effect_proto protoreflect.FileDescriptor
 
 const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\n" +
-	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x01\n" +
+	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x01\n" +
 	"\vAttribution\x12\x18\n" +
 	"\x04eval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04eval\x12\x1c\n" +
 	"\x06sample\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
@@ -332,7 +341,9 @@ const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\x04turn\x18\x05 \x01(\x05R\x04turn\x12\x18\n" +
 	"\x04role\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x1e\n" +
 	"\apurpose\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12\x1a\n" +
-	"\x05agent\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\"\xb6\x01\n" +
+	"\x05agent\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12\x1f\n" +
+	"\vowner_epoch\x18\t \x01(\x03R\n" +
+	"ownerEpoch\"\xb6\x01\n" +
 	"\x04Note\x12\x1e\n" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +

@@ -104,6 +104,10 @@ const (
 	//
 	//	{"reason": "JOURNAL_FENCED", "metadata": {"epoch": "4"}}
 	ErrorReason_ERROR_REASON_JOURNAL_FENCED ErrorReason = 22
+	// The run that asks for an effect has another owner since, under a newer epoch than the request's: the caller forgets the run. Code ABORTED.
+	//
+	//	{"reason": "NOT_OWNER", "metadata": {"requestId": "run1/7"}}
+	ErrorReason_ERROR_REASON_NOT_OWNER ErrorReason = 78
 	// The effect was cancelled, before or after it began. Code CANCELLED.
 	//
 	//	{"reason": "EFFECT_CANCELLED", "metadata": {"requestId": "run1/7"}}
@@ -311,6 +315,7 @@ var (
 		20: "ERROR_REASON_RESOURCE_EXISTS",
 		21: "ERROR_REASON_ETAG_MISMATCH",
 		22: "ERROR_REASON_JOURNAL_FENCED",
+		78: "ERROR_REASON_NOT_OWNER",
 		23: "ERROR_REASON_EFFECT_CANCELLED",
 		24: "ERROR_REASON_EFFECT_INDETERMINATE",
 		25: "ERROR_REASON_RESOURCE_IN_USE",
@@ -373,6 +378,7 @@ var (
 		"ERROR_REASON_RESOURCE_EXISTS":               20,
 		"ERROR_REASON_ETAG_MISMATCH":                 21,
 		"ERROR_REASON_JOURNAL_FENCED":                22,
+		"ERROR_REASON_NOT_OWNER":                     78,
 		"ERROR_REASON_EFFECT_CANCELLED":              23,
 		"ERROR_REASON_EFFECT_INDETERMINATE":          24,
 		"ERROR_REASON_RESOURCE_IN_USE":               25,
@@ -450,7 +456,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xeb\x10\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\x87\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -469,7 +475,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1bERROR_REASON_FILE_NOT_FOUND\x10\x12\x12 \n" +
 	"\x1cERROR_REASON_RESOURCE_EXISTS\x10\x14\x12\x1e\n" +
 	"\x1aERROR_REASON_ETAG_MISMATCH\x10\x15\x12\x1f\n" +
-	"\x1bERROR_REASON_JOURNAL_FENCED\x10\x16\x12!\n" +
+	"\x1bERROR_REASON_JOURNAL_FENCED\x10\x16\x12\x1a\n" +
+	"\x16ERROR_REASON_NOT_OWNER\x10N\x12!\n" +
 	"\x1dERROR_REASON_EFFECT_CANCELLED\x10\x17\x12%\n" +
 	"!ERROR_REASON_EFFECT_INDETERMINATE\x10\x18\x12 \n" +
 	"\x1cERROR_REASON_RESOURCE_IN_USE\x10\x19\x12\x1d\n" +

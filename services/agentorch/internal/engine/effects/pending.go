@@ -20,6 +20,8 @@ import (
 type Run interface {
 	// MayAsk waits until this replica may ask for effects of the run. It is false where it may never again.
 	MayAsk(ctx context.Context) bool
+	// Lost says that an owner of effects refused the run as that of another replica.
+	Lost()
 	// Deliver takes what came of a pending effect.
 	Deliver(p *Pending, a Answer)
 	// Queued says that a model call waits for its place among those that are open; nil takes it back.
@@ -172,6 +174,9 @@ func (p *Pending) ask() {
 			return // the asking has ended, and nothing is known of the effect
 		case err == nil:
 			p.run.Deliver(p, Answer{Outcomes: outcomes, Over: true})
+			return
+		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER):
+			p.run.Lost()
 			return
 		case rpcerr.Transient(err) && !rpcerr.NotStarted(err): // Its owner is away.
 			if backoff.Wait(p.ctx) != nil {

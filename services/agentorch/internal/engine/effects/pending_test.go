@@ -53,10 +53,13 @@ func (s *scripted) Release() *Release { return nil }
 // owned is a run that this replica owns, or not.
 type owned struct {
 	not     bool
+	lost    bool
 	answers []Answer
 }
 
 func (o *owned) MayAsk(ctx context.Context) bool { return !o.not && ctx.Err() == nil }
+
+func (o *owned) Lost() { o.lost = true }
 
 func (o *owned) Deliver(_ *Pending, a Answer) { o.answers = append(o.answers, a) }
 
@@ -126,5 +129,18 @@ func TestNothingIsAskedForARunOfAnother(t *testing.T) {
 		begin(t, e, r, true)
 		assert.Empty(t, e.asked)
 		assert.Empty(t, r.answers)
+	})
+}
+
+// The owner of effects knows of a newer owner of the run before this replica does: nothing is asked again, and no
+// outcome is journaled.
+func TestARunThatAnotherOwnsIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, r := &scripted{answers: []error{rpcerr.NotOwner("r/1", "the run has another owner")}}, &owned{}
+		begin(t, e, r, false)
+		assert.Equal(t, []string{"do"}, e.asked)
+		assert.Empty(t, r.answers)
+		assert.True(t, r.lost)
 	})
 }

@@ -21,7 +21,8 @@ type workerCall struct {
 
 func (c *Caller) workerCall(s *run.State, seq int64, i *agentv1.WorkerIntent) *workerCall {
 	store, attribution := workers.Entries(i.GetWorker(), s.Store()), s.Attribution(i.GetPurpose(), "", 0)
-	r := workers.Request{Project: s.Project(), Key: i.GetRequestId(), Worker: i.GetWorker()}
+	r := workers.Request{Project: s.Project(), Key: i.GetRequestId(), Epoch: attribution.GetOwnerEpoch(), Worker: i.GetWorker()}
+	attribution.OwnerEpoch = 0 // It is of no use to a worker.
 	if i.GetWorker().GetKind() == workers.Scorer {
 		payload := &workerv1.ScorerPayload{
 			Messages: s.Messages(), Output: s.Output(), Target: s.Spec().GetTarget(), Choices: s.Spec().GetChoices(), MetadataJson: s.Spec().GetMetadataJson(), Store: store,
