@@ -189,14 +189,15 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		},
 		Patient: plan.Services{Models: models, Tools: tools, Sandboxes: sandboxes},
 	})
-	s.runs = server.NewRuns(server.Deps{Runs: made, Store: store, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
 	s.evals = eval.New(cfg.Eval, eval.Deps{
 		Journals: store, Blobs: bodies{deps.Blobs}, Runs: made, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(), Hold: s.engine.Hold,
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
+	shown := live.New(live.Deps{Engine: s.evals, Journals: store, Notes: notes, Waits: s.waits, Waiting: s.engine.Waiting})
+	s.runs = server.NewRuns(server.Deps{Runs: made, Store: store, Evals: shown.Listed, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
 	s.evalRPCs = evalserver.New(evalserver.Deps{
 		Engine: s.evals, Journals: store, Judges: judges, Exporter: exporter, Notes: notes, Delete: s.keeper.Delete, Bodies: bodies{deps.Blobs},
-		Live: live.New(live.Deps{Engine: s.evals, Journals: store, Notes: notes, Waits: s.waits, Waiting: s.engine.Waiting}),
+		Live: shown,
 	})
 	services := deps.Services
 	if len(services) == 0 {

@@ -152,6 +152,10 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 		keys[waittest.For(t, s.models.asked, "the model calls of the run and of both samples")] = true
 	}
 	require.Len(t, keys, 3, "a key for each effect")
+	changes, err := agentv1.NewRunServiceClient(conn).WatchProject(waittest.Context(t), &agentv1.WatchProjectRequest{Parent: project, FromHead: true})
+	require.NoError(t, err)
+	here, err := changes.Recv()
+	require.NoError(t, err)
 	end()
 
 	close(s.models.may)
@@ -180,6 +184,17 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 	for len(s.models.asked) > 0 {
 		assert.True(t, keys[waittest.For(t, s.models.asked, "a model call that was asked for")], "what was under way is asked for again by its own key, and nothing else")
 	}
+	changes, err = agentv1.NewRunServiceClient(conn).WatchProject(waittest.Context(t), &agentv1.WatchProjectRequest{Parent: project, Cursor: here.GetCursor()})
+	require.NoError(t, err)
+	ended := map[string]bool{}
+	for len(ended) < 4 {
+		change, err := changes.Recv()
+		require.NoError(t, err)
+		if change.GetRun().GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED || change.GetEval().GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+			ended[change.GetRun().GetName()+change.GetEval().GetName()] = true
+		}
+	}
+	assert.True(t, ended[eval.GetName()], "a watch of the project goes on after a restart: %v", ended)
 	all, err := agentv1.NewRunServiceClient(conn).ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
 	require.NoError(t, err)
 	assert.Len(t, all.GetRuns(), 3)

@@ -115,7 +115,8 @@ type Journals interface {
 	// Read returns events in order. A page may be shorter than asked for; it is empty only where there are no more.
 	// It fails with [ErrUnreadable] where the first of them cannot be read, and otherwise ends before such an event.
 	Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Event, error)
-	// Subscribe wakes the subscriber after every append to the journal of that name, and after every change of a [Row] whose Parent it is. Wake-ups are hints:
+	// Subscribe wakes the subscriber after every append to the journal of that name, after every change of a [Row] whose Parent it is, and, by the name of a project
+	// (`projects/{project}`), after every change that [Index.Changed] gives of it. Wake-ups are hints:
 	// several may come as one, and only the store says what is new.
 	Subscribe(topic string) *Subscription
 }
@@ -153,6 +154,9 @@ type Inbox interface {
 type Index interface {
 	// List returns journals that match, newest first; with Query.Open oldest first.
 	List(ctx context.Context, q Query) ([]Listed, error)
+	// Changed returns journals of a project in the order in which their states, or what they wait for, changed last, and
+	// the newest change of all projects, as of the same moment. A change is visible when all before it are.
+	Changed(ctx context.Context, q ChangeQuery) (page []Listed, newest Change, err error)
 	// Waits returns what the journals below a parent wait for, ordered by reason.
 	Waits(ctx context.Context, parent string) ([]Wait, error)
 	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are asked for.
@@ -300,10 +304,29 @@ const (
 	KindEval Kind = 2
 )
 
+// Change is a store's own number of a change of a journal's row: later ones have higher numbers. A store in which writers
+// commit out of order gives those alone below which nothing is still to come.
+type Change int64
+
+// ChangeQuery says which changes to give.
+type ChangeQuery struct {
+	Project string
+	// After is the change to go on after; 0 gives all journals.
+	After Change
+	// Roots leaves out journals that have a parent.
+	Roots bool
+	// Limit bounds the number; 0 is 100.
+	Limit int
+	// Bytes bounds the size of the views, which the first may exceed; 0 is no bound.
+	Bytes int
+}
+
 // Listed is a journal in a list.
 type Listed struct {
 	Head
 	Row
+	// Change is the last change of state, of a journal that [Index.Changed] gave.
+	Change Change
 	// Beaten is when the owner before beat last, of a journal that [Owners.Adopt] gave; zero where it never has.
 	Beaten time.Time
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -60,13 +61,25 @@ func serve(t *testing.T) *rig {
 	keeper := retain.New(retain.Config{}, retain.Deps{Journals: f.Store, Logger: logger})
 	r := &rig{Fleet: f}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
-		agentv1.RegisterRunServiceServer(s, server.NewRuns(server.Deps{Runs: f.Runs, Store: f.Store, Notes: f.Notes, Delete: keeper.Delete, Logger: logger}))
+		agentv1.RegisterRunServiceServer(s, server.NewRuns(server.Deps{Runs: f.Runs, Store: f.Store, Evals: evals, Notes: f.Notes, Delete: keeper.Delete, Logger: logger}))
 		agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
 			Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
 		}, f.Sandboxes, logger))
 	})
 	r.runs, r.admin = agentv1.NewRunServiceClient(conn), agentv1.NewAdminServiceClient(conn)
 	return r
+}
+
+// evals shows evaluations as their rows do.
+func evals(_ context.Context, _ string, rows []journal.Listed) ([]*agentv1.Eval, error) {
+	all := make([]*agentv1.Eval, len(rows))
+	for i, row := range rows {
+		all[i] = &agentv1.Eval{}
+		if err := proto.Unmarshal(row.View, all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // over is the RunService over another store and with another log.

@@ -20,6 +20,8 @@ import (
 type Deps struct {
 	Runs  *runs.Runs
 	Store journal.Store
+	// Evals shows evaluations of a project, of their rows and in their order.
+	Evals func(ctx context.Context, project string, rows []journal.Listed) ([]*agentv1.Eval, error)
 	// Notes is what is known of open effects.
 	Notes *note.Board
 	// Delete deletes a journal that is done.

@@ -3,8 +3,10 @@ package rest
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
@@ -97,7 +99,11 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		runtime.WithMiddlewares(strict(answer), resume, plain(conns, handle)),
 		runtime.WithWriteContentLength(),
 	)
-	for name, register := range services() {
+	// What is registered last is asked first: `projects/{project}:watch` of RunService must come before the name of
+	// CatalogueService's GetProject, which fits it too.
+	all := services()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		register := all[name]
 		conn, ok := conns[name]
 		if !ok {
 			continue

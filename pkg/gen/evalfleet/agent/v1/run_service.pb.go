@@ -596,6 +596,175 @@ func (*WatchRunResponse_Event) isWatchRunResponse_Update() {}
 
 func (*WatchRunResponse_Note) isWatchRunResponse_Update() {}
 
+// WatchProjectRequest says what to watch.
+type WatchProjectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Optional. Go on after this place; empty: from the beginning. What changed since is given, perhaps once more.
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Optional. With an empty cursor, only what changes from now on; the cursor of now is sent first, in a heartbeat.
+	FromHead bool `protobuf:"varint,3,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
+	// Optional. Leave out the runs of evaluations' samples.
+	WithoutSamples bool `protobuf:"varint,4,opt,name=without_samples,json=withoutSamples,proto3" json:"without_samples,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WatchProjectRequest) Reset() {
+	*x = WatchProjectRequest{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchProjectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchProjectRequest) ProtoMessage() {}
+
+func (x *WatchProjectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchProjectRequest.ProtoReflect.Descriptor instead.
+func (*WatchProjectRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *WatchProjectRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *WatchProjectRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *WatchProjectRequest) GetFromHead() bool {
+	if x != nil {
+		return x.FromHead
+	}
+	return false
+}
+
+func (x *WatchProjectRequest) GetWithoutSamples() bool {
+	if x != nil {
+		return x.WithoutSamples
+	}
+	return false
+}
+
+// WatchProjectResponse is one run or evaluation that changed. Without either it is a heartbeat.
+type WatchProjectResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Place after the change: give it to watch on after it.
+	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// What changed, as it is now; unset in a heartbeat.
+	//
+	// Types that are valid to be assigned to Update:
+	//
+	//	*WatchProjectResponse_Run
+	//	*WatchProjectResponse_Eval
+	Update        isWatchProjectResponse_Update `protobuf_oneof:"update"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchProjectResponse) Reset() {
+	*x = WatchProjectResponse{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchProjectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchProjectResponse) ProtoMessage() {}
+
+func (x *WatchProjectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchProjectResponse.ProtoReflect.Descriptor instead.
+func (*WatchProjectResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchProjectResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *WatchProjectResponse) GetUpdate() isWatchProjectResponse_Update {
+	if x != nil {
+		return x.Update
+	}
+	return nil
+}
+
+func (x *WatchProjectResponse) GetRun() *Run {
+	if x != nil {
+		if x, ok := x.Update.(*WatchProjectResponse_Run); ok {
+			return x.Run
+		}
+	}
+	return nil
+}
+
+func (x *WatchProjectResponse) GetEval() *Eval {
+	if x != nil {
+		if x, ok := x.Update.(*WatchProjectResponse_Eval); ok {
+			return x.Eval
+		}
+	}
+	return nil
+}
+
+type isWatchProjectResponse_Update interface {
+	isWatchProjectResponse_Update()
+}
+
+type WatchProjectResponse_Run struct {
+	// A run.
+	Run *Run `protobuf:"bytes,2,opt,name=run,proto3,oneof"`
+}
+
+type WatchProjectResponse_Eval struct {
+	// An evaluation.
+	Eval *Eval `protobuf:"bytes,3,opt,name=eval,proto3,oneof"`
+}
+
+func (*WatchProjectResponse_Run) isWatchProjectResponse_Update() {}
+
+func (*WatchProjectResponse_Eval) isWatchProjectResponse_Update() {}
+
 // ListRunEventsRequest asks for events.
 type ListRunEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -613,7 +782,7 @@ type ListRunEventsRequest struct {
 
 func (x *ListRunEventsRequest) Reset() {
 	*x = ListRunEventsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +794,7 @@ func (x *ListRunEventsRequest) String() string {
 func (*ListRunEventsRequest) ProtoMessage() {}
 
 func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +807,7 @@ func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListRunEventsRequest) GetRun() string {
@@ -682,7 +851,7 @@ type ListRunEventsResponse struct {
 
 func (x *ListRunEventsResponse) Reset() {
 	*x = ListRunEventsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +863,7 @@ func (x *ListRunEventsResponse) String() string {
 func (*ListRunEventsResponse) ProtoMessage() {}
 
 func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +876,7 @@ func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunEventsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListRunEventsResponse) GetEvents() []*Event {
@@ -741,7 +910,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +922,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +935,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -808,7 +977,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +989,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1002,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteRunRequest) GetName() string {
@@ -852,7 +1021,7 @@ type DeleteRunResponse struct {
 
 func (x *DeleteRunResponse) Reset() {
 	*x = DeleteRunResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +1033,7 @@ func (x *DeleteRunResponse) String() string {
 func (*DeleteRunResponse) ProtoMessage() {}
 
 func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +1046,7 @@ func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{13}
 }
 
 // PostMessageRequest is an operator's message.
@@ -898,7 +1067,7 @@ type PostMessageRequest struct {
 
 func (x *PostMessageRequest) Reset() {
 	*x = PostMessageRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1079,7 @@ func (x *PostMessageRequest) String() string {
 func (*PostMessageRequest) ProtoMessage() {}
 
 func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1092,7 @@ func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageRequest.ProtoReflect.Descriptor instead.
 func (*PostMessageRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PostMessageRequest) GetRun() string {
@@ -965,7 +1134,7 @@ type PostMessageResponse struct {
 
 func (x *PostMessageResponse) Reset() {
 	*x = PostMessageResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1146,7 @@ func (x *PostMessageResponse) String() string {
 func (*PostMessageResponse) ProtoMessage() {}
 
 func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1159,7 @@ func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageResponse.ProtoReflect.Descriptor instead.
 func (*PostMessageResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PostMessageResponse) GetSeq() int64 {
@@ -1015,7 +1184,7 @@ type HoldRunRequest struct {
 
 func (x *HoldRunRequest) Reset() {
 	*x = HoldRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1196,7 @@ func (x *HoldRunRequest) String() string {
 func (*HoldRunRequest) ProtoMessage() {}
 
 func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1209,7 @@ func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRunRequest.ProtoReflect.Descriptor instead.
 func (*HoldRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HoldRunRequest) GetName() string {
@@ -1077,7 +1246,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1258,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1271,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeRunRequest) GetName() string {
@@ -1138,7 +1307,7 @@ type RetuneLimitsRequest struct {
 
 func (x *RetuneLimitsRequest) Reset() {
 	*x = RetuneLimitsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1319,7 @@ func (x *RetuneLimitsRequest) String() string {
 func (*RetuneLimitsRequest) ProtoMessage() {}
 
 func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1332,7 @@ func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RetuneLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetuneLimitsRequest) GetRun() string {
@@ -1216,7 +1385,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1397,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1410,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAgentsRequest) GetParent() string {
@@ -1278,7 +1447,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1459,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1472,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -1324,7 +1493,7 @@ var File_evalfleet_agent_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x9b\x01\n" +
+	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x9b\x01\n" +
 	"\x10CreateRunRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12:\n" +
@@ -1369,6 +1538,17 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x121\n" +
 	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventH\x00R\x05event\x121\n" +
 	"\x04note\x18\x03 \x01(\v2\x1b.evalfleet.agent.v1.RunNoteH\x00R\x04noteB\b\n" +
+	"\x06update\"\x97\x01\n" +
+	"\x13WatchProjectRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1b\n" +
+	"\tfrom_head\x18\x03 \x01(\bR\bfromHead\x12'\n" +
+	"\x0fwithout_samples\x18\x04 \x01(\bR\x0ewithoutSamples\"\x95\x01\n" +
+	"\x14WatchProjectResponse\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12+\n" +
+	"\x03run\x18\x02 \x01(\v2\x17.evalfleet.agent.v1.RunH\x00R\x03run\x12.\n" +
+	"\x04eval\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalH\x00R\x04evalB\b\n" +
 	"\x06update\"\x9a\x01\n" +
 	"\x14ListRunEventsRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
@@ -1431,7 +1611,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xdd\r\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xf1\x0e\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -1439,7 +1619,8 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aWaitRun\x12\".evalfleet.agent.v1.WaitRunRequest\x1a\x17.evalfleet.agent.v1.Run\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{name=projects/*/runs/*}:wait\x90\x02\x01\x12\x82\x01\n" +
 	"\bListRuns\x12#.evalfleet.agent.v1.ListRunsRequest\x1a$.evalfleet.agent.v1.ListRunsResponse\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{parent=projects/*}/runs\x90\x02\x01\x12\x8a\x01\n" +
 	"\bWatchRun\x12#.evalfleet.agent.v1.WatchRunRequest\x1a$.evalfleet.agent.v1.WatchRunResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/runs/*}:watch\x90\x02\x010\x01\x12\x97\x01\n" +
-	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x81\x01\n" +
+	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x91\x01\n" +
+	"\fWatchProject\x12'.evalfleet.agent.v1.WatchProjectRequest\x1a(.evalfleet.agent.v1.WatchProjectResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}:watch\x90\x02\x010\x01\x12\x81\x01\n" +
 	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
 	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x96\x01\n" +
 	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12{\n" +
@@ -1463,7 +1644,7 @@ func file_evalfleet_agent_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(RunView)(0),                  // 0: evalfleet.agent.v1.RunView
 	(*CreateRunRequest)(nil),      // 1: evalfleet.agent.v1.CreateRunRequest
@@ -1473,76 +1654,83 @@ var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(*ListRunsResponse)(nil),      // 5: evalfleet.agent.v1.ListRunsResponse
 	(*WatchRunRequest)(nil),       // 6: evalfleet.agent.v1.WatchRunRequest
 	(*WatchRunResponse)(nil),      // 7: evalfleet.agent.v1.WatchRunResponse
-	(*ListRunEventsRequest)(nil),  // 8: evalfleet.agent.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil), // 9: evalfleet.agent.v1.ListRunEventsResponse
-	(*CancelRunRequest)(nil),      // 10: evalfleet.agent.v1.CancelRunRequest
-	(*DeleteRunRequest)(nil),      // 11: evalfleet.agent.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),     // 12: evalfleet.agent.v1.DeleteRunResponse
-	(*PostMessageRequest)(nil),    // 13: evalfleet.agent.v1.PostMessageRequest
-	(*PostMessageResponse)(nil),   // 14: evalfleet.agent.v1.PostMessageResponse
-	(*HoldRunRequest)(nil),        // 15: evalfleet.agent.v1.HoldRunRequest
-	(*ResumeRunRequest)(nil),      // 16: evalfleet.agent.v1.ResumeRunRequest
-	(*RetuneLimitsRequest)(nil),   // 17: evalfleet.agent.v1.RetuneLimitsRequest
-	(*ListAgentsRequest)(nil),     // 18: evalfleet.agent.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 19: evalfleet.agent.v1.ListAgentsResponse
-	nil,                           // 20: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	(*RunSpec)(nil),               // 21: evalfleet.agent.v1.RunSpec
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(RunState)(0),                 // 23: evalfleet.agent.v1.RunState
-	(*Run)(nil),                   // 24: evalfleet.agent.v1.Run
-	(*Event)(nil),                 // 25: evalfleet.agent.v1.Event
-	(*RunNote)(nil),               // 26: evalfleet.agent.v1.RunNote
-	(*v1.ChatMessage)(nil),        // 27: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),             // 28: evalfleet.agent.v1.RunLimits
-	(*fieldmaskpb.FieldMask)(nil), // 29: google.protobuf.FieldMask
-	(*Agent)(nil),                 // 30: evalfleet.agent.v1.Agent
+	(*WatchProjectRequest)(nil),   // 8: evalfleet.agent.v1.WatchProjectRequest
+	(*WatchProjectResponse)(nil),  // 9: evalfleet.agent.v1.WatchProjectResponse
+	(*ListRunEventsRequest)(nil),  // 10: evalfleet.agent.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil), // 11: evalfleet.agent.v1.ListRunEventsResponse
+	(*CancelRunRequest)(nil),      // 12: evalfleet.agent.v1.CancelRunRequest
+	(*DeleteRunRequest)(nil),      // 13: evalfleet.agent.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),     // 14: evalfleet.agent.v1.DeleteRunResponse
+	(*PostMessageRequest)(nil),    // 15: evalfleet.agent.v1.PostMessageRequest
+	(*PostMessageResponse)(nil),   // 16: evalfleet.agent.v1.PostMessageResponse
+	(*HoldRunRequest)(nil),        // 17: evalfleet.agent.v1.HoldRunRequest
+	(*ResumeRunRequest)(nil),      // 18: evalfleet.agent.v1.ResumeRunRequest
+	(*RetuneLimitsRequest)(nil),   // 19: evalfleet.agent.v1.RetuneLimitsRequest
+	(*ListAgentsRequest)(nil),     // 20: evalfleet.agent.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 21: evalfleet.agent.v1.ListAgentsResponse
+	nil,                           // 22: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	(*RunSpec)(nil),               // 23: evalfleet.agent.v1.RunSpec
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(RunState)(0),                 // 25: evalfleet.agent.v1.RunState
+	(*Run)(nil),                   // 26: evalfleet.agent.v1.Run
+	(*Event)(nil),                 // 27: evalfleet.agent.v1.Event
+	(*RunNote)(nil),               // 28: evalfleet.agent.v1.RunNote
+	(*Eval)(nil),                  // 29: evalfleet.agent.v1.Eval
+	(*v1.ChatMessage)(nil),        // 30: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),             // 31: evalfleet.agent.v1.RunLimits
+	(*fieldmaskpb.FieldMask)(nil), // 32: google.protobuf.FieldMask
+	(*Agent)(nil),                 // 33: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
-	21, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
+	23, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 1: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	22, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	24, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	23, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	20, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	24, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	25, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	26, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	25, // 9: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	27, // 10: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	28, // 11: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	29, // 12: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	30, // 13: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	1,  // 14: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	2,  // 15: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	3,  // 16: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
-	4,  // 17: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	6,  // 18: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	8,  // 19: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	10, // 20: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	11, // 21: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	13, // 22: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	15, // 23: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	16, // 24: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	17, // 25: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	18, // 26: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	24, // 27: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	24, // 28: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	24, // 29: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
-	5,  // 30: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	7,  // 31: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	9,  // 32: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	24, // 33: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	12, // 34: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	14, // 35: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	24, // 36: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	24, // 37: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	24, // 38: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	19, // 39: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	27, // [27:40] is the sub-list for method output_type
-	14, // [14:27] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	25, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	22, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	26, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	27, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	28, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	26, // 9: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
+	29, // 10: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
+	27, // 11: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	30, // 12: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 13: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	32, // 14: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	33, // 15: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	1,  // 16: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	2,  // 17: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	3,  // 18: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	4,  // 19: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	6,  // 20: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	10, // 21: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	8,  // 22: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
+	12, // 23: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	13, // 24: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	15, // 25: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	17, // 26: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	18, // 27: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	19, // 28: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	20, // 29: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	26, // 30: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	26, // 31: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	26, // 32: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	5,  // 33: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	7,  // 34: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	11, // 35: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	9,  // 36: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
+	26, // 37: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	14, // 38: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	16, // 39: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	26, // 40: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	26, // 41: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	26, // 42: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	21, // 43: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	30, // [30:44] is the sub-list for method output_type
+	16, // [16:30] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }
@@ -1550,11 +1738,16 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 	if File_evalfleet_agent_v1_run_service_proto != nil {
 		return
 	}
+	file_evalfleet_agent_v1_eval_proto_init()
 	file_evalfleet_agent_v1_event_proto_init()
 	file_evalfleet_agent_v1_run_proto_init()
 	file_evalfleet_agent_v1_run_service_proto_msgTypes[6].OneofWrappers = []any{
 		(*WatchRunResponse_Event)(nil),
 		(*WatchRunResponse_Note)(nil),
+	}
+	file_evalfleet_agent_v1_run_service_proto_msgTypes[8].OneofWrappers = []any{
+		(*WatchProjectResponse_Run)(nil),
+		(*WatchProjectResponse_Eval)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1562,7 +1755,7 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_service_proto_rawDesc), len(file_evalfleet_agent_v1_run_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	RunService_ListRuns_FullMethodName      = "/evalfleet.agent.v1.RunService/ListRuns"
 	RunService_WatchRun_FullMethodName      = "/evalfleet.agent.v1.RunService/WatchRun"
 	RunService_ListRunEvents_FullMethodName = "/evalfleet.agent.v1.RunService/ListRunEvents"
+	RunService_WatchProject_FullMethodName  = "/evalfleet.agent.v1.RunService/WatchProject"
 	RunService_CancelRun_FullMethodName     = "/evalfleet.agent.v1.RunService/CancelRun"
 	RunService_DeleteRun_FullMethodName     = "/evalfleet.agent.v1.RunService/DeleteRun"
 	RunService_PostMessage_FullMethodName   = "/evalfleet.agent.v1.RunService/PostMessage"
@@ -53,6 +54,10 @@ type RunServiceClient interface {
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// ListRunEvents gives a page of a run's events.
 	ListRunEvents(ctx context.Context, in *ListRunEventsRequest, opts ...grpc.CallOption) (*ListRunEventsResponse, error)
+	// WatchProject streams which runs and evaluations of a project change: each as lists show it, without content, when its state or what it waits for has changed. First come those that there
+	// are, by their last change, then each as it changes. Of one that changes again before it is sent, the later change alone comes; a deletion is not told. It ends with its caller.
+	// Over REST it is server-sent events.
+	WatchProject(ctx context.Context, in *WatchProjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProjectResponse], error)
 	// CancelRun ends a run: no effect of its agent starts any more. It answers when the cancel is in the journal: when nothing
 	// is under way any more or, where that takes longer than half a second, with `cancelling` true. Cancelling a run that has
 	// ended gives it as it is.
@@ -149,6 +154,25 @@ func (c *runServiceClient) ListRunEvents(ctx context.Context, in *ListRunEventsR
 	return out, nil
 }
 
+func (c *runServiceClient) WatchProject(ctx context.Context, in *WatchProjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProjectResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RunService_ServiceDesc.Streams[1], RunService_WatchProject_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchProjectRequest, WatchProjectResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RunService_WatchProjectClient = grpc.ServerStreamingClient[WatchProjectResponse]
+
 func (c *runServiceClient) CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
@@ -238,6 +262,10 @@ type RunServiceServer interface {
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// ListRunEvents gives a page of a run's events.
 	ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error)
+	// WatchProject streams which runs and evaluations of a project change: each as lists show it, without content, when its state or what it waits for has changed. First come those that there
+	// are, by their last change, then each as it changes. Of one that changes again before it is sent, the later change alone comes; a deletion is not told. It ends with its caller.
+	// Over REST it is server-sent events.
+	WatchProject(*WatchProjectRequest, grpc.ServerStreamingServer[WatchProjectResponse]) error
 	// CancelRun ends a run: no effect of its agent starts any more. It answers when the cancel is in the journal: when nothing
 	// is under way any more or, where that takes longer than half a second, with `cancelling` true. Cancelling a run that has
 	// ended gives it as it is.
@@ -282,6 +310,9 @@ func (UnimplementedRunServiceServer) WatchRun(*WatchRunRequest, grpc.ServerStrea
 }
 func (UnimplementedRunServiceServer) ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRunEvents not implemented")
+}
+func (UnimplementedRunServiceServer) WatchProject(*WatchProjectRequest, grpc.ServerStreamingServer[WatchProjectResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchProject not implemented")
 }
 func (UnimplementedRunServiceServer) CancelRun(context.Context, *CancelRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
@@ -425,6 +456,17 @@ func _RunService_ListRunEvents_Handler(srv interface{}, ctx context.Context, dec
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _RunService_WatchProject_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchProjectRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RunServiceServer).WatchProject(m, &grpc.GenericServerStream[WatchProjectRequest, WatchProjectResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RunService_WatchProjectServer = grpc.ServerStreamingServer[WatchProjectResponse]
 
 func _RunService_CancelRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelRunRequest)
@@ -612,6 +654,11 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchRun",
 			Handler:       _RunService_WatchRun_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchProject",
+			Handler:       _RunService_WatchProject_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -47,6 +47,7 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"delete":        deletes,
 		"delete all of": deletesChildren,
 		"roots":         roots,
+		"changes":       changes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -566,6 +567,75 @@ func letters(t *testing.T, s journal.Store) {
 	assert.Len(t, pending(), 1, "the same letter")
 	require.NoError(t, s.Append(t.Context(), journal.Append{Head: parent, Entries: notes(2, "read"), Took: []string{got[0].ID}}))
 	assert.Empty(t, pending())
+}
+
+// changedAfter lists what changed in project p after a change, and the newest.
+func changedAfter(t *testing.T, s journal.Store, q journal.ChangeQuery) (names []string, last, newest journal.Change) {
+	t.Helper()
+	q.Project = "p"
+	rows, newest, err := s.Changed(t.Context(), q)
+	require.NoError(t, err)
+	last = q.After
+	for _, row := range rows {
+		assert.Greater(t, row.Change, last, "in order")
+		last = row.Change
+		names = append(names, strings.TrimPrefix(row.Name, "projects/p/"))
+	}
+	assert.LessOrEqual(t, last, newest)
+	return names, last, newest
+}
+
+// A journal stands where its state, or what it waits for, changed last.
+func changes(t *testing.T, s journal.Store) {
+	_, _, before := changedAfter(t, s, journal.ChangeQuery{})
+	project := s.Subscribe("projects/p")
+	defer project.Close()
+	eval := row()
+	eval.Kind = journal.KindEval
+	mustCreate(t, s, journal.Creation{Name: "projects/p/evals/e", Row: eval})
+	waittest.For(t, project.C, "the wake of who follows the project, when an evaluation is made")
+	sample := row()
+	sample.Parent = "projects/p/evals/e"
+	a := mustCreate(t, s, journal.Creation{Name: name("a"), Row: sample})
+	b := mustCreate(t, s, journal.Creation{Name: name("b")})
+	mustCreate(t, s, journal.Creation{Name: "projects/other/runs/c"})
+	waittest.For(t, project.C, "the wake of who follows the project, when runs are made")
+	names, last, newest := changedAfter(t, s, journal.ChangeQuery{After: before})
+	assert.Equal(t, []string{"evals/e", "runs/a", "runs/b"}, names)
+	assert.Greater(t, newest, last, "another project changed later")
+	names, _, _ = changedAfter(t, s, journal.ChangeQuery{Roots: true})
+	assert.Equal(t, []string{"evals/e", "runs/b"}, names)
+	names, first, _ := changedAfter(t, s, journal.ChangeQuery{Limit: 1})
+	assert.Equal(t, []string{"evals/e"}, names)
+	names, _, _ = changedAfter(t, s, journal.ChangeQuery{After: first, Bytes: 1})
+	assert.Equal(t, []string{"runs/a", "runs/b"}, names, "views that are empty need no space")
+
+	a = mustAppend(t, s, a, note(2, "no row"))
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: a, Entries: notes(3, "the same state"), Row: &sample}))
+	a.Seq = 3
+	select {
+	case <-project.C:
+		t.Error("no state changed")
+	default:
+	}
+	names, _, same := changedAfter(t, s, journal.ChangeQuery{After: newest})
+	assert.Empty(t, names)
+	assert.Equal(t, newest, same)
+	sample.Waiting, sample.WaitReason = true, "approval"
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: a, Entries: notes(4, "it waits"), Row: &sample}))
+	waittest.For(t, project.C, "the wake of who follows the project, when a run waits")
+	done := doneRow()
+	done.State, done.View = 5, []byte("view")
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: b, Entries: notes(b.Seq+1, "it ends"), Row: &done}))
+	names, last, newest = changedAfter(t, s, journal.ChangeQuery{After: newest})
+	assert.Equal(t, []string{"runs/a", "runs/b"}, names)
+	assert.Equal(t, newest, last)
+
+	require.NoError(t, s.Delete(t.Context(), name("b")))
+	purgeAll(t, s)
+	mustCreate(t, s, journal.Creation{Name: name("d")})
+	names, _, _ = changedAfter(t, s, journal.ChangeQuery{After: newest})
+	assert.Equal(t, []string{"runs/d"}, names, "a number is not used again")
 }
 
 func rowIsAtomic(t *testing.T, s journal.Store) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
@@ -48,7 +49,8 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 		if err := insertLabels(tx, head.Ref, c.Row.Labels); err != nil {
 			return err
 		}
-		return setRow(tx, head.Ref, c.Name, &c.Row)
+		_, err = setRow(tx, head.Ref, c.Name, &c.Row)
+		return err
 	})
 	if err != nil {
 		return journal.Head{}, false, fmt.Errorf("journal: create %s: %w", c.Name, err)
@@ -56,6 +58,7 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 	if created {
 		s.Notify(c.Name)
 		s.Notify(c.Row.Parent)
+		s.Notify(resource.Project(projectOf(c.Name)))
 	}
 	return head, created, nil
 }
@@ -85,7 +88,7 @@ func (s *Store) Append(ctx context.Context, a journal.Append) error {
 	if err != nil {
 		return err
 	}
-	to := a.Head.Seq + int64(len(packed))
+	to, changed := a.Head.Seq+int64(len(packed)), false
 	err = s.db.Write(ctx, func(tx *sqlite.Tx) error {
 		result, err := tx.Exec(`UPDATE journal SET head = ? WHERE id = ? AND head = ? AND epoch = ?`, to, a.Head.Ref, a.Head.Seq, a.Head.Epoch)
 		if err != nil {
@@ -115,7 +118,8 @@ func (s *Store) Append(ctx context.Context, a journal.Append) error {
 		if _, err := tx.Exec(`UPDATE journal SET open = ?1 WHERE id = ?2 AND open <> ?1`, !a.Row.Done, a.Head.Ref); err != nil {
 			return err
 		}
-		return setRow(tx, a.Head.Ref, a.Head.Name, a.Row)
+		changed, err = setRow(tx, a.Head.Ref, a.Head.Name, a.Row)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("journal: append to %s: %w", a.Head.Name, err)
@@ -126,6 +130,9 @@ func (s *Store) Append(ctx context.Context, a journal.Append) error {
 	}
 	if a.Row != nil {
 		s.Notify(a.Row.Parent)
+	}
+	if changed {
+		s.Notify(resource.Project(projectOf(a.Head.Name)))
 	}
 	return nil
 }
@@ -186,13 +193,27 @@ func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) erro
 	return nil
 }
 
-// setRow writes a journal's row.
-func setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) error {
-	_, err := tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, reason, since, view) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+// setRow writes a journal's row, and reports whether that is a change for who looks at the project. Only then it has a new
+// number, and costs an entry in the index of changes.
+func setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) (changed bool, err error) {
+	var same bool
+	err = tx.QueryRow(`SELECT state = ? AND reason = ? FROM view_journal WHERE id = ?`, row.State, row.WaitReason, ref).Scan(&same)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
+	if same {
+		_, err := tx.Exec(`UPDATE view_journal SET waiting = ?, wake = ?, since = ?, view = ? WHERE id = ?`, row.Waiting, millis(row.Wake), millis(row.WaitSince), nonNil(row.View), ref)
+		return false, err
+	}
+	if _, err := tx.Exec(`UPDATE journal_store SET changes = changes + 1`); err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, reason, since, changed, view)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT changes FROM journal_store), ?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, waiting = excluded.waiting, wake = excluded.wake, reason = excluded.reason, since = excluded.since,
-			view = excluded.view`,
+			changed = excluded.changed, view = excluded.view`,
 		ref, projectOf(name), row.Kind, row.State, row.Parent, row.Waiting, millis(row.Wake), row.WaitReason, millis(row.WaitSince), nonNil(row.View))
-	return err
+	return true, err
 }
 
 func nonNil(b []byte) []byte {

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.view
+const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.changed, v.view
 	FROM journal j JOIN view_journal v ON v.id = j.id`
 
 func scan(row sqlite.Row) (l journal.Listed, err error) {
@@ -21,7 +21,7 @@ func scan(row sqlite.Row) (l journal.Listed, err error) {
 		open        bool
 		wake, since int64
 	)
-	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.View)
+	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.Change, &l.View)
 	l.Done, l.Wake, l.WaitSince = !open, fromMillis(wake), fromMillis(since)
 	return l, err
 }
@@ -56,6 +56,38 @@ func (s *Store) List(ctx context.Context, q journal.Query) ([]journal.Listed, er
 		return nil, fmt.Errorf("journal: list: %w", err)
 	}
 	return listed, nil
+}
+
+// Changed implements [journal.Index]. One writer commits after the other, so that numbers become visible in order.
+func (s *Store) Changed(ctx context.Context, q journal.ChangeQuery) (page []journal.Listed, newest journal.Change, err error) {
+	if q.Limit <= 0 {
+		q.Limit = 100
+	}
+	err = s.db.Read(ctx, func(v *sqlite.View) error {
+		page = nil
+		if err := v.QueryRow(`SELECT changes FROM journal_store`).Scan(&newest); err != nil {
+			return err
+		}
+		size := 0
+		for row, err := range v.Query(columns+` WHERE v.project = ? AND v.changed > ? AND (NOT ? OR v.parent = '') ORDER BY v.changed LIMIT 0 + ?`, q.Project, q.After, q.Roots, q.Limit) {
+			if err != nil {
+				return err
+			}
+			l, err := scan(row)
+			if err != nil {
+				return err
+			}
+			if size += len(l.View); q.Bytes > 0 && size > q.Bytes && len(page) > 0 {
+				break
+			}
+			page = append(page, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("journal: changes of %s: %w", q.Project, err)
+	}
+	return page, newest, nil
 }
 
 // selection writes the query. Values are arguments, so that the number of texts stays small.
@@ -180,7 +212,7 @@ func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*
 				if _, err := tx.Exec(`UPDATE journal SET open = ? WHERE id = ? AND NOT ?`, !rows[i].Done, head.Ref, unreadable[i]); err != nil {
 					return err
 				}
-				if err := setRow(tx, head.Ref, head.Name, &rows[i]); err != nil {
+				if _, err := setRow(tx, head.Ref, head.Name, &rows[i]); err != nil {
 					return err
 				}
 			}

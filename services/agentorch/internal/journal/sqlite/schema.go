@@ -66,6 +66,8 @@ CREATE TABLE journal_unreleased (
 	name TEXT NOT NULL,       -- as it was
 	at   INTEGER NOT NULL     -- nanoseconds since 1970
 );
+`, `
+ALTER TABLE journal_store ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;
 `}
 
 // Projections names the tables that can be dropped at any time: they are made again from the journals when the store is opened.
@@ -83,8 +85,10 @@ CREATE TABLE view_journal (
 	wake    INTEGER NOT NULL,
 	reason  TEXT NOT NULL,
 	since   INTEGER NOT NULL,
+	changed INTEGER NOT NULL,
 	view    BLOB NOT NULL
 );
+CREATE INDEX view_journal_changed ON view_journal (project, changed);
 CREATE INDEX view_journal_list ON view_journal (project, kind, id);
 CREATE INDEX view_journal_parent ON view_journal (parent, id) WHERE parent <> '';
 CREATE TABLE view_label (

@@ -1,0 +1,81 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// pageChanges bounds how many changes are read at once.
+const pageChanges = 100
+
+// Project says which changes of a project to follow, and who is told.
+type Project struct {
+	// ID is the project's, without `projects/`.
+	ID string
+	// Roots leaves out the runs of evaluations' samples.
+	Roots bool
+	// Cursor is the place to go on after, as Emit was given it; empty for the beginning.
+	Cursor string
+	// FromHead, with an empty cursor, leaves out what has changed before. Emit is given the place of now first.
+	FromHead bool
+	// Of is the request that cursors belong to, without what may change between two watches of the same.
+	Of proto.Message
+	// Emit sends journals by their last change; none are a heartbeat, at the last place. Cursor makes the cursor that goes
+	// on after a change.
+	Emit func(rows []journal.Listed, last journal.Change, cursor func(journal.Change) string) error
+}
+
+// FollowProject watches until Emit fails or ctx ends. It fails with INVALID_CURSOR.
+func FollowProject(ctx context.Context, store journal.Store, w Project) error {
+	number, err := resource.ReadCursor(w.Cursor, w.Of)
+	if err != nil {
+		return err
+	}
+	wake := store.Subscribe(resource.Project(w.ID))
+	defer wake.Close()
+	beats := time.NewTicker(board.Heartbeat)
+	defer beats.Stop()
+	cursor := func(c journal.Change) string { return resource.Cursor(int64(c), w.Of) }
+	after, begins := journal.Change(number), true
+	for {
+		rows, newest, err := store.Changed(ctx, journal.ChangeQuery{Project: w.ID, After: after, Roots: w.Roots, Limit: pageChanges, Bytes: journal.PageBytes})
+		switch {
+		case err != nil:
+			return err
+		case begins && after > newest:
+			return rpcerr.InvalidCursor("cursor", "the cursor is of a place that is not there; begin again without it")
+		case begins && w.FromHead && w.Cursor == "":
+			begins, after = false, newest
+			if err := w.Emit(nil, after, cursor); err != nil {
+				return err
+			}
+			continue
+		}
+		begins = false
+		if len(rows) > 0 {
+			after = rows[len(rows)-1].Change
+			beats.Reset(board.Heartbeat)
+			if err := w.Emit(rows, after, cursor); err != nil {
+				return err
+			}
+			continue
+		}
+		after = newest
+		select {
+		case <-wake.C:
+		case <-beats.C:
+			if err := w.Emit(nil, after, cursor); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
