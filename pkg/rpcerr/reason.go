@@ -77,45 +77,51 @@ func NotFound(resource, format string, args ...any) *Error {
 	return fault(codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, format, args...).with("resource", resource)
 }
 
+// Names within a request that nothing is known of are faults of the request. The field is that of the message which holds
+// the name, such as `name` of a ToolRef; In says where the message stands.
+
 // ModelNotFound says that a model's provider is not known, or does not know the model. Known are the names that would do.
 func ModelNotFound(model string, known []string, format string, args ...any) *Error {
-	return fault(codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, format, args...).with("model", model).with("known", strings.Join(known, ", "))
+	e := fault(codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, format, args...).with("model", model).with("known", strings.Join(known, ", "))
+	return e.WithField("model", "%s", e.Message)
 }
 
 // ToolNotFound says that no tool of that name is registered.
 func ToolNotFound(name string, known []string) *Error {
-	return unknown(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", name, known)
+	return unknown(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", "name", name, known)
 }
 
 // AgentNotFound says that no agent of that name is registered.
 func AgentNotFound(name string, known []string) *Error {
-	return unknown(errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "agent", name, known)
+	return unknown(errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "agent", "name", name, known)
 }
 
 // ScorerNotFound says that no scorer of that name is registered.
 func ScorerNotFound(name string, known []string) *Error {
-	return unknown(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "scorer", name, known)
+	return unknown(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "scorer", "name", name, known)
 }
 
 // MetricNotFound says that no metric of that name is registered.
 func MetricNotFound(name string, known []string) *Error {
-	return unknown(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "metric", name, known)
+	return unknown(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "metric", "name", name, known)
 }
 
 // ReducerNotFound says that no reducer of that name is registered.
 func ReducerNotFound(name string, known []string) *Error {
-	return unknown(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "reducer", name, known)
+	return unknown(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "reducer", "", name, known)
 }
 
 // DriverNotFound says that no sandbox driver of that name is configured.
 func DriverNotFound(name string, known []string) *Error {
-	return unknown(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", name, known)
+	return unknown(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", "driver", name, known)
 }
 
-// unknown says that nothing of that name is known, and names what is. Thing is what it would be; it is also the key of the fact.
-func unknown(reason errorsv1.ErrorReason, thing, name string, known []string) *Error {
+// unknown says that nothing of that name is known, and names what is. Thing is what it would be; it is also the key of the
+// fact. The field is empty where the name is an element of a list.
+func unknown(reason errorsv1.ErrorReason, thing, field, name string, known []string) *Error {
 	all := strings.Join(known, ", ")
-	return fault(codes.NotFound, reason, "unknown %s %q; %sknown: %s", thing, name, suggest.Question(name, known), all).with(thing, name).with("known", all)
+	e := fault(codes.InvalidArgument, reason, "unknown %s %q; %sknown: %s", thing, name, suggest.Question(name, known), all).with(thing, name).with("known", all)
+	return e.WithField(field, "%s", e.Message)
 }
 
 // EffectUnknown says that a key was never seen, or that its result was released.
@@ -360,9 +366,16 @@ func ActionDenied(permission, format string, args ...any) *Error {
 	return fault(codes.PermissionDenied, errorsv1.ErrorReason_ERROR_REASON_ACTION_DENIED, format, args...).with("permission", permission)
 }
 
-// NotBuiltYet says that an RPC or field belongs to a capability that this version does not have.
+// NotBuiltYet says that an RPC belongs to a capability that this version does not have.
 func NotBuiltYet(capability string) *Error {
 	return fault(codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "%s is not built yet", capability).with("capability", capability)
+}
+
+// NotBuiltField is NotBuiltYet for a field of a request.
+func NotBuiltField(path, capability string) *Error {
+	e := NotBuiltYet(capability)
+	e.Message = path + ": " + e.Message + "; leave it out"
+	return e.WithField(path, "%s is not built yet; leave it out", capability)
 }
 
 // Internal says that we are at fault. The message is for the log: a client sees Hidden in its place.

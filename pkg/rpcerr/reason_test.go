@@ -73,7 +73,7 @@ func made() []*rpcerr.Error {
 		rpcerr.WorkerRefused("w", s, "m"),
 		rpcerr.Unauthenticated("m"),
 		rpcerr.ActionDenied("runs.create", "m"),
-		rpcerr.NotBuiltYet("c"),
+		rpcerr.NotBuiltYet("c"), rpcerr.NotBuiltField("f", "c"),
 		rpcerr.Hidden("5f"),
 		rpcerr.ServiceUnavailable("sandboxd", s, "m"),
 		rpcerr.StoreUnavailable("full", s, "m"), rpcerr.BodyDamaged("9f", "m"),

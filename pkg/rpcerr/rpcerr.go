@@ -61,6 +61,15 @@ func (e *Error) WithField(path, format string, args ...any) *Error {
 	return e
 }
 
+// Saying adds words to the message, and to the description of the field where there is one, and returns e.
+func (e *Error) Saying(words string) *Error {
+	e.Message += "; " + words
+	if len(e.Fields) == 1 {
+		e.Fields[0].Description += "; " + words
+	}
+	return e
+}
+
 // WithDetail adds a further fact and returns e.
 func (e *Error) WithDetail(detail proto.Message) *Error {
 	e.Details = append(e.Details, detail)

@@ -1,12 +1,10 @@
 package taskfile
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
-	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -25,25 +23,23 @@ type Naming struct {
 // commonWords are for every command, and come last.
 var commonWords = []Naming{
 	{regexp.MustCompile(`^spec\.`), ""},
-	{regexp.MustCompile(`\.tools: tools\[`), ".tools["},
-	{regexp.MustCompile(`^tools: tools\[`), "tools["},
-	{regexp.MustCompile(`^model: model: `), "model: "},
+	{regexp.MustCompile(`^model\.model: `), "model: "},
 	{regexp.MustCompile(`: spec\.`), "."},
 	{regexp.MustCompile(`\bmodel_args_json\b`), "args"},
 	{regexp.MustCompile(`\.(?:params|options)_json: `), ": parameters: "},
-	{regexp.MustCompile(`\b(?:params|options)_json: `), "parameters: "},
-	{regexp.MustCompile(`\b(?:params|options)_json/`), "parameters "},
+	{regexp.MustCompile(`\.(?:params|options)_json/`), ": parameters "},
 	{regexp.MustCompile(`\bdriver_config_json\b`), "config"},
 	{regexp.MustCompile(`\b(metadata|fields|extra_body)_json\b`), "$1"},
 }
 
-// fileWords are the names that a task file has for fields of the API, in the order in which they are put in.
-var fileWords = []Naming{
+// Words are the names that a task file has for fields of the API, in the order in which they are put in. They are not to be
+// changed.
+var Words = []Naming{
 	{regexp.MustCompile(`^spec\.dataset\.inline\.samples\[`), "dataset["},
 	{regexp.MustCompile(`^spec\.dataset\.file\.`), "dataset."},
 	{regexp.MustCompile(`^spec\.scorers\b`), "scorer"},
 	{regexp.MustCompile(`^spec\.steps\b`), "solver"},
-	{regexp.MustCompile(`^spec\.models\b`), "model"},
+	{regexp.MustCompile(`^spec\.models\b(?:\[\d+\])?`), "model"},
 	{regexp.MustCompile(`^spec\.sandboxes\["default"\]`), "sandbox"},
 	{regexp.MustCompile(`^spec\.sandboxes(\[".*?"\])`), "sandbox.environments$1"},
 	{regexp.MustCompile(`^spec\.sandboxes\b`), "sandbox"},
@@ -51,17 +47,6 @@ var fileWords = []Naming{
 	{regexp.MustCompile(`^spec\.epochs\.count\b`), "epochs"},
 	{regexp.MustCompile(`^spec\.sample_ids\b`), "samples.ids"},
 	{regexp.MustCompile(`^spec\.limit\b`), "samples.limit"},
-}
-
-// Words are the names that the task file of a specification has for fields of the API.
-func Words(spec *agentv1.EvalSpec) []Naming {
-	words := fileWords
-	for i, step := range spec.GetSteps() {
-		if len(step.GetTools()) == 0 { // Its tools are the task's.
-			words = append([]Naming{{regexp.MustCompile(fmt.Sprintf(`^spec\.steps\[%d\]\.tools\b`, i)), "tools"}}, words...)
-		}
-	}
-	return words
 }
 
 // InWords is an error of the server about a specification with other names in its message.

@@ -5,6 +5,7 @@ package toolcall
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -77,7 +78,7 @@ func Covers(declared []string, key string) bool {
 func CheckBuilt(calls []*toolv1.ToolCall) error {
 	for i, call := range calls {
 		if call.GetArgumentsBlob() != nil {
-			return rpcerr.Wrap(rpcerr.NotBuiltYet("arguments of a tool call from a blob"), "calls[%d].arguments_blob", i)
+			return rpcerr.NotBuiltField(fmt.Sprintf("calls[%d].arguments_blob", i), "arguments of a tool call from a blob")
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestUnknownNames(t *testing.T) {
 		}{
 			"provider": {
 				func(s *agentv1.EvalSpec) { s.Models[0].Model = "mockllmm/model" },
-				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND,
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND,
 				[]string{"mockllmm", "mockllm", "openai"},
 			},
 			"model without a provider": {
@@ -51,24 +51,24 @@ func TestUnknownNames(t *testing.T) {
 			},
 			"tool": {
 				func(s *agentv1.EvalSpec) { s.Steps = react("bsh") },
-				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
 				[]string{"bsh", "bash"},
 			},
 			"driver": {
 				func(s *agentv1.EvalSpec) {
 					s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {Driver: "dokcer"}}
 				},
-				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND,
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND,
 				[]string{"dokcer", "local"},
 			},
 			"scorer": {
 				func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" },
-				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND,
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND,
 				[]string{"mtch", "match"},
 			},
 			"agent": {
 				func(s *agentv1.EvalSpec) { s.Steps[0].Name = "reactt" },
-				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
 				[]string{"reactt", "react"},
 			},
 			"parameter": {

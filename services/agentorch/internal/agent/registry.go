@@ -52,7 +52,7 @@ func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
 		return nil, rpcerr.AgentNotFound(step.GetName(), slices.Sorted(maps.Keys(r.definitions)))
 	}
 	if len(step.GetAgents()) > 0 {
-		return nil, rpcerr.NotBuiltYet("calling and handing over to other agents (agents)")
+		return nil, rpcerr.NotBuiltField("agents", "calling and handing over to other agents")
 	}
 	if step.GetParamsJson() != "" {
 		violations, err := r.schemas[d.Name].Check(json.RawMessage(step.GetParamsJson()))
@@ -102,7 +102,12 @@ func (r *Registry) violated(name string, violations []jsonschema.Violation) erro
 	}
 	err := rpcerr.InvalidRequest("parameters of %s: %s; %sits parameters are %s", name, strings.Join(problems, "; "), question, strings.Join(known, ", "))
 	for _, v := range violations {
-		err.Fields = append(err.Fields, rpcerr.Field{Path: "params_json" + v.At, Description: v.Message})
+		if len(v.Unknown) == 0 {
+			err.Fields = append(err.Fields, rpcerr.Field{Path: "params_json" + v.At, Description: v.Message})
+		}
+		for _, member := range v.Unknown {
+			err.Fields = append(err.Fields, rpcerr.Field{Path: "params_json" + v.At + "/" + member, Description: "is no parameter"})
+		}
 	}
 	return err
 }

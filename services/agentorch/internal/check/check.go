@@ -218,7 +218,7 @@ func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error
 	case p.Command != "":
 		command, err := room.Program(p.Command, values)
 		spec.Argv = []string{"bash", "--norc", "--noprofile", "-c", command}
-		return spec, rpcerr.Wrap(err, "params_json/command")
+		return spec, rpcerr.In("params_json/command", err)
 	case len(p.Argv) > 0:
 		spec.Argv = p.Argv
 	case p.Language == "bash":
@@ -228,7 +228,7 @@ func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error
 	}
 	program, err := room.Program(p.Program, values)
 	spec.Stdin = []byte(program)
-	return spec, rpcerr.Wrap(err, "params_json/program")
+	return spec, rpcerr.In("params_json/program", err)
 }
 
 // readWhole has bash read its whole program before it runs any of it, and then have no input. With -s it would read as

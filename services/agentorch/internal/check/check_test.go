@@ -147,7 +147,7 @@ func TestFilesThatCannotBePlaced(t *testing.T) {
 	} {
 		_, err := Definition().New(json.RawMessage(`{"command": "true", "files": ` + files + `}`))
 		assert.ErrorContains(t, err, want)
-		assert.ErrorContains(t, err, "params.files")
+		assert.ErrorContains(t, err, "params_json/files")
 	}
 	_, err := made(t, `{"command": "true", "files": {"x": "{metadata.zz}"}}`).Next(score.Input{}, nil)
 	assert.ErrorContains(t, err, "{metadata.zz}")
@@ -177,7 +177,7 @@ func TestWhatPlaceholdersMakeIsBounded(t *testing.T) {
 	for params, place := range map[string]string{
 		`{"program": "` + many("metadata.big") + `"}`:                                                "params_json/program: the text would have more than 16777216 bytes",
 		`{"command": "` + many("metadata.big") + `"}`:                                                "params_json/command: ",
-		`{"command": "true", "files": {"a": "{metadata.big}", "b": "` + many("metadata.big") + `"}}`: "params_json/files: b: ",
+		`{"command": "true", "files": {"a": "{metadata.big}", "b": "` + many("metadata.big") + `"}}`: "params_json/files/b: ",
 	} {
 		s := made(t, params)
 		err := s.(score.Demanding).Demand(in, []string{"default"})

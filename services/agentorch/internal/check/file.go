@@ -96,7 +96,7 @@ func filled(files map[string]file, values template.Values, room *template.Room) 
 		if content == nil {
 			text, err := room.Program(f.text, values)
 			if err != nil {
-				return nil, rpcerr.Wrap(err, "params_json/files: %s", path)
+				return nil, rpcerr.In("params_json/files/"+path, err)
 			}
 			content = []byte(text)
 		}

@@ -64,7 +64,7 @@ func ParseFields(raw []byte) (Fields, error) {
 	}
 	object, err := orderedjson.DecodeObject(raw)
 	if err != nil {
-		return f, rpcerr.InvalidField("fields", "want an object from fields of a sample to columns: %v", err)
+		return f, rpcerr.InvalidField("fields_json", "want an object from fields of a sample to columns: %v", err)
 	}
 	sources := f.byName()
 	for name, value := range object.All() {
@@ -76,7 +76,7 @@ func ParseFields(raw []byte) (Fields, error) {
 			err = fmt.Errorf("is no field of a sample; known: %s", strings.Join(fieldNames, ", "))
 		}
 		if err != nil {
-			return Fields{}, rpcerr.InvalidField("fields."+name, "%v", err)
+			return Fields{}, rpcerr.InvalidField("fields_json/"+name, "%v", err)
 		}
 	}
 	return f, nil

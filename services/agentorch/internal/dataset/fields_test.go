@@ -71,19 +71,19 @@ func TestMetadataMappings(t *testing.T) {
 func TestParseFieldsNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		`[]`:                      "fields: want an object",
-		`{"inptu":"q"}`:           "fields.inptu: is no field of a sample; known: input, target, choices, id, metadata, sandbox, files, setup",
-		`{"input":5}`:             "fields.input: want a column's name",
-		`{"input":{}}`:            "fields.input: column or template is required",
-		`{"input":{"colum":"q"}}`: `fields.input: "colum" is not known; known: column, template, pattern, group, optional`,
-		`{"input":{"column":5}}`:  "fields.input: column cannot be a JSON number",
-		`{"input":{"column":"q","optional":"yes"}}`: "fields.input: optional cannot be a JSON string",
-		`{"input":{"column":"q","template":"{q}"}}`: "fields.input: template stands alone",
-		`{"input":{"column":"q","group":1}}`:        "fields.input: group needs a pattern",
-		`{"metadata":[1]}`:                          "fields.metadata: want a list of columns' names",
-		`{"metadata":5}`:                            "fields.metadata: want a list of columns",
-		`{"metadata":{"k":null}}`:                   "fields.metadata: k: want a source",
-		`{"metadata":{"k":{"x":1}}}`:                `fields.metadata: k: "x" is not known`,
+		`[]`:                      "fields_json: want an object",
+		`{"inptu":"q"}`:           "fields_json/inptu: is no field of a sample; known: input, target, choices, id, metadata, sandbox, files, setup",
+		`{"input":5}`:             "fields_json/input: want a column's name",
+		`{"input":{}}`:            "fields_json/input: column or template is required",
+		`{"input":{"colum":"q"}}`: `fields_json/input: "colum" is not known; known: column, template, pattern, group, optional`,
+		`{"input":{"column":5}}`:  "fields_json/input: column cannot be a JSON number",
+		`{"input":{"column":"q","optional":"yes"}}`: "fields_json/input: optional cannot be a JSON string",
+		`{"input":{"column":"q","template":"{q}"}}`: "fields_json/input: template stands alone",
+		`{"input":{"column":"q","group":1}}`:        "fields_json/input: group needs a pattern",
+		`{"metadata":[1]}`:                          "fields_json/metadata: want a list of columns' names",
+		`{"metadata":5}`:                            "fields_json/metadata: want a list of columns",
+		`{"metadata":{"k":null}}`:                   "fields_json/metadata: k: want a source",
+		`{"metadata":{"k":{"x":1}}}`:                `fields_json/metadata: k: "x" is not known`,
 	} {
 		_, err := dataset.ParseFields([]byte(given))
 		require.ErrorContains(t, err, want)
@@ -94,14 +94,14 @@ func TestParseFieldsNamesWhatIsWrong(t *testing.T) {
 func TestSourcesThatCannotWorkFailBeforeReading(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		`{"input":{"template":"a } b"}}`:                        "fields.input: the template has a } at byte 2 that closes nothing",
-		`{"input":{"template":"a {q"}}`:                         "fields.input: the template has a { at byte 2 that is not closed",
+		`{"input":{"template":"a } b"}}`:                        "fields_json/input: the template has a } at byte 2 that closes nothing",
+		`{"input":{"template":"a {q"}}`:                         "fields_json/input: the template has a { at byte 2 that is not closed",
 		`{"input":{"template":"{q {r}}"}}`:                      "is not closed",
 		`{"input":{"template":"{}"}}`:                           "names no column at byte 0",
-		`{"target":{"column":"a","pattern":"("}}`:               `fields.target: pattern "("`,
+		`{"target":{"column":"a","pattern":"("}}`:               `fields_json/target: pattern "("`,
 		`{"target":{"column":"a","pattern":"(x)","group":2}}`:   `the pattern "(x)" has no group 2`,
 		`{"target":{"column":"a","pattern":"(x)","group":"y"}}`: `has no group y`,
-		`{"metadata":{"k":{"column":"a","pattern":"["}}}`:       "fields.metadata.k: ",
+		`{"metadata":{"k":{"column":"a","pattern":"["}}}`:       "fields_json/metadata/k: ",
 	} {
 		fields, err := dataset.ParseFields([]byte(given))
 		require.NoError(t, err)

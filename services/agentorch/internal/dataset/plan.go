@@ -32,7 +32,7 @@ func (f *Fields) compile() (*plan, error) {
 		}
 		r, err := (*source).compile()
 		if err != nil {
-			return nil, rpcerr.InvalidField("fields."+name, "%v", err)
+			return nil, rpcerr.InvalidField("fields_json/"+name, "%v", err)
 		}
 		p.fields[name] = r
 	}
@@ -42,7 +42,7 @@ func (f *Fields) compile() (*plan, error) {
 	for _, named := range f.Metadata.Named {
 		r, err := named.Source.compile()
 		if err != nil {
-			return nil, rpcerr.InvalidField("fields.metadata."+named.Name, "%v", err)
+			return nil, rpcerr.InvalidField("fields_json/metadata/"+named.Name, "%v", err)
 		}
 		p.named = append(p.named, r)
 	}

@@ -82,7 +82,7 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason, etag
 	case err != nil:
 		return nil, err
 	case seq == 0:
-		return nil, rpcerr.RunFinished(name, strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"), "%s has ended; only one at work can be changed", name)
+		return nil, rpcerr.RunFinished(name, strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"), "%s has ended; only one at work can be changed: make another evaluation with the new values", name)
 	}
 	if err := e.current(ctx, name, seq, etag); err != nil {
 		return nil, err

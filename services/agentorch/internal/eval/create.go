@@ -60,7 +60,7 @@ func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.Eva
 	head, isNew, err := e.deps.Journals.Create(ctx, c)
 	switch {
 	case errors.Is(err, journal.ErrReused):
-		return nil, rpcerr.RequestIDReused(requestID, "request id %q was used for another evaluation", requestID)
+		return nil, rpcerr.RequestIDReused(requestID, "request id %q was used for another evaluation; use a new one", requestID)
 	case err != nil:
 		return nil, err
 	case !isNew:
@@ -142,8 +142,8 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 			default:
 				err = e.deps.Runs.CheckSample(project, run)
 			}
-			if err != nil {
-				return nil, nil, err
+			if err != nil { // Of the run's fields only its model stands at another place.
+				return nil, nil, rpcerr.Moved("spec.model", fmt.Sprintf("spec.models[%d]", model), err)
 			}
 		}
 	}

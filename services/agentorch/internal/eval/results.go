@@ -78,18 +78,18 @@ func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 	for i, ref := range spec.GetScorers() {
 		standard, err := j.standard(ref)
 		if err != nil {
-			return plan{}, err
+			return plan{}, rpcerr.In(fmt.Sprintf("spec.scorers[%d]", i), err)
 		}
-		metrics := spec.GetMetrics()
+		metrics, field := spec.GetMetrics(), "spec.metrics"
 		if len(metrics) == 0 {
-			metrics = ref.GetMetrics()
+			metrics, field = ref.GetMetrics(), fmt.Sprintf("spec.scorers[%d].metrics", i)
 		}
 		if len(metrics) == 0 {
 			metrics = named(standard)
 		}
-		plain, err := j.metrics(metrics)
+		plain, err := j.metrics(metrics, field)
 		if err != nil {
-			return plan{}, fmt.Errorf("scorer %s: %w", ref.GetName(), err)
+			return plan{}, err
 		}
 		p.scorers = append(p.scorers, result.Scorer{Name: unique[i], Params: raw(ref.GetParamsJson()), Metrics: result.Metrics{Plain: plain}})
 	}
@@ -97,7 +97,7 @@ func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 	if len(extra) == 0 {
 		extra = named([]string{"accuracy", "stderr"})
 	}
-	plain, err := j.metrics(extra)
+	plain, err := j.metrics(extra, "spec.metrics")
 	if err != nil {
 		return plan{}, err
 	}
@@ -105,25 +105,26 @@ func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 	if spec.GetEpochs().GetNoReducers() {
 		p.reducers = []reduce.Reducer{}
 	}
-	for _, name := range spec.GetEpochs().GetReducers() {
+	for i, name := range spec.GetEpochs().GetReducers() {
 		r, err := reduce.New(name)
-		if err != nil {
-			return plan{}, err
+		if err == nil {
+			err = r.CheckEpochs(int(max(1, spec.GetEpochs().GetCount())))
 		}
-		if err := r.CheckEpochs(int(max(1, spec.GetEpochs().GetCount()))); err != nil {
-			return plan{}, rpcerr.InvalidField("spec.epochs.reducers", "%v", err)
+		if err != nil {
+			return plan{}, rpcerr.In(fmt.Sprintf("spec.epochs.reducers[%d]", i), err)
 		}
 		p.reducers = append(p.reducers, r)
 	}
 	return p, nil
 }
 
-func (j Judges) metrics(refs []*agentv1.MetricRef) ([]metric.Metric, error) {
+// metrics resolves the metrics of a field.
+func (j Judges) metrics(refs []*agentv1.MetricRef, field string) ([]metric.Metric, error) {
 	metrics := make([]metric.Metric, 0, len(refs))
-	for _, ref := range refs {
+	for i, ref := range refs {
 		m, err := j.Metrics.New(metric.Spec{Name: ref.GetName(), Params: raw(ref.GetParamsJson())})
 		if err != nil {
-			return nil, err
+			return nil, rpcerr.In(fmt.Sprintf("%s[%d]", field, i), err)
 		}
 		metrics = append(metrics, m)
 	}

@@ -51,7 +51,7 @@ func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Data
 	case *agentv1.Dataset_File:
 		return file(ctx, blobs, project, from, s.File)
 	case *agentv1.Dataset_Worker:
-		return nil, rpcerr.NotBuiltYet("a dataset made by a worker")
+		return nil, rpcerr.NotBuiltField("spec.dataset.worker", "a dataset made by a worker")
 	}
 	return nil, rpcerr.InvalidField("spec.dataset", "a dataset needs a source: inline samples or a file")
 }
@@ -96,7 +96,7 @@ func inline(given []*agentv1.Sample) (*Samples, error) {
 func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset, f *agentv1.DatasetFile) (*Samples, error) {
 	fields, err := dataset.ParseFields([]byte(f.GetFieldsJson()))
 	if err != nil {
-		return nil, err
+		return nil, rpcerr.In("spec.dataset.file", err)
 	}
 	if err := blob.CheckName(project, f.GetBlob().GetHash()); err != nil {
 		return nil, rpcerr.InvalidField("spec.dataset.file.blob.hash", "%v", err)

@@ -21,7 +21,7 @@ func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, sample
 			continue
 		}
 		if _, err := j.Scorers.New(ref.GetName(), raw(ref.GetParamsJson())); err != nil {
-			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
+			return rpcerr.In(fmt.Sprintf("spec.scorers[%d]", i), err)
 		}
 		definition, err := j.Scorers.Definition(ref.GetName())
 		if err != nil {

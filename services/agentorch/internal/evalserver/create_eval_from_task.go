@@ -141,7 +141,7 @@ func (u uploaded) hash(name string) (string, error) {
 
 // inFileWords is an error about a specification as one about the task file, or about the field that stands in its place.
 func inFileWords(err error, spec *agentv1.EvalSpec, req *agentv1.CreateEvalFromTaskRequest) error {
-	e, ok := rpcerr.As(taskfile.InWords(err, taskfile.Words(spec)))
+	e, ok := rpcerr.As(taskfile.InWords(err, taskfile.Words))
 	if !ok {
 		return err
 	}

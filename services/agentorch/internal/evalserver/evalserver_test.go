@@ -98,7 +98,7 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 			})), codes.InvalidArgument, invalid, "spec.fail_on_error", "whole number",
 		},
 		"create: no sample at work": {create(changed(func(s *agentv1.EvalSpec) { s.MaxSamples = new(int32(0)) })), codes.InvalidArgument, invalid, "spec.max_samples", "at least 1"},
-		"create: unknown scorer":    {create(changed(func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" })), codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", "match"},
+		"create: unknown scorer":    {create(changed(func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" })), codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "spec.scorers[0].name", "match"},
 		"create: unknown model":     {create(changed(func(s *agentv1.EvalSpec) { s.Models[0].Model = "nosuch/model" })), codes.NotFound, notFound, "", "nosuch/model"},
 		"get: no such": {func(ctx context.Context) error {
 			_, err := r.GetEval(ctx, &agentv1.GetEvalRequest{Name: none})

@@ -55,7 +55,7 @@ func send(ctx context.Context, store journal.Store, m Mail) error {
 		err := store.Post(ctx, m.Journal, m.Command)
 		switch {
 		case errors.Is(err, journal.ErrReused):
-			return rpcerr.RequestIDReused(m.RequestID, "request id %q was used for another command", m.RequestID)
+			return rpcerr.RequestIDReused(m.RequestID, "request id %q was used for another command; use a new one", m.RequestID)
 		case err != nil:
 			return journal.Gone(err, m.Journal)
 		}

@@ -202,7 +202,7 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 		}
 	}
 	if r.GetConfig().GetBatch() != nil {
-		return nil, rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
+		return nil, rpcerr.NotBuiltField("config.batch", "batch processing")
 	}
 	if r.GetModel() == "mockllm/plain" && r.GetConfig().GetReasoningEffort() != "" {
 		return nil, rpcerr.CapabilityUnsupported("reasoning", "mockllm/plain cannot think")

@@ -95,7 +95,7 @@ func check(spec *sandboxv1.SandboxSpec) error {
 	case driver == "docker":
 		return rpcerr.EngineUnavailable(driver, "unix:///no.sock", time.Second, "no socket; start dockerd")
 	case driver != "" && driver != "local":
-		return rpcerr.DriverNotFound(driver, []string{"docker", "local"})
+		return rpcerr.In("spec", rpcerr.DriverNotFound(driver, []string{"docker", "local"}))
 	case spec.GetImage() != "":
 		return rpcerr.CapabilityUnsupported("images", "spec.image: the local driver has no images")
 	}

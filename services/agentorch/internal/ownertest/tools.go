@@ -84,10 +84,10 @@ func (t *Tools) definition(ref *toolv1.ToolRef) (*toolv1.ToolDefinition, bool) {
 // ResolveTools implements the client.
 func (t *Tools) ResolveTools(_ context.Context, r *toolv1.ResolveToolsRequest, _ ...grpc.CallOption) (*toolv1.ResolveToolsResponse, error) {
 	answer := &toolv1.ResolveToolsResponse{}
-	for _, ref := range r.GetTools() {
+	for i, ref := range r.GetTools() {
 		d, ok := t.definition(ref)
 		if !ok {
-			return nil, rpcerr.ToolNotFound(ref.GetName(), slices.Sorted(maps.Keys(t.Tools)))
+			return nil, rpcerr.In(fmt.Sprintf("tools[%d]", i), rpcerr.ToolNotFound(ref.GetName(), slices.Sorted(maps.Keys(t.Tools))))
 		}
 		answer.Tools = append(answer.Tools, d)
 	}

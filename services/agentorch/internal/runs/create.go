@@ -114,7 +114,7 @@ func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal strin
 	head, created, err := r.deps.Store.Create(ctx, c)
 	switch {
 	case errors.Is(err, journal.ErrReused):
-		return journal.Head{}, rpcerr.RequestIDReused(key.ID, "request id %q was used for another run", key.ID)
+		return journal.Head{}, rpcerr.RequestIDReused(key.ID, "request id %q was used for another run; use a new one", key.ID)
 	case err != nil:
 		return journal.Head{}, err
 	case created:

@@ -147,24 +147,24 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 		says   []string
 	}{
 		"no steps":          {func(s *agentv1.RunSpec) { s.Steps = nil }, codes.InvalidArgument, []string{"spec.steps"}},
-		"unknown agent":     {func(s *agentv1.RunSpec) { s.Steps[0].Name = "reakt" }, codes.NotFound, []string{"spec.steps[0]", "reakt", "generate, react"}},
+		"unknown agent":     {func(s *agentv1.RunSpec) { s.Steps[0].Name = "reakt" }, codes.InvalidArgument, []string{"spec.steps[0].name", "reakt", "generate, react"}},
 		"unknown parameter": {func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{"tol_calls": "loop"}` }, codes.InvalidArgument, []string{"spec.steps[0]", "tol_calls", "tool_calls"}},
 		"bad parameter":     {func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{"tool_calls": "twice"}` }, codes.InvalidArgument, []string{"tool_calls", "loop"}},
 		"parameters that are no JSON": {
 			func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{` }, codes.InvalidArgument, []string{"spec.steps[0]", "JSON"},
 		},
-		"unknown tool":    {func(s *agentv1.RunSpec) { s.Tools = []*toolv1.ToolRef{{Name: "bsh"}} }, codes.NotFound, []string{"spec.steps[0].tools", "bsh"}},
-		"unknown scorer":  {func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "exakt"}} }, codes.NotFound, []string{"spec.scorers[0]", "exakt", "exact"}},
+		"unknown tool":    {func(s *agentv1.RunSpec) { s.Tools = []*toolv1.ToolRef{{Name: "bsh"}} }, codes.InvalidArgument, []string{"spec.tools[0].name", "bsh"}},
+		"unknown scorer":  {func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "exakt"}} }, codes.InvalidArgument, []string{"spec.scorers[0].name", "exakt", "exact"}},
 		"no model name":   {func(s *agentv1.RunSpec) { s.Model.Model = "gpt" }, codes.InvalidArgument, []string{"spec.model", "provider/name"}},
-		"unknown model":   {func(s *agentv1.RunSpec) { s.Model.Model = "opnai/gpt" }, codes.NotFound, []string{"spec.model", "opnai", "openai"}},
+		"unknown model":   {func(s *agentv1.RunSpec) { s.Model.Model = "opnai/gpt" }, codes.InvalidArgument, []string{"spec.model.model", "opnai", "openai"}},
 		"unusable model":  {func(s *agentv1.RunSpec) { s.Model.Model = "openai/gpt" }, codes.FailedPrecondition, []string{"spec.model", "OPENAI_API_KEY"}},
-		"unknown account": {func(s *agentv1.RunSpec) { s.Model.Account = "second" }, codes.FailedPrecondition, []string{"spec.model", "second", "default"}},
+		"unknown account": {func(s *agentv1.RunSpec) { s.Model.Account = "second" }, codes.InvalidArgument, []string{"spec.model.account", "second", "default"}},
 		"unknown role's model": {
 			func(s *agentv1.RunSpec) {
 				s.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "no/such"}}
-			}, codes.NotFound, []string{`spec.model_roles["grader"]`},
+			}, codes.InvalidArgument, []string{`spec.model_roles["grader"].model`},
 		},
-		"unknown driver":       {sandbox(&sandboxv1.SandboxSpec{Driver: "docer"}), codes.NotFound, []string{`spec.sandboxes["default"]`, "docer", "docker"}},
+		"unknown driver":       {sandbox(&sandboxv1.SandboxSpec{Driver: "docer"}), codes.InvalidArgument, []string{`spec.sandboxes["default"].driver`, "docer", "docker"}},
 		"image without images": {sandbox(&sandboxv1.SandboxSpec{Image: "debian"}), codes.FailedPrecondition, []string{`spec.sandboxes["default"]`, "spec.image"}},
 		"driver that cannot":   {sandbox(&sandboxv1.SandboxSpec{Driver: "docker"}), codes.Unavailable, []string{`spec.sandboxes["default"]`, "start dockerd"}},
 		"negative bound":       {func(s *agentv1.RunSpec) { s.Limits = &agentv1.RunLimits{Tokens: new(int64(-1))} }, codes.InvalidArgument, []string{"spec.limits", "tokens"}},

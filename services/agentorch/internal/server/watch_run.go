@@ -16,7 +16,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 		return err
 	}
 	if r.GetDeltas() {
-		return rpcerr.NotBuiltYet("watching pieces of answers (deltas)")
+		return rpcerr.NotBuiltField("deltas", "watching pieces of answers")
 	}
 	notes := s.deps.Notes.Watch(note.OfRun(r.GetName()))
 	defer notes.Close()

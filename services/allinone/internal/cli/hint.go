@@ -62,8 +62,8 @@ var flagWords = []struct {
 	flag   string
 	naming taskfile.Naming
 }{
-	{"model-arg", taskfile.Naming{Field: regexp.MustCompile(`^spec\.models?(?:\[\d+\])?: model_args_json: `), Name: "-M: "}},
-	{"model", taskfile.Naming{Field: regexp.MustCompile(`^spec\.models?(?:\[\d+\])?: (?:model: )?`), Name: "--model: "}},
+	{"model-arg", taskfile.Naming{Field: regexp.MustCompile(`^spec\.models?(?:\[\d+\])?\.model_args_json: `), Name: "-M: "}},
+	{"model", taskfile.Naming{Field: regexp.MustCompile(`^spec\.models?(?:\[\d+\])?(?:\.model)?: `), Name: "--model: "}},
 	{"limit", taskfile.Naming{Field: regexp.MustCompile(`^spec\.limit: `), Name: "--limit: "}},
 	{"epochs", taskfile.Naming{Field: regexp.MustCompile(`^spec\.epochs\.count: `), Name: "--epochs: "}},
 	{"sample-id", taskfile.Naming{Field: regexp.MustCompile(`^spec\.sample_ids: `), Name: "--sample-id: "}},
@@ -71,11 +71,11 @@ var flagWords = []struct {
 
 // runWords are the flags of run for fields of the API.
 var runWords = []taskfile.Naming{
-	{Field: regexp.MustCompile(`^spec\.model: model_args_json: `), Name: "-M: "},
-	{Field: regexp.MustCompile(`^spec\.model: (?:model: )?`), Name: "--model: "},
-	{Field: regexp.MustCompile(`^spec\.steps\[\d+\]\.tools: `), Name: "--tool: "},
-	{Field: regexp.MustCompile(`^spec\.steps\[\d+\]: `), Name: "--agent: "},
-	{Field: regexp.MustCompile(`^spec\.sandboxes\["default"\]: `), Name: "--sandbox: "},
+	{Field: regexp.MustCompile(`^spec\.model\.model_args_json: `), Name: "-M: "},
+	{Field: regexp.MustCompile(`^spec\.model(?:\.model)?: `), Name: "--model: "},
+	{Field: regexp.MustCompile(`^spec\.(?:steps\[\d+\]\.)?tools(?:\[\d+\]\.name)?: `), Name: "--tool: "},
+	{Field: regexp.MustCompile(`^spec\.steps\[\d+\](?:\.name)?: `), Name: "--agent: "},
+	{Field: regexp.MustCompile(`^spec\.sandboxes\["default"\](?:\.driver)?: `), Name: "--sandbox: "},
 }
 
 // inFlagWords is an error of the server about a run with the flags of the command in its message.
@@ -90,5 +90,5 @@ func inFileWords(err error, spec *agentv1.EvalSpec, given func(flag string) bool
 			return taskfile.InWords(err, []taskfile.Naming{f.naming})
 		}
 	}
-	return fmt.Errorf("%s: %w", spec.GetTaskFile(), taskfile.InWords(err, taskfile.Words(spec)))
+	return fmt.Errorf("%s: %w", spec.GetTaskFile(), taskfile.InWords(err, taskfile.Words))
 }

@@ -42,14 +42,14 @@ func TestWithoutAServerWhatWaitsForAPersonIsNotInterrupted(t *testing.T) {
 func TestErrorsAboutARunNameItsFlags(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[string]string{
-		`spec.model: model_args_json: unknown argument "x"`: `-M: unknown argument "x"`,
-		`spec.model: no provider "foo"`:                     `--model: no provider "foo"`,
-		`spec.model: model: "foo" is no model`:              `--model: "foo" is no model`,
-		`spec.steps[0]: unknown agent "reac"`:               `--agent: unknown agent "reac"`,
-		`spec.steps[1].tools: unknown tool "bsh"`:           `--tool: unknown tool "bsh"`,
-		`spec.sandboxes["default"]: unknown driver`:         `--sandbox: unknown driver`,
-		"spec.limits: no":                                   "limits: no",
-		"the server's fault":                                "the server's fault",
+		`spec.model.model_args_json: unknown argument "x"`: `-M: unknown argument "x"`,
+		`spec.model.model: no provider "foo"`:              `--model: no provider "foo"`,
+		`spec.model.model: "foo" is no model`:              `--model: "foo" is no model`,
+		`spec.steps[0].name: unknown agent "reac"`:         `--agent: unknown agent "reac"`,
+		`spec.tools[0].name: unknown tool "bsh"`:           `--tool: unknown tool "bsh"`,
+		`spec.sandboxes["default"].driver: unknown driver`: `--sandbox: unknown driver`,
+		"spec.limits: no":                                  "limits: no",
+		"the server's fault":                               "the server's fault",
 	} {
 		require.EqualError(t, inFlagWords(rpcerr.InvalidRequest("%s", api)), want)
 	}

@@ -68,12 +68,15 @@ func (n naming) of(ctx context.Context, err error) error {
 	return &named
 }
 
-// jsonPath writes the names of a path as JSON does. Keys of maps, which stand in brackets, stay.
+// jsonPath writes the names of a path as JSON does. Keys of maps, which stand in brackets, stay, and so do the members of a
+// JSON text, which stand behind a slash.
 func jsonPath(path string) string {
 	var out strings.Builder
 	depth, upper := 0, false
-	for _, c := range path {
+	for i, c := range path {
 		switch {
+		case c == '/' && depth == 0:
+			return out.String() + path[i:]
 		case c == '[':
 			depth++
 		case c == ']':

@@ -9,11 +9,12 @@ import (
 func TestPathsAreNamedAsJSONDoes(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"":                            "",
-		"spec.max_samples":            "spec.maxSamples",
-		"spec.steps[0].params_json":   "spec.steps[0].paramsJson",
-		`spec.model_roles["my_role"]`: `spec.modelRoles["my_role"]`,
-		"limits.time":                 "limits.time",
+		"":                              "",
+		"spec.max_samples":              "spec.maxSamples",
+		"spec.steps[0].params_json":     "spec.steps[0].paramsJson",
+		`spec.model_roles["my_role"]`:   `spec.modelRoles["my_role"]`,
+		"limits.time":                   "limits.time",
+		"a_b[0].params_json/tool_calls": "aB[0].paramsJson/tool_calls",
 	} {
 		assert.Equal(t, want, jsonPath(path))
 	}

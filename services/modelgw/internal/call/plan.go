@@ -127,13 +127,13 @@ func recordOf(r *modelv1.GenerateRequest) provider.Record {
 func unsupported(r *modelv1.GenerateRequest) error {
 	switch {
 	case r.GetRaw() != nil:
-		return rpcerr.NotBuiltYet("generating from a request in a vendor's form")
+		return rpcerr.NotBuiltField("raw", "generating from a request in a vendor's form")
 	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
-		return rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
+		return rpcerr.NotBuiltField("config.batch", "batch processing")
 	}
 	for i, m := range r.GetMessages() {
 		if err := toolcall.CheckBuilt(m.GetToolCalls()); err != nil {
-			return rpcerr.Wrap(err, "messages[%d]", i)
+			return rpcerr.Moved("calls", fmt.Sprintf("messages[%d].tool_calls", i), err)
 		}
 	}
 	return nil

@@ -22,10 +22,11 @@ type model struct{ name, owner string }
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
-	if fault, wrong := wrongName(err); wrong && malformed == nil {
+	unknown := rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND)
+	if fault, wrong := wrongName(err); wrong && malformed == nil && !unknown {
 		return nil, unknownModel(cut(fault))
 	}
-	if malformed != nil || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND) {
+	if malformed != nil || unknown {
 		return nil, unknownModel("the model `" + cut(name) + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are")
 	}
 	return m, err

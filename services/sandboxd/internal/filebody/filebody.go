@@ -2,6 +2,8 @@
 package filebody
 
 import (
+	"fmt"
+
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -22,9 +24,9 @@ func Bytes(f File) []byte {
 
 // CheckBuilt refuses files whose form is not built.
 func CheckBuilt(field string, files []*sandboxv1.FileToPlace) error {
-	for _, f := range files {
+	for i, f := range files {
 		if f.GetBlob() != nil {
-			return rpcerr.Wrap(rpcerr.NotBuiltYet("placing files from blobs"), "%s: %s", field, f.GetPath())
+			return rpcerr.NotBuiltField(fmt.Sprintf("%s[%d].blob", field, i), "placing files from blobs")
 		}
 	}
 	return nil

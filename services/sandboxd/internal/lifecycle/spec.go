@@ -138,7 +138,7 @@ func machineOpenFiles() int64 {
 
 // unknown is the error of a driver that is not there.
 func (s *Sandboxes) unknown(name string) error {
-	return rpcerr.DriverNotFound(name, slices.Sorted(maps.Keys(s.drivers)))
+	return rpcerr.In("spec", rpcerr.DriverNotFound(name, slices.Sorted(maps.Keys(s.drivers))))
 }
 
 // check refuses what is not built, not allowed, or malformed.
@@ -147,9 +147,9 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 	case spec.GetAllowUnisolated() && !s.cfg.AllowUnisolated:
 		return rpcerr.ActionDenied("sandboxes.unisolated", "spec.allow_unisolated: the operator of this service does not allow it; start it with --allow-unisolated")
 	case spec.GetNetwork().GetMode() == sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST:
-		return rpcerr.NotBuiltYet("a network allow-list")
+		return rpcerr.NotBuiltField("spec.network.mode", "a network allow-list")
 	case spec.GetSnapshot() != "":
-		return rpcerr.NotBuiltYet("starting from a snapshot")
+		return rpcerr.NotBuiltField("spec.snapshot", "starting from a snapshot")
 	case spec.GetImage() != "" && spec.GetDriver() == "local":
 		return rpcerr.CapabilityUnsupported("images", "spec.image: the local driver shows this machine's own system and has no images")
 	case spec.GetDriverConfigJson() != "" && !json.Valid([]byte(spec.GetDriverConfigJson())):

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -89,7 +88,7 @@ func notUsable(b *Sandbox) error {
 	if b.Reason != "" && b.Reason != b.State.String() {
 		message += ": " + b.Reason
 	}
-	return rpcerr.SandboxTerminated(name, "%s", message)
+	return rpcerr.SandboxTerminated(name, "%s; make a new one", message)
 }
 
 // connect makes the client of a sandbox's guest.
@@ -101,7 +100,7 @@ func (s *Sandboxes) connect(b *Sandbox) *client.Client {
 	return client.New(client.Config{
 		Connect: func(ctx context.Context) (net.Conn, error) {
 			if d == nil {
-				return nil, rpcerr.DriverNotFound(b.Spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
+				return nil, rpcerr.CapabilityUnsupported("driver", "%s is of the driver %s, which this service is not configured with", b.Name(), b.Spec.GetDriver())
 			}
 			return d.Connect(ctx, b.ID)
 		},

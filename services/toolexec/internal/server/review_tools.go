@@ -48,7 +48,7 @@ func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRe
 // ReviewTools says for each call whether it runs. It has no effect.
 func (t *Tools) ReviewTools(_ context.Context, request *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
 	if len(request.GetPolicies()) > 0 {
-		return nil, rpcerr.NotBuiltYet("approval by policy")
+		return nil, rpcerr.NotBuiltField("policies", "approval by policy")
 	}
 	if err := toolcall.CheckBuilt(request.GetCalls()); err != nil {
 		return nil, err

@@ -140,9 +140,9 @@ func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, e
 	}
 	err := rpcerr.ToolNotFound(ref.GetName(), names)
 	if r.Workers != nil {
-		err.Message += "; a worker may serve it, and none that does is connected"
+		err = err.Saying("a worker may serve it, and none that does is connected")
 	}
-	return nil, err
+	return nil, rpcerr.In(path, err)
 }
 
 // served offers a worker's tool by a definition.

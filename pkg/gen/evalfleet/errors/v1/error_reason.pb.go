@@ -46,7 +46,7 @@ const (
 	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "4194304"}}
 	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "3145728", "field": "stdin"}}
 	ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE ErrorReason = 2
-	// A page token, watch cursor or resource name cannot be read, or belongs to another request. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
+	// A page token or watch cursor cannot be read, or belongs to another request. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "INVALID_CURSOR", "metadata": {}}
 	ErrorReason_ERROR_REASON_INVALID_CURSOR ErrorReason = 3
@@ -58,25 +58,25 @@ const (
 	//
 	//	{"reason": "RESOURCE_NOT_FOUND", "metadata": {"resource": "projects/default/runs/r1"}}
 	ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND ErrorReason = 10
-	// No provider of that name, or the provider knows no such model. Code NOT_FOUND.
+	// No provider of that name, or the provider knows no such model. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "MODEL_NOT_FOUND", "metadata": {"model": "nosuch/x", "known": "mockllm, openai"}}
 	ErrorReason_ERROR_REASON_MODEL_NOT_FOUND ErrorReason = 11
-	// No tool of that name is registered. Code NOT_FOUND.
+	// No tool of that name is registered. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "TOOL_NOT_FOUND", "metadata": {"tool": "bsh", "known": "bash, python"}}
 	ErrorReason_ERROR_REASON_TOOL_NOT_FOUND ErrorReason = 12
-	// No agent or solver of that name is registered. Code NOT_FOUND.
+	// No agent or solver of that name is registered. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "AGENT_NOT_FOUND", "metadata": {"agent": "reactt", "known": "generate, react"}}
 	ErrorReason_ERROR_REASON_AGENT_NOT_FOUND ErrorReason = 13
-	// No scorer, metric or reducer of that name is registered. Code NOT_FOUND.
+	// No scorer, metric or reducer of that name is registered. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"scorer": "mtch", "known": "includes, match"}}
 	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"metric": "acuracy", "known": "accuracy, mean"}}
 	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"reducer": "men", "known": "mean, mode"}}
 	ErrorReason_ERROR_REASON_SCORER_NOT_FOUND ErrorReason = 14
-	// No sandbox driver of that name is configured. Code NOT_FOUND.
+	// No sandbox driver of that name is configured. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "DRIVER_NOT_FOUND", "metadata": {"driver": "dokcer", "known": "local"}}
 	ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND ErrorReason = 15
@@ -260,7 +260,7 @@ const (
 	//
 	//	{"reason": "ACTION_DENIED", "metadata": {"permission": "runs.create"}}
 	ErrorReason_ERROR_REASON_ACTION_DENIED ErrorReason = 61
-	// This RPC or field belongs to a capability that this version does not have yet. Code UNIMPLEMENTED.
+	// This RPC or field belongs to a capability that this version does not have yet; the details name the field. Code UNIMPLEMENTED.
 	//
 	//	{"reason": "NOT_BUILT_YET", "metadata": {"capability": "port forwarding"}}
 	ErrorReason_ERROR_REASON_NOT_BUILT_YET ErrorReason = 70

@@ -75,7 +75,7 @@ const reason = "multiple_choice"
 // Demand implements [agent.Demanding].
 func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	if len(spec.GetChoices()) == 0 {
-		return rpcerr.InvalidField("choices", "multiple_choice needs choices; give the sample some, or map the dataset's")
+		return rpcerr.InvalidRequest("multiple_choice needs choices; give the sample some, or map the dataset's")
 	}
 	_, err := m.prompt(spec, "") // What the question is, earlier steps may change.
 	return err
@@ -83,7 +83,7 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 
 func (m *machine) prompt(spec *agentv1.RunSpec, question string) (string, error) {
 	text, err := choice.New(spec.GetChoices()).Prompt(m.params.Template, question)
-	return text, rpcerr.Wrap(err, "params_json/template")
+	return text, rpcerr.In("params_json/template", err)
 }
 
 func (m *machine) ask() agent.Generate {

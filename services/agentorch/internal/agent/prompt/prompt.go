@@ -118,5 +118,5 @@ func (m *machine) fill(spec *agentv1.RunSpec, messages []*modelv1.ChatMessage, s
 	prompt := map[string]string{"prompt": chat.Text(chat.LastUser(messages))}
 	text, err := template.NewRoom().Prompt(m.params.Template,
 		template.First(template.Map(prompt), template.Object(string(m.params.Params)), store, metadata, template.Under("metadata", metadata)))
-	return text, rpcerr.Wrap(err, "params_json/template")
+	return text, rpcerr.In("params_json/template", err)
 }

@@ -137,7 +137,7 @@ func SampleInput(spec *agentv1.RunSpec) (score.Input, error) {
 	if spec.GetMetadataJson() != "" {
 		metadata, err := orderedjson.DecodeObject([]byte(spec.GetMetadataJson()))
 		if err != nil {
-			return in, rpcerr.InvalidField("metadata_json", "%v", err)
+			return in, rpcerr.InvalidField("spec.metadata_json", "%v", err)
 		}
 		in.Metadata = metadata
 	}

@@ -79,24 +79,24 @@ func (c Checker) checkOwn(project string, spec *agentv1.RunSpec) (*Plan, error) 
 	if text := resolved.GetPrompt(); text != "" {
 		resolved.Prompt, resolved.Input = "", []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_USER, Content: chat.TextContent(text)}}
 	}
-	p := &Plan{project: project, spec: resolved}
+	p := &Plan{project: project, spec: resolved, shared: map[int]bool{}}
 	for i, step := range resolved.GetSteps() {
 		if len(step.GetTools()) == 0 {
-			step.Tools = resolved.GetTools()
+			step.Tools, p.shared[i] = resolved.GetTools(), true
 		}
 		pinned, err := c.Agents.Resolve(step)
 		if err != nil {
-			return nil, rpcerr.Wrap(err, "%s", run.FieldOfStep(i))
+			return nil, rpcerr.In(run.FieldOfStep(i), err)
 		}
 		if err := c.pinFunctions(project, pinned); err != nil {
-			return nil, rpcerr.Wrap(err, "%s", run.FieldOfStep(i))
+			return nil, rpcerr.In(run.FieldOfStep(i), err)
 		}
 		machine, err := c.Agents.New(pinned)
 		if demanding, ok := machine.(agent.Demanding); ok && err == nil {
 			err = ofSample(demanding.Demand(resolved), resolved)
 		}
 		if err != nil {
-			return nil, rpcerr.Wrap(err, "%s", run.FieldOfStep(i))
+			return nil, rpcerr.In(run.FieldOfStep(i), err)
 		}
 		asks, told := asksOf(machine)
 		p.asks, p.closed = append(p.asks, asks), p.closed || !told
@@ -139,11 +139,11 @@ func checkForm(spec *agentv1.RunSpec) error {
 		return rpcerr.InvalidField("spec.record_calls", "is %q; want errors, none or all", spec.GetRecordCalls())
 	}
 	if !slices.Contains([]string{"", "keep"}, spec.GetOnPark()) {
-		return rpcerr.NotBuiltYet("on_park " + spec.GetOnPark())
+		return rpcerr.NotBuiltField("spec.on_park", "parking sandboxes by "+spec.GetOnPark())
 	}
 	for i, policy := range spec.GetApproval() {
 		if policy.GetApprover() == "human" {
-			return rpcerr.Wrap(rpcerr.NotBuiltYet("asking a person about a tool call"), "spec.approval[%d]", i)
+			return rpcerr.NotBuiltField(fmt.Sprintf("spec.approval[%d].approver", i), "asking a person about a tool call")
 		}
 	}
 	return nil
@@ -168,9 +168,10 @@ func checkCounts(spec *agentv1.RunSpec) error {
 // pinTools resolves a step's tools and pins their definitions.
 func (c Checker) pinTools(ctx context.Context, p *Plan, index int, step *agentv1.AgentRef) error {
 	var foreign []*toolv1.ToolRef
-	for _, ref := range step.GetTools() {
+	var places []int
+	for i, ref := range step.GetTools() {
 		if d := ref.GetDefinition(); d == nil {
-			foreign = append(foreign, ref)
+			foreign, places = append(foreign, ref), append(places, i)
 		} else if err := p.pin(index, d); err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (c Checker) pinTools(ctx context.Context, p *Plan, index int, step *agentv1
 	}
 	answer, err := c.Tools.ResolveTools(ctx, &toolv1.ResolveToolsRequest{Parent: resource.Project(p.project), Tools: foreign})
 	if err != nil {
-		return rpcerr.Wrap(err, "%s.tools", run.FieldOfStep(index))
+		return p.ofTools(index, places, err)
 	}
 	for _, d := range answer.GetTools() {
 		if err := p.pin(index, d); err != nil {
@@ -194,6 +195,20 @@ func (c Checker) pinTools(ctx context.Context, p *Plan, index int, step *agentv1
 		}
 	}
 	return nil
+}
+
+// ofTools names the tools of a request that was made of some of a step's, those at places, where the specification has them.
+func (p *Plan) ofTools(index int, places []int, err error) error {
+	tools := run.FieldOfStep(index) + ".tools"
+	if p.shared[index] {
+		tools = "spec.tools"
+	}
+	for i, place := range places {
+		if asked := fmt.Sprintf("tools[%d]", i); rpcerr.Concerns(asked, err) {
+			return rpcerr.Moved(asked, fmt.Sprintf("%s[%d]", tools, place), err)
+		}
+	}
+	return rpcerr.Wrap(err, "%s", tools)
 }
 
 func (p *Plan) tool(name string) *toolv1.ToolDefinition {
@@ -230,7 +245,7 @@ func (c Checker) checkScorers(project string, spec *agentv1.RunSpec) error {
 			err = c.checkScorer(ref, in, spec)
 		}
 		if err != nil {
-			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
+			return rpcerr.In(fmt.Sprintf("spec.scorers[%d]", i), err)
 		}
 	}
 	return nil
@@ -273,7 +288,7 @@ func (c Checker) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *agent
 		if definition.NeedsTarget {
 			says += " that is not blank"
 		}
-		return ofSample(rpcerr.InvalidField("target", says, ref.GetName()), spec)
+		return ofSample(rpcerr.InvalidRequest(says, ref.GetName()), spec)
 	}
 	return nil
 }
@@ -295,10 +310,18 @@ func (c Checker) checkSandboxes(ctx context.Context, p *Plan) error {
 	for _, environment := range slices.Sorted(maps.Keys(boxes)) {
 		request := &sandboxv1.CreateSandboxRequest{Parent: resource.Project(p.project), Spec: withoutContent(boxes[environment]), ValidateOnly: true}
 		if _, err := c.Sandboxes.CreateSandbox(ctx, request); err != nil {
-			return rpcerr.Wrap(err, "spec.sandboxes[%q]", environment)
+			return ofSandbox(fmt.Sprintf("spec.sandboxes[%q]", environment), err)
 		}
 	}
 	return nil
+}
+
+// ofSandbox is an error about the specification of a sandbox at its place.
+func ofSandbox(at string, err error) error {
+	if rpcerr.Concerns("spec", err) {
+		return rpcerr.Moved("spec", at, err)
+	}
+	return rpcerr.Wrap(err, "%s", at)
 }
 
 // withoutContent is a specification without what stands in its files, which is much and checked by nobody.

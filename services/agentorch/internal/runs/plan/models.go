@@ -25,7 +25,9 @@ import (
 type modelCall struct {
 	// field is what of the specification asks for the call, step the step that does; empty where none does.
 	field, step string
-	ref         *agentv1.ModelRef
+	// described is where the specification describes the model, named where it names it: there, or in a step.
+	described, named string
+	ref              *agentv1.ModelRef
 	// roles could be named in place of the model.
 	roles []string
 	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
@@ -37,10 +39,10 @@ type modelCall struct {
 	called bool
 }
 
-// layer is a configuration and the field that holds it.
+// layer is a configuration and the field that holds it, with what stands before the name of an option.
 type layer struct {
-	field  string
-	config *modelv1.GenerateConfig
+	field, before string
+	config        *modelv1.GenerateConfig
 }
 
 // modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls
@@ -52,7 +54,15 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 	add := func(call modelCall, described string, own layer) {
 		active := call.ref == spec.GetModel()
 		call.config = chat.ResolveConfig(call.ref.GetConfig(), spec.GetConfig(), own.config, active)
-		call.layers = []layer{{described + ".config", call.ref.GetConfig()}, {run.FieldConfig, chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own}
+		call.described = described
+		if call.named == "" {
+			call.named = described + ".model"
+		}
+		call.layers = []layer{
+			{described + ".config", ".", call.ref.GetConfig()},
+			{run.FieldConfig, ".", chat.ResolveConfig(nil, spec.GetConfig(), nil, active)},
+			own,
+		}
 		same := slices.IndexFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, call.ref) && proto.Equal(c.config, call.config) })
 		if same < 0 {
 			calls = append(calls, call)
@@ -76,15 +86,17 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 			for i := range calls {
 				calls[i].called = calls[i].called || calls[i].ref == ref
 			}
-			own := layer{at + ": params_json/config", ask.Config}
+			own := layer{at + ".params_json/config", "/", ask.Config}
 			call, described := modelCall{
-				field: at + ": params_json/model", step: at, ref: ref, roles: roles, asker: spec.GetSteps()[i].GetName(), called: true,
+				field: at + ".params_json/model", step: at, ref: ref, roles: roles, asker: spec.GetSteps()[i].GetName(), called: true,
 			}, run.FieldModel
 			switch {
 			case ask.Model == "":
 				call.field = own.field
 			case role != "":
 				described = run.FieldOfRole(role)
+			default:
+				call.named = call.field
 			}
 			add(call, described, own)
 		}
@@ -106,34 +118,43 @@ func (c *modelCall) fieldOf(option string) string {
 	for _, l := range slices.Backward(c.layers) {
 		m := l.config.ProtoReflect()
 		if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil && m.Has(field) {
-			return l.field + "." + option
+			return l.field + l.before + option
 		}
 	}
 	return ""
 }
 
-// placed puts in front of an error the field that is wrong: that of an option where modelgw names one, else that of the
-// model.
+// placed names in an error of modelgw the field of the specification that is wrong: that of an option, the one that names
+// or describes the model, and else what asks for the call.
 func (c *modelCall) placed(err error) error {
 	fault, ok := rpcerr.As(err)
 	if !ok {
 		return rpcerr.Wrap(err, "%s", c.field)
 	}
 	path, says, _ := strings.Cut(fault.Message, ": ")
-	option, isOption := strings.CutPrefix(path, "config.")
-	field := c.fieldOf(option)
-	if !isOption || field == "" {
-		return rpcerr.Wrap(err, "%s", c.field)
+	if len(fault.Fields) > 0 {
+		path = fault.Fields[0].Path
 	}
-	placed := *fault
-	placed.Message = field + ": " + says
-	placed.Fields = slices.Clone(fault.Fields)
-	for i := range placed.Fields {
-		if placed.Fields[i].Path == path {
-			placed.Fields[i].Path = field
+	if option, isOption := strings.CutPrefix(path, "config."); isOption {
+		option, _, _ = strings.Cut(option, ".")
+		field := c.fieldOf(option)
+		switch {
+		case field == "":
+		case len(fault.Fields) > 0:
+			return rpcerr.Moved("config."+option, field, err)
+		default:
+			placed := *fault
+			placed.Message = field + ": " + says
+			return &placed
 		}
 	}
-	return &placed
+	switch {
+	case len(fault.Fields) == 0 || path == "config" || strings.HasPrefix(path, "config."):
+		return rpcerr.Wrap(err, "%s", c.field)
+	case path == "model":
+		return rpcerr.Moved("model", c.named, err)
+	}
+	return rpcerr.In(c.described, err)
 }
 
 // checkModels checks that the models of a plan have a provider and an account that can be used, and that their calls
@@ -151,7 +172,7 @@ func (c Checker) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarni
 	var warnings []*agentv1.EvalWarning
 	for _, call := range calls {
 		if err := checkModel(&call, answer.GetProviders()); err != nil {
-			return nil, rpcerr.Wrap(err, "%s", call.field)
+			return nil, call.placed(err)
 		}
 		if p.spec.GetAttribution().GetEval() != "" {
 			continue
@@ -231,7 +252,7 @@ func (c Checker) CheckCost(ctx context.Context, project string, spec *agentv1.Ru
 	for i, step := range spec.GetSteps() {
 		machine, err := c.Agents.New(step)
 		if err != nil {
-			return rpcerr.Wrap(err, "%s", run.FieldOfStep(i))
+			return rpcerr.In(run.FieldOfStep(i), err)
 		}
 		calls, _ := asksOf(machine)
 		asks = append(asks, calls)
@@ -276,7 +297,7 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 		// The options are those of the call, which the provider is sent with the first model.
 		checked, err := c.validate(ctx, project, fallback, nil)
 		if err != nil {
-			return nil, rpcerr.Wrap(err, "%s", call.fieldOf("fallback_models"))
+			return nil, rpcerr.Moved("model", call.fieldOf("fallback_models"), err)
 		}
 		if bound != "" && checked.GetPrices() == nil {
 			return nil, rpcerr.PriceUnknown(fallback.GetModel(), bound)
@@ -309,7 +330,7 @@ func checkModel(call *modelCall, providers []*modelv1.Provider) error {
 		if len(call.roles) > 0 {
 			or = ", or a role of the run: " + strings.Join(call.roles, ", ")
 		}
-		return rpcerr.InvalidRequest("%q is no model; write provider/name, such as mockllm/model%s", ref.GetModel(), or)
+		return rpcerr.InvalidField("model", "%q is no model; write provider/name, such as mockllm/model%s", ref.GetModel(), or)
 	}
 	var known []string
 	for _, p := range providers {
@@ -347,6 +368,9 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 			return rpcerr.ProviderNotConfigured(p.GetName(), account, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
 		}
 		return nil
+	}
+	if ref.GetAccount() != "" && len(known) > 0 {
+		return rpcerr.InvalidField("account", "%s has no account %q; %sconfigured are: %s", p.GetName(), account, suggest.Question(account, known), strings.Join(known, ", "))
 	}
 	configured := "none is configured"
 	if len(known) > 0 {

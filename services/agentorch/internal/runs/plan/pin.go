@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -18,13 +19,13 @@ import (
 func (c Checker) Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error {
 	for i, ref := range spec.GetScorers() {
 		if err := c.pinScorer(project, ref); err != nil {
-			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
+			return rpcerr.In(fmt.Sprintf("spec.scorers[%d]", i), err)
 		}
 	}
 	c.pinOffered(ctx, project, spec.GetTools())
 	for i, step := range spec.GetSteps() {
 		if err := c.pinFunctions(project, step); err != nil {
-			return rpcerr.Wrap(err, "%s", run.FieldOfStep(i))
+			return rpcerr.In(run.FieldOfStep(i), err)
 		}
 		c.pinOffered(ctx, project, step.GetTools())
 	}
@@ -47,7 +48,7 @@ func (c Checker) pinScorer(project string, ref *agentv1.ScorerRef) error {
 	switch {
 	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED):
 		if e, ok := rpcerr.As(unknown); ok {
-			e.Message += "; a worker may serve it, and none that does is connected"
+			return e.Saying("a worker may serve it, and none that does is connected")
 		}
 		return unknown
 	case err != nil:

@@ -46,6 +46,8 @@ type Plan struct {
 	asks [][]agent.Generate
 	// closed is set where a step does not tell which calls it may make.
 	closed bool
+	// shared are the steps that have the run's tools, for want of their own.
+	shared map[int]bool
 }
 
 // Project returns the project's id.

@@ -101,7 +101,7 @@ func TestWhatASampleLacksIsSaidOfTheSample(t *testing.T) {
 	f := newFleet(t)
 	for says, change := range map[string]func(*agentv1.RunSpec){
 		"spec.steps[0]: sample b: ": func(s *agentv1.RunSpec) { s.Steps = []*agentv1.AgentRef{{Name: "multiple_choice"}} },
-		"spec.scorers[0]: sample b: ": func(s *agentv1.RunSpec) {
+		"spec.scorers[0].params_json: sample b: ": func(s *agentv1.RunSpec) {
 			s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "echo {metadata.zz}"}`}}
 			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
 		},
@@ -296,7 +296,7 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 	}{
 		"a solver's provider": {
 			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "nosuch/m"}` },
-			errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, `spec.steps[1]: params_json/model: no provider "nosuch"`,
+			errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, `spec.steps[1].params_json/model: no provider "nosuch"`,
 		},
 		"a name that is nearly a provider's": {
 			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "opnai/m"}` },
@@ -304,7 +304,7 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 		},
 		"a key for a solver's model": {
 			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "openai/gpt-4o"}` },
-			errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "spec.steps[1]: params_json/model: the account default of openai cannot be used: set OPENAI_API_KEY",
+			errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "spec.steps[1].params_json/model: the account default of openai cannot be used: set OPENAI_API_KEY",
 		},
 		"a role that is not there": {
 			func(s *agentv1.RunSpec) {
@@ -312,7 +312,7 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 				s.Steps[1].ParamsJson = `{"model": "jugde"}`
 			},
 			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			`spec.steps[1]: params_json/model: "jugde" is no model; write provider/name, such as mockllm/model, or a role of the run: grader, judge`,
+			`spec.steps[1].params_json/model: "jugde" is no model; write provider/name, such as mockllm/model, or a role of the run: grader, judge`,
 		},
 		"a batch of the run": {
 			func(s *agentv1.RunSpec) { s.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.config.batch: batch processing",
@@ -330,13 +330,13 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 			func(s *agentv1.RunSpec) {
 				s.Config, s.Steps[0].ParamsJson = &modelv1.GenerateConfig{Temperature: new(0.5)}, `{"config": {"batch": true}}`
 			},
-			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.steps[0]: params_json/config.batch: batch processing",
+			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.steps[0].params_json/config/batch: batch processing",
 		},
 		"what a step's options need": {
 			func(s *agentv1.RunSpec) {
 				s.Model.Model, s.Steps[0].ParamsJson = "mockllm/plain", `{"config": {"reasoning_effort": "low"}}`
 			},
-			errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "spec.steps[0]: params_json/config: mockllm/plain cannot think",
+			errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "spec.steps[0].params_json/config: mockllm/plain cannot think",
 		},
 		"a fallback model with its provider": {
 			func(s *agentv1.RunSpec) {

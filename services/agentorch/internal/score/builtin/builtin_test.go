@@ -89,14 +89,14 @@ func TestParametersAreStrict(t *testing.T) {
 	t.Parallel()
 	registry := score.NewRegistry(builtin.Definitions()...)
 	for _, c := range []struct{ scorer, params, want string }{
-		{"match", `{"locaton":"end"}`, "scorer match: params.locaton: is not known; did you mean location? known are location, ignore_case, numeric"},
-		{"match", `{"location":"middle"}`, `params.location: is "middle"; allowed are "begin", "end", "any", "exact"`},
-		{"includes", `{"ignore_case":1}`, "params.ignore_case: is 1; want a boolean"},
-		{"exact", `{"x":1}`, "scorer exact: params.x: is not known; there are no parameters"},
+		{"match", `{"locaton":"end"}`, "scorer match: params_json/locaton: is not known; did you mean location? known are location, ignore_case, numeric"},
+		{"match", `{"location":"middle"}`, `params_json/location: is "middle"; allowed are "begin", "end", "any", "exact"`},
+		{"includes", `{"ignore_case":1}`, "params_json/ignore_case: is 1; want a boolean"},
+		{"exact", `{"x":1}`, "scorer exact: params_json/x: is not known; there are no parameters"},
 		{"choice", `{"x":1}`, "there are no parameters"},
-		{"f1", `{"stop_words":"a"}`, "params.stop_words"},
-		{"pattern", `{}`, "scorer pattern: params.pattern: is required"},
-		{"pattern", `{"pattern":"("}`, `params.pattern: pattern "("`},
+		{"f1", `{"stop_words":"a"}`, "params_json/stop_words"},
+		{"pattern", `{}`, "scorer pattern: params_json/pattern: is required"},
+		{"pattern", `{"pattern":"("}`, `params_json/pattern: pattern "("`},
 		{"answer", `{"pattern":"sentence"}`, `allowed are "letter", "word", "line"`},
 	} {
 		_, err := registry.New(c.scorer, json.RawMessage(c.params))

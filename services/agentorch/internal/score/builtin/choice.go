@@ -36,7 +36,7 @@ func (chooser) Next(in score.Input, results []score.Result) (score.Step, error) 
 // Demand implements [score.Demanding].
 func (chooser) Demand(in score.Input, _ []string) error {
 	if len(in.Choices) == 0 {
-		return rpcerr.InvalidField("choices", "scorer choice needs samples with choices: map the dataset's choices, or use another scorer")
+		return rpcerr.InvalidRequest("scorer choice needs samples with choices: map the dataset's choices, or use another scorer")
 	}
 	return nil
 }

@@ -61,12 +61,12 @@ func TestRegistry(t *testing.T) {
 func TestParametersAreStrict(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, params, want string }{
-		{"accuracy", `{"x":1}`, "metric accuracy: params.x: is not known; there are no parameters"},
+		{"accuracy", `{"x":1}`, "metric accuracy: params_json/x: is not known; there are no parameters"},
 		{"ci", `{"level":1}`, "must lie between 0 and 1"},
 		{"ci", `{"method":"z"}`, `allowed are "t", "bootstrap"`},
 		{"ci_wilson", `{"level":0}`, "must lie between 0 and 1"},
 		{"bootstrap_stderr", `{"num_samples":0}`, "must be 1 to 100000"},
-		{"grouped", `{"group_key":"g"}`, "params.metric: is required"},
+		{"grouped", `{"group_key":"g"}`, "params_json/metric: is required"},
 		{"grouped", `{"group_key":"g","metric":"nosuch"}`, `unknown metric "nosuch"`},
 		{"grouped", `{"group_key":"g","metric":{"name":"ci","parms":{}}}`, "parms"},
 		{"aggregate", `{"key":"a","agg":"mean","on_missing":"ignore"}`, `allowed are "error", "skip", "zero"`},

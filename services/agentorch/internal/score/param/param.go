@@ -47,12 +47,12 @@ type List []Param
 
 // Invalid makes the error that says what is wrong with a parameter and what may stand there instead.
 func Invalid(name, format string, args ...any) error {
-	return rpcerr.InvalidField("params."+name, format, args...)
+	return rpcerr.InvalidField("params_json/"+name, format, args...)
 }
 
 // Decode checks the JSON object raw and reads it into a struct whose fields are tagged with the parameters' names and hold the defaults already.
 // Nil, an empty text and null are an empty object; a parameter that is null is not given. Every error is an INVALID_REQUEST whose
-// field is `params.NAME`.
+// field is `params_json/NAME`.
 func (l List) Decode(raw json.RawMessage, into any) error {
 	given, err := l.given(raw)
 	if err != nil {
@@ -87,7 +87,7 @@ func (l List) given(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	}
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &given); err != nil {
-		return nil, rpcerr.InvalidField("params", "want a JSON object of parameters by name: %v", err)
+		return nil, rpcerr.InvalidField("params_json", "want a JSON object of parameters by name: %v", err)
 	}
 	for name, value := range given {
 		if !slices.ContainsFunc(l, func(p Param) bool { return p.Name == name }) {

@@ -40,23 +40,23 @@ func TestDecodeKeepsDefaults(t *testing.T) {
 func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		`{"count":1,"wher":"end"}`:       "params.wher: is not known; did you mean where? known are where, strict, count, level, words, all",
-		`{}`:                             "params.count: is required",
-		``:                               "params.count: is required",
-		`{"count":1,"where":"middle"}`:   `params.where: is "middle"; allowed are "begin", "end"`,
-		`{"count":1,"strict":"yes"}`:     `params.strict: is "yes"; want a boolean`,
-		`{"count":1.5}`:                  "params.count: is 1.5; want an integer",
-		`{"count":1,"words":["a",1]}`:    `params.words: is ["a",1]; want a list of strings`,
-		`{"count":1,"words":["a",null]}`: `params.words: is ["a",null]; want a list of strings`,
-		`{"count":1,"all":true}`:         `params.all: is true; allowed are "groups", false`,
-		`[1]`:                            "params: want a JSON object",
-		`{"count":`:                      "params: want a JSON object",
+		`{"count":1,"wher":"end"}`:       "params_json/wher: is not known; did you mean where? known are where, strict, count, level, words, all",
+		`{}`:                             "params_json/count: is required",
+		``:                               "params_json/count: is required",
+		`{"count":1,"where":"middle"}`:   `params_json/where: is "middle"; allowed are "begin", "end"`,
+		`{"count":1,"strict":"yes"}`:     `params_json/strict: is "yes"; want a boolean`,
+		`{"count":1.5}`:                  "params_json/count: is 1.5; want an integer",
+		`{"count":1,"words":["a",1]}`:    `params_json/words: is ["a",1]; want a list of strings`,
+		`{"count":1,"words":["a",null]}`: `params_json/words: is ["a",null]; want a list of strings`,
+		`{"count":1,"all":true}`:         `params_json/all: is true; allowed are "groups", false`,
+		`[1]`:                            "params_json: want a JSON object",
+		`{"count":`:                      "params_json: want a JSON object",
 	} {
 		err := list.Decode([]byte(given), &params{})
 		require.ErrorContains(t, err, want)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), given)
 	}
-	require.ErrorContains(t, param.List{}.Decode([]byte(`{"x":1}`), nil), "params.x: is not known; there are no parameters")
+	require.ErrorContains(t, param.List{}.Decode([]byte(`{"x":1}`), nil), "params_json/x: is not known; there are no parameters")
 }
 
 func TestSchema(t *testing.T) {

@@ -100,9 +100,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	}
 	switch {
 	case m.args.ResponsesAPI:
-		return nil, rpcerr.NotBuiltYet("the Responses API")
+		return nil, rpcerr.NotBuiltField("model_args_json/responses_api", "the Responses API")
 	case m.args.EmulateTools:
-		return nil, rpcerr.NotBuiltYet("emulating tools in prompts")
+		return nil, rpcerr.NotBuiltField("model_args_json/emulate_tools", "emulating tools in prompts")
 	}
 	access, err := h.services.Open(service, spec.BaseURL)
 	if err != nil {

@@ -122,7 +122,7 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *room) (*process.Command, 
 			if in != nil { // it may hold what the agent said
 				return nil, &badProgram{exitNotExecutable, spec.GetArgv()[0] + ": arguments and environment cannot hold a NUL"}
 			}
-			return nil, rpcerr.InvalidField("argv", "arguments and environment cannot hold a NUL")
+			return nil, rpcerr.InvalidField("spec.argv", "arguments and environment cannot hold a NUL")
 		}
 	}
 	cmd := &process.Command{Argv: spec.GetArgv(), Env: env, Dir: dir, Apart: in != nil}

@@ -77,7 +77,7 @@ func NotExecutable(program string) error {
 
 // UnknownUser says that the sandbox has no such user.
 func UnknownUser(name string) error {
-	return rpcerr.InvalidField("user", "the sandbox has no user %q", name)
+	return rpcerr.InvalidField("spec.user", "the sandbox has no user %q; leave it out for the sandbox's own, or add the user in its image or set-up", name)
 }
 
 // NoUserSwitch says that the sandbox cannot run commands for other users.
@@ -92,7 +92,7 @@ func KeyUnknown(key string) error {
 
 // KeyReused says that a key came with another command.
 func KeyReused(key string) error {
-	return rpcerr.RequestIDReused(key, "the request id %q was used for another command", key)
+	return rpcerr.RequestIDReused(key, "the request id %q was used for another command; use a new one", key)
 }
 
 // KeyCancelled says that a key was cancelled before its command began.
