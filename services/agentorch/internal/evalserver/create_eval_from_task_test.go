@@ -139,7 +139,7 @@ func TestWhatIsWrongWithATaskFileOverRPC(t *testing.T) {
 		"limit and ids":        {&agentv1.CreateEvalFromTaskRequest{Task: inline, Limit: &agentv1.SampleRange{End: 1}, SampleIds: []string{"1"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "limit", []string{"excludes sample_ids"}},
 		"epochs":               {&agentv1.CreateEvalFromTaskRequest{Task: inline, Epochs: new(int32(0))}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "epochs", nil},
 		"no such sample":       {&agentv1.CreateEvalFromTaskRequest{Task: inline, Models: []string{"m/m"}, SampleIds: []string{"nine"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "sample_ids", []string{"my.yaml: samples.ids"}},
-		"no such scorer":       {&agentv1.CreateEvalFromTaskRequest{Task: "dataset: [{input: hi}]\nscorer: mtch\nmodel: m/m"}, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", []string{"my.yaml: unknown scorer"}},
+		"no such scorer":       {&agentv1.CreateEvalFromTaskRequest{Task: "dataset: [{input: hi}]\nscorer: mtch\nmodel: m/m"}, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", []string{"my.yaml: scorer[0].name: unknown scorer"}},
 	} {
 		tt.req.Parent, tt.req.FileName = project, "my.yaml"
 		_, err := r.CreateEvalFromTask(r.within(), tt.req)
