@@ -112,7 +112,7 @@ func TestAWorkerThatComesBackIsHeardByWhoeverAskedIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for h, id := range map[*worker.Host]string{f.tools: "t", f.rest: "s"} {
-		_, _, err := f.ledgers[h].Claim(t.Context(), effect.Key{Project: "default", ID: id}, effect.Hash{}, "gone")
+		_, _, err := f.ledgers[h].Claim(t.Context(), effect.Key{Project: "default", ID: id}, effect.Hash{}, "gone", 0)
 		require.NoError(t, err)
 	}
 	w := workertest.Dial(t, f.client)
