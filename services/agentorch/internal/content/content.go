@@ -4,6 +4,8 @@
 package content
 
 import (
+	"sync"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -51,6 +53,13 @@ func without(m protoreflect.Message) protoreflect.Message {
 
 // Field reports whether a field holds content.
 func Field(field protoreflect.FieldDescriptor) bool {
+	if known, ok := fields.Load(field); ok {
+		return known.(bool) //nolint:forcetypeassert // nothing else is stored
+	}
 	is, _ := proto.GetExtension(field.Options(), optionsv1.E_Content).(bool)
+	fields.Store(field, is)
 	return is
 }
+
+// fields has what was found out about fields: to read an option takes longer than all else that is done with one.
+var fields sync.Map // protoreflect.FieldDescriptor → bool

@@ -108,6 +108,7 @@ type State struct {
 
 	agents       Agents
 	spec         *agentv1.RunSpec
+	plainSpec    *agentv1.RunSpec // spec without content, once it was asked for
 	tools        []*toolv1.ToolDefinition
 	conversation Conversation
 	output       *modelv1.ModelOutput

@@ -40,8 +40,12 @@ func (s *State) View(full bool) *agentv1.Run {
 		r.Spec, r.Messages, r.Output, r.Store = s.spec, s.Messages(), s.output, s.store
 		return r
 	}
-	r.Spec = s.spec
-	return content.Without(r)
+	r = content.Without(r)
+	if s.plainSpec == nil {
+		s.plainSpec = content.Without(s.spec)
+	}
+	r.Spec = s.plainSpec
+	return r
 }
 
 // used is what the run has used of each of its bounds. Wall time is known of a run that has ended only.
