@@ -229,7 +229,10 @@ func requestOf(t *testing.T, method protoreflect.MethodDescriptor) proto.Message
 	if example := requests[string(method.Input().Name())]; example != "" {
 		more := requestType.New().Interface()
 		require.NoError(t, protojson.Unmarshal([]byte(example), more))
-		proto.Merge(request.Interface(), more)
+		more.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			request.Set(f, v) // In place of what stands there, also in a list.
+			return true
+		})
 	}
 	assert.NoError(t, protovalidate.Validate(request.Interface()), "%s: `requests` needs an example", method.Input().Name())
 	return request.Interface()
