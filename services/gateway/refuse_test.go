@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // refusal is an error as REST writes it.
@@ -120,5 +122,52 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 			}
 			assert.Equal(t, tt.fields, fields)
 		})
+	}
+}
+
+// Values of enums are taken with and without their prefix, in bodies and in queries.
+func TestAnEnumIsTakenWithAndWithoutItsPrefix(t *testing.T) {
+	t.Parallel()
+	created := make(chan *agentv1.CreateRunRequest, 1)
+	url := "http://" + start(t, &runs{created: created}) + "/api/v1/projects/default/runs"
+	for _, role := range []string{"ROLE_USER", "user", "User", "USER"} {
+		resp, said := call(t, http.MethodPost, url, `{"spec": {"steps": [{"name": "a"}], "limits": {"tokens": 9007199254740993}, "input": [{"role": "`+role+`"}]}}`, nil)
+		require.Equal(t, http.StatusOK, resp.StatusCode, said)
+		spec := waittest.For(t, created, "the call").GetSpec()
+		assert.Equal(t, modelv1.Role_ROLE_USER, spec.GetInput()[0].GetRole(), role)
+		assert.EqualValues(t, 9007199254740993, spec.GetLimits().GetTokens(), "numbers keep their digits")
+	}
+	for _, view := range []string{"RUN_VIEW_FULL", "full", "FULL", "2"} {
+		resp, said := call(t, http.MethodGet, url+"/none?view="+view, "", nil)
+		assert.Equal(t, http.StatusNotFound, resp.StatusCode, "%s: %s", view, said)
+	}
+}
+
+// A value that is none of its field's is refused by the name that the caller gave the field, with what would do.
+func TestAValueThatIsNoneOfItsFieldSaysWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	url := "http://" + start(t, &runs{}) + "/api/v1/projects/default/runs"
+	for name, tt := range map[string]struct{ method, query, body, field, says string }{
+		"an enum":              {http.MethodPost, "", `{"spec": {"input": [{"role": "usr"}]}}`, "spec.input[0].role", `unknown value "usr"; known: system, user, assistant, tool`},
+		"a duration":           {http.MethodPost, "", `{"spec": {"limits": {"time": "600"}}}`, "spec.limits.time", "want seconds with an s behind them, such as 600s"},
+		"a duration, a number": {http.MethodPost, "", `{"spec": {"limits": {"working_time": 600}}}`, "spec.limits.working_time", "want seconds with an s behind them"},
+		"a whole number":       {http.MethodPost, "", `{"spec": {"limits": {"tokens": "many"}}}`, "spec.limits.tokens", "want a whole number"},
+		"a number":             {http.MethodPost, "", `{"spec": {"limits": {"cost": true}}}`, "spec.limits.cost", "want a number"},
+		"a flag":               {http.MethodPost, "", `{"spec": {"scoreOnError": "yes"}}`, "spec.scoreOnError", "want true or false"},
+		"a text":               {http.MethodPost, "", `{"spec": {"prompt": 1}}`, "spec.prompt", "want a text"},
+		"an enum of a query":   {http.MethodGet, "/r?view=FUL", "", "view", `unknown value "FUL"; known: basic, full`},
+		"a number of a query":  {http.MethodGet, "?pageSize=x", "", "pageSize", `is "x"; want a whole number`},
+		"a flag of a query":    {http.MethodGet, "/r:watch?content=ja", "", "content", "want true or false"},
+	} {
+		resp, said := call(t, tt.method, url+tt.query, tt.body, nil)
+		require.Equal(t, http.StatusBadRequest, resp.StatusCode, "%s: %s", name, said)
+		var got refusal
+		require.NoError(t, json.Unmarshal([]byte(said), &got), said)
+		require.Len(t, got.Error.Details, 2, "%s: %s", name, said)
+		assert.Equal(t, "INVALID_REQUEST", got.Error.Details[0].Reason, name)
+		violation := got.Error.Details[1].FieldViolations[0]
+		assert.Equal(t, tt.field, violation.Field, name)
+		assert.Contains(t, violation.Description, tt.says, name)
+		assert.NotContains(t, said, "strconv", name)
 	}
 }

@@ -51,9 +51,17 @@ func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 		if !ok { // A field of the request.
 			return m.JSONPb.Unmarshal(text, v)
 		}
-		if err := m.UnmarshalOptions.Unmarshal(text, p); err != nil {
-			return refuse(r, misfit(text, p, err))
+		err = m.UnmarshalOptions.Unmarshal(text, p)
+		if err == nil {
+			return nil
 		}
-		return nil
+		// Only what the plain reading refuses is looked at again: with the full names of enums' values.
+		if full, ok := fullEnums(text, p.ProtoReflect().Descriptor()); ok {
+			proto.Reset(p)
+			if m.UnmarshalOptions.Unmarshal(full, p) == nil {
+				return nil
+			}
+		}
+		return refuse(r, misfit(text, p, err))
 	})
 }

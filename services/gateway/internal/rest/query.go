@@ -75,7 +75,8 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
 			pattern, _ := runtime.HTTPPattern(r.Context())
 			if input, ok := known[route(r.Method+" "+pattern.String())]; ok {
-				for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+				query := r.URL.Query()
+				for _, name := range slices.Sorted(maps.Keys(query)) {
 					path := pathOf(input, name)
 					if path == "" {
 						answer(w, r, rpcerr.InvalidField(name, "unknown query parameter; %s", offer(input, pathParams)))
@@ -85,6 +86,18 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 						answer(w, r, rpcerr.InvalidField(name, "stands in the path already; leave the parameter out"))
 						return
 					}
+					for i, value := range query[name] {
+						taken, wanted := ofQuery(value, fieldAt(input, path))
+						if wanted != "" {
+							answer(w, r, rpcerr.InvalidField(name, "%s", wanted))
+							return
+						}
+						query[name][i] = taken
+					}
+				}
+				if full := query.Encode(); r.URL.RawQuery != "" && full != r.URL.RawQuery {
+					r = r.Clone(r.Context())
+					r.URL.RawQuery = full
 				}
 			}
 			next(w, r, pathParams)
@@ -110,6 +123,16 @@ func pathOf(d protoreflect.MessageDescriptor, parameter string) string {
 		return string(f.Name()) + "." + inner
 	}
 	return ""
+}
+
+// fieldAt is the field at a path that pathOf returned.
+func fieldAt(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDescriptor {
+	name, rest, nested := strings.Cut(path, ".")
+	f := field(d, name)
+	if nested {
+		return fieldAt(f.Message(), rest)
+	}
+	return f
 }
 
 func offer(d protoreflect.MessageDescriptor, pathParams map[string]string) string {

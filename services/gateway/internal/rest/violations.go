@@ -58,19 +58,14 @@ func ofField(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldD
 }
 
 func ofOne(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDescriptor) {
-	if f.Message() != nil {
+	if value == nil {
+		return
+	}
+	if wanted := misfits(value, f); wanted != "" {
+		wrong.Add(path, wanted)
+	} else if f.Message() != nil {
 		violations(wrong, path, value, f.Message())
-		return
 	}
-	name, isText := value.(string)
-	if f.Enum() == nil || !isText || f.Enum().Values().ByName(protoreflect.Name(name)) != nil {
-		return
-	}
-	var known []string
-	for i := range f.Enum().Values().Len() {
-		known = append(known, string(f.Enum().Values().Get(i).Name()))
-	}
-	wrong.Add(path, fmt.Sprintf("unknown value %q; known: %s", name, strings.Join(known, ", ")))
 }
 
 // field finds a field by its name in JSON or in proto; nil where there is none.
