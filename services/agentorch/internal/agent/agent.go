@@ -7,8 +7,8 @@
 //	Machine ── Next ──▶ Action{events to append, then an effect} ──▶ engine ──┘
 //	                     (messages, history …)     (generate, call tools, score, wait, done)
 //
-// Next is asked only while nothing of the step is under way: every effect that it wanted has ended in the journal. It does no I/O and draws no random numbers, so
-// that a successor that folds the same journal comes to the same action, and no goroutine waits inside an agent.
+// Next is asked while nothing of the agent is under way: every effect that it wanted has ended in the journal. A [Watching]
+// machine is asked after each of them. It does no I/O and draws no random numbers, so that a successor that folds the same journal comes to the same action, and no goroutine waits inside an agent.
 package agent
 
 import (
@@ -44,6 +44,20 @@ type Machine interface {
 	Call(run View, call *toolv1.ToolCall) *toolv1.ToolResult
 	// ToolBound returns the bound of a tool's text result in bytes that the agent sets, if it does; 0 never cuts.
 	ToolBound(function string) (maxBytes int64, set bool)
+}
+
+// Watching is a machine that goes on while effects of it are under way: it is asked again whenever one of them has ended.
+// Where it has nothing to do until the next one, it wants neither events nor effects.
+type Watching interface {
+	Machine
+	// Watches only marks the machine.
+	Watches()
+}
+
+// IsWatching reports whether a machine is asked while effects of it are under way.
+func IsWatching(m Machine) bool {
+	_, watching := m.(Watching)
+	return watching
 }
 
 // Demanding is a machine that needs more of a run than a conversation, and can tell before the run starts that it lacks.
@@ -88,7 +102,8 @@ type Action struct {
 	Then   Then
 }
 
-// Then is what follows an action's events: [Generate], [CallTools], [Ask], [Score], [Wait] or [Done].
+// Then is what follows an action's events: an effect, which is one of [Generate], [CallTools], [Ask], [Start] and [Score],
+// several of them as [All], [Wait] or [Done].
 type Then interface{ then() }
 
 // Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the conversation.
@@ -115,7 +130,20 @@ type Score struct{}
 // Wait waits durably until an operator sends a message, which is then in the conversation.
 type Wait struct{}
 
-// Done ends the step.
+// Start sets another agent to work, with a conversation of its own, and ends with an AgentEnded, which has its output.
+type Start struct {
+	// Agent is the agent, resolved.
+	Agent *agentv1.AgentRef
+	// Messages are what its conversation begins with.
+	Messages []*modelv1.ChatMessage
+	// Limits are bounds of it and of those that it starts; one that is reached ends it and not the run. Nil are none.
+	Limits *agentv1.RunLimits
+}
+
+// All is several effects, which begin together. One [CallTools] may be among them.
+type All []Then
+
+// Done ends the step, or the agent that another started: its output is what the other hears.
 type Done struct {
 	// Completed says that the run is complete: later steps are left out.
 	Completed bool
@@ -124,6 +152,8 @@ type Done struct {
 func (Generate) then()  {}
 func (CallTools) then() {}
 func (Ask) then()       {}
+func (Start) then()     {}
+func (All) then()       {}
 func (Score) then()     {}
 func (Wait) then()      {}
 func (Done) then()      {}

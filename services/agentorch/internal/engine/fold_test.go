@@ -35,8 +35,12 @@ type form struct {
 
 func formOf(s *run.State) form {
 	f := form{
-		View: proto.CloneOf(s.View(true)), Scoring: s.Scoring, Step: s.Step, Done: s.StepsDone, Cancel: s.Cancel, Answered: s.Answered(), Answers: s.Answers,
+		View: proto.CloneOf(s.View(true)), Step: s.Step, Done: s.StepsDone, Cancel: s.Cancel, Answered: s.Answered(), Answers: s.Answers,
 		Boxes: s.Sandboxes, Tools: s.Scores(),
+	}
+	if s.Scoring != nil { // what it has of its frame is elsewhere
+		scoring := *s.Scoring
+		scoring.Frame, f.Scoring = nil, &scoring
 	}
 	for _, i := range s.Open {
 		f.Open = append(f.Open, i.Seq())

@@ -13,11 +13,14 @@ import (
 // reconcile makes every open intent pending, and has those of a run that stops be stopped.
 func (a *actor) reconcile() {
 	s, caller := a.state, a.engine.caller
-	stopping := s.Cutting()
-	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && !stopping {
+	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && !s.Cutting() {
 		return // what could not be done is asked for again when the wait is over
 	}
 	for _, i := range s.Open {
+		if !journal.Intent(i.Event) {
+			continue // an agent, which works by its own effects
+		}
+		stopping := s.Cuts(i)
 		key := journal.RequestID(i.Event)
 		switch p := a.pending[key]; {
 		case p == nil:

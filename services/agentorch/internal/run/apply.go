@@ -42,16 +42,24 @@ func (s *State) Apply(e *agentv1.Event) error {
 	}
 	s.Seq, s.Epoch = e.GetSeq(), e.GetEpoch()
 	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version has none
-	if err := s.apply(e); err != nil {
+	f := s.At(e.GetSpan())
+	if f == nil {
+		if !e.GetCritical() {
+			return nil // a note about something that is no agent, or has ended
+		}
+		return fmt.Errorf("%w: event %d: no agent %q is at work", journal.ErrUnreadable, e.GetSeq(), e.GetSpan())
+	}
+	if err := s.apply(f, e); err != nil {
 		return fmt.Errorf("%w: event %d: %w", journal.ErrUnreadable, e.GetSeq(), err)
 	}
-	if s.Machine != nil {
-		s.Machine.Apply(e)
+	if f.Machine != nil {
+		f.Machine.Apply(e)
 	}
 	return nil
 }
 
-func (s *State) apply(e *agentv1.Event) error {
+// apply folds an event of a frame.
+func (s *State) apply(f *Frame, e *agentv1.Event) error {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_RunCreated:
 		return s.created(e, k.RunCreated)
@@ -62,25 +70,25 @@ func (s *State) apply(e *agentv1.Event) error {
 		s.leftAlone(k.OwnerChanged.GetAway().AsDuration())
 	case *agentv1.Event_RunFinished:
 		s.Phase, s.Finished, s.Ended = k.RunFinished.GetState(), true, timeOf(e.GetTime())
-		s.Wait, s.Scoring, s.Calls = nil, nil, nil
+		s.Wait, s.Scoring, f.Calls = nil, nil, nil
 	case *agentv1.Event_StepBegan:
-		return s.stepBegan(e, k.StepBegan)
+		return s.stepBegan(f, e, k.StepBegan)
 	case *agentv1.Event_StepEnded:
-		s.stepEnded(k.StepEnded)
+		s.stepEnded(f, k.StepEnded)
 
 	case *agentv1.Event_MessageAdded:
-		s.messageAdded(k.MessageAdded)
+		f.messageAdded(k.MessageAdded)
 	case *agentv1.Event_HistoryChanged:
-		s.historyChanged(k.HistoryChanged)
+		f.historyChanged(k.HistoryChanged)
 	case *agentv1.Event_OutputSet:
-		s.outputSet(k.OutputSet)
+		f.outputSet(k.OutputSet)
 	case *agentv1.Event_StoreChanged:
 		s.change(k.StoreChanged.GetContent().GetChanges())
 
 	case *agentv1.Event_ModelIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
-		s.begin(e)
+		s.begin(f, e)
 	case *agentv1.Event_ModelOutcome:
-		return s.modelOutcome(e, k.ModelOutcome)
+		return s.modelOutcome(f, e, k.ModelOutcome)
 	case *agentv1.Event_SandboxOutcome:
 		return s.sandboxOutcome(k.SandboxOutcome)
 	case *agentv1.Event_SandboxRemoved:
@@ -88,22 +96,29 @@ func (s *State) apply(e *agentv1.Event) error {
 			s.Sandboxes[k.SandboxRemoved.GetEnvironment()] = &Sandbox{Name: box.Name, Removed: true}
 		}
 	case *agentv1.Event_ToolsReviewed:
-		return s.toolsReviewed(k.ToolsReviewed)
+		return f.toolsReviewed(k.ToolsReviewed)
 	case *agentv1.Event_ToolIntent:
-		return s.toolIntent(e, k.ToolIntent)
+		return s.toolIntent(f, e, k.ToolIntent)
 	case *agentv1.Event_ToolOutcome:
-		return s.toolOutcome(e, k.ToolOutcome)
+		return s.toolOutcome(f, e, k.ToolOutcome)
 	case *agentv1.Event_ExecOutcome:
 		return s.execOutcome(k.ExecOutcome)
 	case *agentv1.Event_WorkerOutcome:
 		return s.workerOutcome(k.WorkerOutcome)
+	case *agentv1.Event_AgentBegan:
+		return s.agentBegan(f, e, k.AgentBegan)
+	case *agentv1.Event_AgentEnded:
+		return s.agentEnded(k.AgentEnded)
 	case *agentv1.Event_ScoreIntent:
-		return s.scoreIntent(e, k.ScoreIntent)
+		return s.scoreIntent(f, e, k.ScoreIntent)
 	case *agentv1.Event_ScoreOutcome:
 		return s.scoreOutcome(k.ScoreOutcome)
 
 	case *agentv1.Event_LimitHit:
-		if k.LimitHit.GetEndsRun() && s.Limit == nil {
+		switch {
+		case !k.LimitHit.GetEndsRun():
+			f.Reached = k.LimitHit.GetLimit()
+		case s.Limit == nil:
 			s.Limit = k.LimitHit.GetLimit()
 			s.drop()
 		}
@@ -121,7 +136,7 @@ func (s *State) apply(e *agentv1.Event) error {
 		s.cutScoring()
 		s.drop()
 	case *agentv1.Event_CommandReceived:
-		s.command(k.CommandReceived)
+		s.command(f, k.CommandReceived)
 	case *agentv1.Event_CancelAcknowledged:
 		if s.Cancel != nil {
 			s.Cancel = &Cancel{Command: s.Cancel.Command, Mode: s.Cancel.Mode, Acknowledged: true}
@@ -135,7 +150,10 @@ func (s *State) apply(e *agentv1.Event) error {
 
 // drop forgets what was under way in the agent: the run is ending.
 func (s *State) drop() {
-	s.Fault, s.Posted = nil, nil
+	s.Fault = nil
+	for _, f := range s.frames {
+		f.Posted = nil
+	}
 	if s.Scoring != nil && s.Scoring.Intermediate {
 		s.Scoring = nil
 	}
@@ -146,10 +164,10 @@ func (s *State) cutScoring() {
 	s.scoringCut = s.scoringCut || s.Judging()
 }
 
-func (s *State) command(c *agentv1.CommandReceived) {
+func (s *State) command(f *Frame, c *agentv1.CommandReceived) {
 	switch c.GetType() {
 	case "message":
-		s.Posted = append(s.Posted[:len(s.Posted):len(s.Posted)], c.GetContent().GetMessages()...)
+		f.Posted = append(f.Posted[:len(f.Posted):len(f.Posted)], c.GetContent().GetMessages()...)
 	case "hold":
 		s.Held = true
 	case "resume":

@@ -96,12 +96,12 @@ func (c *Calls) find(id string, fits func(*Call) bool) *Call {
 	return nil
 }
 
-func (s *State) toolsReviewed(r *agentv1.ToolsReviewed) error {
-	if s.Calls != nil {
-		return fmt.Errorf("the calls of %s are reviewed while those of %s are at hand", r.GetMessageId(), s.Calls.MessageID)
+func (f *Frame) toolsReviewed(r *agentv1.ToolsReviewed) error {
+	if f.Calls != nil {
+		return fmt.Errorf("the calls of %s are reviewed while those of %s are at hand", r.GetMessageId(), f.Calls.MessageID)
 	}
-	message := s.message(r.GetMessageId())
-	s.Calls = &Calls{MessageID: r.GetMessageId(), FailFast: toolcall.FailFastOf(message)}
+	message := f.message(r.GetMessageId())
+	f.Calls = &Calls{MessageID: r.GetMessageId(), FailFast: toolcall.FailFastOf(message)}
 	for i, review := range r.GetContent().GetReviews() {
 		call := review.GetCall()
 		if call == nil && i < len(message.GetToolCalls()) { // A review holds only a call that differs.
@@ -110,14 +110,14 @@ func (s *State) toolsReviewed(r *agentv1.ToolsReviewed) error {
 		if call == nil {
 			return fmt.Errorf("a review of the call %s, which the message %s has not", review.GetCallId(), r.GetMessageId())
 		}
-		s.Calls.All = append(s.Calls.All, &Call{Call: call, Review: review})
+		f.Calls.All = append(f.Calls.All, &Call{Call: call, Review: review})
 	}
 	return nil
 }
 
 // message returns the message of an id; nil for none.
-func (s *State) message(id string) *modelv1.ChatMessage {
-	for _, m := range slices.Backward(s.Messages()) {
+func (f *Frame) message(id string) *modelv1.ChatMessage {
+	for _, m := range slices.Backward(f.Messages()) {
 		if m.GetId() == id {
 			return m
 		}
@@ -125,27 +125,27 @@ func (s *State) message(id string) *modelv1.ChatMessage {
 	return nil
 }
 
-func (s *State) toolIntent(e *agentv1.Event, i *agentv1.ToolIntent) error {
-	call, err := s.call(i.GetCallId(), func(c *Call) bool { return c.Intent == nil && c.Outcome == nil })
+func (s *State) toolIntent(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) error {
+	call, err := f.call(i.GetCallId(), func(c *Call) bool { return c.Intent == nil && c.Outcome == nil })
 	if err != nil {
 		return err
 	}
 	call.Intent = e
-	if stage := s.Calls.Stage; stage == nil || stage.RequestID != i.GetRequestId() {
-		s.Calls.Stage = &Stage{RequestID: i.GetRequestId(), Store: map[string]string{}}
+	if stage := f.Calls.Stage; stage == nil || stage.RequestID != i.GetRequestId() {
+		f.Calls.Stage = &Stage{RequestID: i.GetRequestId(), Store: map[string]string{}}
 	}
-	stage := s.Calls.Stage
+	stage := f.Calls.Stage
 	stage.Calls = append(stage.Calls, call)
 	maps.Copy(stage.Store, s.declared(i.GetFunction()))
 	if !i.GetCaller() {
-		s.begin(e)
+		s.begin(f, e)
 	}
 	return nil
 }
 
-func (s *State) call(id string, fits func(*Call) bool) (*Call, error) {
-	if s.Calls != nil {
-		if call := s.Calls.find(id, fits); call != nil {
+func (f *Frame) call(id string, fits func(*Call) bool) (*Call, error) {
+	if f.Calls != nil {
+		if call := f.Calls.find(id, fits); call != nil {
 			return call, nil
 		}
 	}
@@ -164,8 +164,8 @@ func (s *State) declared(function string) map[string]string {
 	return entries
 }
 
-func (s *State) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) error {
-	call, err := s.call(o.GetCallId(), func(c *Call) bool { return c.Outcome == nil && c.Intent.GetSeq() == o.GetIntent() })
+func (s *State) toolOutcome(f *Frame, e *agentv1.Event, o *agentv1.ToolOutcome) error {
+	call, err := f.call(o.GetCallId(), func(c *Call) bool { return c.Outcome == nil && c.Intent.GetSeq() == o.GetIntent() })
 	if err != nil {
 		return err
 	}
@@ -175,10 +175,10 @@ func (s *State) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) error {
 		}
 	}
 	call.Outcome = e
-	if stage := s.Calls.Stage; stage != nil {
+	if stage := f.Calls.Stage; stage != nil {
 		// Calls that ran side by side count once.
 		if worked := o.GetTiming().GetWorking().AsDuration(); worked > stage.working {
-			s.Working += worked - stage.working
+			s.work(f, worked-stage.working)
 			stage.working = worked
 		}
 	}
@@ -187,19 +187,19 @@ func (s *State) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) error {
 		s.SandboxFault = cmp.Or(o.GetContent().GetResult().GetError().GetMessage(), "the tool "+o.GetFunction()+" could not use it")
 	}
 	if failure := o.GetFailure(); failure != nil {
-		s.Calls.Failed = true
+		f.Calls.Failed = true
 		s.fail(&agentv1.RunError{Reason: failure.GetReason(), Message: failure.GetMessage()})
 	}
 	return nil
 }
 
 // resultAdded notes that a result is in the conversation; the calls are over when all are.
-func (s *State) resultAdded(m *modelv1.ChatMessage) {
-	if s.Calls == nil || m.GetRole() != modelv1.Role_ROLE_TOOL {
+func (f *Frame) resultAdded(m *modelv1.ChatMessage) {
+	if f.Calls == nil || m.GetRole() != modelv1.Role_ROLE_TOOL {
 		return
 	}
-	if s.Calls.added++; s.Calls.added == len(s.Calls.All) {
-		s.Calls = nil
+	if f.Calls.added++; f.Calls.added == len(f.Calls.All) {
+		f.Calls = nil
 	}
 }
 

@@ -76,21 +76,21 @@ func (c *Conversation) set(messages []*modelv1.ChatMessage) {
 	c.messages, c.links = messages, c.links[:made:made] // Whoever has the others keeps them.
 }
 
-func (s *State) messageAdded(a *agentv1.MessageAdded) {
+func (f *Frame) messageAdded(a *agentv1.MessageAdded) {
 	m := a.GetContent()
 	if a.Index == nil {
-		s.conversation.Append(m)
+		f.conversation.Append(m)
 	} else {
-		s.conversation.set(agent.Added(s.conversation.messages, a))
+		f.conversation.set(agent.Added(f.conversation.messages, a))
 	}
-	if answered := chat.FirstMessage(s.answer); answered != nil && m.GetId() == answered.GetId() {
-		s.output = s.answer // the conversation took the answer
-		if c := &s.conversation; c.told > 0 && c.told == c.Len()-1 && a.Index == nil && (m == answered || proto.Equal(m, answered)) {
+	if answered := chat.FirstMessage(f.answer); answered != nil && m.GetId() == answered.GetId() {
+		f.output = f.answer // the conversation took the answer
+		if c := &f.conversation; c.told > 0 && c.told == c.Len()-1 && a.Index == nil && (m == answered || proto.Equal(m, answered)) {
 			c.told++
 		}
 	}
-	s.resultAdded(m)
-	s.posted(m)
+	f.resultAdded(m)
+	f.posted(m)
 }
 
 // PostedContent is what an operator's messages say as one message of the conversation: one text, or the parts of all where one of them has parts, such as a picture.
@@ -112,48 +112,38 @@ func PostedContent(posted []*modelv1.ChatMessage) *contentv1.MessageContent {
 }
 
 // posted takes an operator's messages off the list once the conversation has a message that says what they say. Others are still to come.
-func (s *State) posted(m *modelv1.ChatMessage) {
+func (f *Frame) posted(m *modelv1.ChatMessage) {
 	if m.GetSource() != modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR {
 		return
 	}
-	for n := len(s.Posted); n > 0; n-- {
-		if proto.Equal(PostedContent(s.Posted[:n]), m.GetContent()) {
-			s.Posted = s.Posted[n:]
-			return
-		}
-	}
-	for n := len(s.Posted); n > 0; n-- { // An earlier version kept the texts alone.
-		texts := make([]string, n)
-		for i, posted := range s.Posted[:n] {
-			texts[i] = chat.Text(posted)
-		}
-		if strings.Join(texts, "\n\n") == chat.Text(m) {
-			s.Posted = s.Posted[n:]
+	for n := len(f.Posted); n > 0; n-- {
+		if proto.Equal(PostedContent(f.Posted[:n]), m.GetContent()) {
+			f.Posted = f.Posted[n:]
 			return
 		}
 	}
 }
 
-func (s *State) historyChanged(h *agentv1.HistoryChanged) {
-	s.conversation.set(agent.Changed(s.conversation.messages, h))
+func (f *Frame) historyChanged(h *agentv1.HistoryChanged) {
+	f.conversation.set(agent.Changed(f.conversation.messages, h))
 	for _, m := range h.GetContent().GetMessages() {
-		if first := chat.FirstMessage(s.output); first != nil && first.GetId() == m.GetId() && first != m {
-			s.output = proto.CloneOf(s.output)
-			s.output.Choices[0].Message = m
+		if first := chat.FirstMessage(f.output); first != nil && first.GetId() == m.GetId() && first != m {
+			f.output = proto.CloneOf(f.output)
+			f.output.Choices[0].Message = m
 		}
 	}
 }
 
-func (s *State) outputSet(o *agentv1.OutputSet) {
+func (f *Frame) outputSet(o *agentv1.OutputSet) {
 	switch {
 	case o.GetContent() != nil:
-		s.output = o.GetContent()
+		f.output = o.GetContent()
 	case o.Completion != nil:
-		changed := proto.CloneOf(s.output)
+		changed := proto.CloneOf(f.output)
 		if changed == nil {
 			changed = &modelv1.ModelOutput{}
 		}
 		changed.Completion = o.GetCompletion()
-		s.output = changed
+		f.output = changed
 	}
 }

@@ -10,6 +10,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
 // Purposes of effects.
@@ -20,8 +21,11 @@ const (
 
 // Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the effect's owner for it.
 type Intent struct {
-	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent.
+	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent, of which an
+	// owner is asked, or the AgentBegan of a child.
 	Event *agentv1.Event
+	// Frame is the agent that it belongs to.
+	Frame *Frame
 	// Away is how long no replica drove the run meanwhile.
 	Away time.Duration
 }
@@ -32,15 +36,17 @@ func (i *Intent) Seq() int64 { return i.Event.GetSeq() }
 // Since is when it was journaled.
 func (i *Intent) Since() time.Time { return timeOf(i.Event.GetTime()) }
 
-func (s *State) begin(e *agentv1.Event) { s.Open = append(s.Open, &Intent{Event: e}) }
+func (s *State) begin(f *Frame, e *agentv1.Event) {
+	s.Open = append(s.Open, &Intent{Event: e, Frame: f})
+}
 
 // end takes an intent off the list.
-func (s *State) end(seq int64) (*agentv1.Event, error) {
+func (s *State) end(seq int64) (*Intent, error) {
 	at := slices.IndexFunc(s.Open, func(i *Intent) bool { return i.Seq() == seq })
 	if at < 0 {
 		return nil, fmt.Errorf("an outcome of %d, which is no open intent", seq)
 	}
-	intent := s.Open[at].Event
+	intent := s.Open[at]
 	s.Open = slices.Delete(slices.Clone(s.Open), at, at+1)
 	return intent, nil
 }
@@ -55,16 +61,16 @@ func (s *State) OpenIntent(seq int64) *Intent {
 	return nil
 }
 
-func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
-	event, err := s.end(o.GetIntent())
+func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome) error {
+	ended, err := s.end(o.GetIntent())
 	if err != nil {
 		return err
 	}
-	intent := event.GetModelIntent()
+	intent := ended.Event.GetModelIntent()
 	if o.GetCache() != modelv1.CacheUse_CACHE_USE_READ {
-		s.spend(intent, o.GetUsage())
+		s.spend(f, intent, o.GetUsage())
 	}
-	s.Working += o.GetTiming().GetWorking().AsDuration()
+	s.work(f, o.GetTiming().GetWorking().AsDuration())
 	s.Retries += max(0, int(o.GetTiming().GetAttempts())-1)
 	s.LostModelCalls += lost(o)
 	if o.GetError() != nil {
@@ -77,11 +83,16 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 		s.Answers++
 	}
 	if intent.GetPurpose() == PurposeAgent && intent.GetContent() == nil {
-		s.conversation.told = min(int(intent.GetMessageCount()), s.conversation.Len())
+		f.conversation.told = min(int(intent.GetMessageCount()), f.conversation.Len())
 	}
 	if intent.GetPurpose() == PurposeAgent && !s.Stopping() {
-		s.answer, s.answered = o.GetContent().GetOutput(), e.GetSeq()
-		if s.Limits.Spent(s.Use()) == nil {
+		f.answer, f.answered = o.GetContent().GetOutput(), e.GetSeq()
+		f.scopes(func(at *Frame) {
+			if at.Bounds.Spent(limit.Use{Usage: at.total}) == nil {
+				at.turns++
+			}
+		})
+		if s.Limits.Spent(f.Use()) == nil {
 			s.Turns++
 		}
 	}
@@ -109,7 +120,7 @@ var (
 )
 
 // spend adds a call's usage to the sums.
-func (s *State) spend(intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {
+func (s *State) spend(f *Frame, intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {
 	if usage == nil {
 		return
 	}
@@ -118,6 +129,13 @@ func (s *State) spend(intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {
 		s.RoleUsage[role] = chat.AddUsage(s.RoleUsage[role], usage)
 	}
 	s.Total = chat.AddUsage(s.Total, usage)
+	f.scopes(func(at *Frame) { at.total = chat.AddUsage(at.total, usage) })
+}
+
+// work adds working time of an effect.
+func (s *State) work(f *Frame, d time.Duration) {
+	s.Working += d
+	f.scopes(func(at *Frame) { at.worked += d })
 }
 
 // fail notes a failure that ends the run, unless the run is ending anyway.
@@ -142,10 +160,11 @@ func (s *State) sandboxOutcome(o *agentv1.SandboxOutcome) error {
 }
 
 func (s *State) execOutcome(o *agentv1.ExecOutcome) error {
-	if _, err := s.end(o.GetIntent()); err != nil {
+	ended, err := s.end(o.GetIntent())
+	if err != nil {
 		return err
 	}
-	s.Working += o.GetTiming().GetWorking().AsDuration()
+	s.work(ended.Frame, o.GetTiming().GetWorking().AsDuration())
 	if s.Scoring != nil {
 		s.Scoring.Results = append(s.Scoring.Results, o)
 	} else if o.GetError() != nil {
@@ -159,10 +178,10 @@ func (s *State) workerOutcome(o *agentv1.WorkerOutcome) error {
 	if err != nil {
 		return err
 	}
-	s.Working += o.GetTiming().GetWorking().AsDuration()
+	s.work(intent.Frame, o.GetTiming().GetWorking().AsDuration())
 	s.change(o.GetContent().GetStoreChanges())
 	switch {
-	case intent.GetWorkerIntent().GetPurpose() == PurposeScore:
+	case intent.Event.GetWorkerIntent().GetPurpose() == PurposeScore:
 		if s.Scoring != nil { // Else the round was given up.
 			s.Scoring.Results = append(s.Scoring.Results, o)
 		}

@@ -36,7 +36,7 @@ func (s *State) stateChanged(e *agentv1.Event, c *agentv1.RunStateChanged) {
 	s.Phase, s.Wait = c.GetState(), c.GetWait()
 	s.waiting, s.awayAtWait = timeOf(e.GetTime()), s.away
 	if s.Phase == agentv1.RunState_RUN_STATE_SCORING && s.Scored.IsZero() {
-		s.Scored, s.Scoring, s.awayAtScoring = timeOf(e.GetTime()), &Scoring{}, s.away
+		s.Scored, s.Scoring, s.awayAtScoring = timeOf(e.GetTime()), &Scoring{Frame: s.Frame}, s.away
 		s.Machine, s.lastScores = nil, nil
 	}
 }
@@ -67,7 +67,7 @@ func (s *State) Uncounted() bool {
 // Elapsed is the time that has passed for the bound of wall time.
 func (s *State) Elapsed(now time.Time) time.Duration { return now.Sub(s.Started) - s.away }
 
-func (s *State) stepBegan(e *agentv1.Event, b *agentv1.StepBegan) error {
+func (s *State) stepBegan(f *Frame, e *agentv1.Event, b *agentv1.StepBegan) error {
 	if s.Started.IsZero() {
 		s.Started = timeOf(e.GetTime())
 	}
@@ -75,21 +75,13 @@ func (s *State) stepBegan(e *agentv1.Event, b *agentv1.StepBegan) error {
 	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
 		return fmt.Errorf("the run has no step %d", s.Step)
 	}
-	s.answer = nil
-	if s.agents == nil {
-		return nil // a reader that does not go on with the run
-	}
-	machine, err := s.agents.New(s.spec.GetSteps()[s.Step])
-	if err != nil {
-		s.TooNew = true // an agent that this version has not, or not in this form
-		return nil
-	}
-	s.Machine = machine
+	f.answer, f.ref = nil, s.spec.GetSteps()[s.Step]
+	f.Machine = s.machine(f.ref)
 	return nil
 }
 
-func (s *State) stepEnded(e *agentv1.StepEnded) {
-	s.Machine = nil
+func (s *State) stepEnded(f *Frame, e *agentv1.StepEnded) {
+	f.Machine = nil
 	s.StepsDone = e.GetCompleted() || s.Step == len(s.spec.GetSteps())-1
 }
 

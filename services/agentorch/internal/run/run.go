@@ -18,6 +18,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
@@ -40,7 +42,12 @@ type Agents interface {
 }
 
 // State is a run as its journal tells it. Only Apply changes it; it belongs to one goroutine at a time. What its fields lead to must not be changed.
+//
+// It is a tree of frames, the agents at work. What concerns one of them is in its [Frame], all else here.
 type State struct {
+	// Frame is the root.
+	*Frame
+
 	// Name is the run's resource name, which is its journal's.
 	Name string
 	// Seq is the number of the last event, Epoch the owner's who appended it.
@@ -76,13 +83,9 @@ type State struct {
 	// Step is the index of the present step, -1 before the first; StepsDone says that there is none left.
 	Step      int
 	StepsDone bool
-	// Machine is the agent at work on it; nil between steps.
-	Machine agent.Machine
 
-	// Open are the intents without an outcome, oldest first.
+	// Open are the intents of all frames without an outcome, oldest first.
 	Open []*Intent
-	// Calls are the tool calls at hand; nil while there are none.
-	Calls *Calls
 	// Scoring is the round of scoring at hand; nil while there is none.
 	Scoring *Scoring
 	// Sandboxes are those of the run by environment.
@@ -90,9 +93,8 @@ type State struct {
 	// SandboxFault is why one of them could not be used, where a tool's answer first said so. The run goes on without it.
 	SandboxFault string
 
-	// Posted are an operator's messages that wait for the next turn. Held says that an operator holds the run.
-	Posted []*modelv1.ChatMessage
-	Held   bool
+	// Held says that an operator holds the run.
+	Held bool
 	// Cancel is an operator's cancel; nil while there is none.
 	Cancel *Cancel
 	// Fault is a failure that has yet to be raised as the run's error.
@@ -106,26 +108,21 @@ type State struct {
 	// Created, Started, Scored and Ended are when the run was made, its first step began, its scorers began and it ended; zero before.
 	Created, Started, Scored, Ended time.Time
 
-	agents       Agents
-	spec         *agentv1.RunSpec
-	plainSpec    *agentv1.RunSpec // spec without content, once it was asked for
-	tools        []*toolv1.ToolDefinition
-	conversation Conversation
-	output       *modelv1.ModelOutput
-	answer       *modelv1.ModelOutput
-	answered     int64 // number of the event that holds answer
-	store        map[string]string
-	scores       []*agentv1.NamedScore
-	lastScores   []*agentv1.NamedScore
-	scoringCut   bool
+	agents     Agents
+	frames     []*Frame // at work, the oldest first
+	spec       *agentv1.RunSpec
+	plainSpec  *agentv1.RunSpec // spec without content, once it was asked for
+	tools      []*toolv1.ToolDefinition
+	store      map[string]string
+	scores     []*agentv1.NamedScore
+	lastScores []*agentv1.NamedScore
+	scoringCut bool
 	// away is how long no replica drove the run since it started, and awayAtScoring what that was when its scoring began.
 	away, awayAtScoring time.Duration
 	// waiting is when the phase changed last, and awayAtWait what away was then.
 	waiting    time.Time
 	awayAtWait time.Duration
 }
-
-var _ agent.View = (*State)(nil)
 
 // Cancel is an operator's wish that the run ends.
 type Cancel struct {
@@ -154,10 +151,13 @@ type Sandbox struct {
 
 // New returns the state of a run without events.
 func New(name string, agents Agents) *State {
-	return &State{
+	s := &State{
 		Name: name, Step: -1, agents: agents, Usage: map[string]*modelv1.ModelUsage{}, RoleUsage: map[string]*modelv1.ModelUsage{},
 		Sandboxes: map[string]*Sandbox{}, store: map[string]string{},
 	}
+	s.Frame = &Frame{run: s}
+	s.frames = []*Frame{s.Frame}
+	return s
 }
 
 // Project returns the project's id, ID the run's.
@@ -172,35 +172,8 @@ func (s *State) Parent() string { return resource.Project(s.Project()) }
 // Key returns the key of the effect whose intent is the event of that number.
 func (s *State) Key(seq int64) string { return fmt.Sprintf("%s/%d", s.ID(), seq) }
 
-// Spec implements [agent.View].
-func (s *State) Spec() *agentv1.RunSpec { return s.spec }
-
-// Messages implements [agent.View].
-func (s *State) Messages() []*modelv1.ChatMessage { return s.conversation.Messages() }
-
-// Conversation returns the conversation, of which only the links that it is asked for may change.
-func (s *State) Conversation() *Conversation { return &s.conversation }
-
-// Output implements [agent.View].
-func (s *State) Output() *modelv1.ModelOutput { return s.output }
-
-// Answer implements [agent.View].
-func (s *State) Answer() *modelv1.ModelOutput { return s.answer }
-
-// Answered returns the number of the event that holds the answer.
-func (s *State) Answered() int64 { return s.answered }
-
-// Stored implements [agent.View].
-func (s *State) Stored(key string) (string, bool) {
-	value, ok := s.store[key]
-	return value, ok
-}
-
 // Store returns the whole store. It must not be changed.
 func (s *State) Store() map[string]string { return s.store }
-
-// Scores implements [agent.View]: the scores of the last round, intermediate or not.
-func (s *State) Scores() []*agentv1.NamedScore { return s.lastScores }
 
 // FinalScores returns the scores that the run ended with.
 func (s *State) FinalScores() []*agentv1.NamedScore { return s.scores }
@@ -213,27 +186,16 @@ func (s *State) Cutting() bool {
 	return s.Stopping() && (!s.Judging() || s.scoringCut)
 }
 
+// Cuts reports whether an open effect is to be stopped.
+func (s *State) Cuts(i *Intent) bool { return s.Cutting() || i.Frame.Ending() }
+
+// UnderWay reports whether an owner is asked for an effect. Agents that work are none by themselves.
+func (s *State) UnderWay() bool {
+	return slices.ContainsFunc(s.Open, func(i *Intent) bool { return journal.Intent(i.Event) })
+}
+
 // Judging reports whether the run's final scoring is under way, be it that it waits for someone who judges.
 func (s *State) Judging() bool { return s.Scoring != nil && !s.Scoring.Intermediate }
-
-// Use returns what counts toward bounds.
-func (s *State) Use() limit.Use {
-	return limit.Use{Messages: s.conversation.Len(), Usage: s.Total, Turns: s.Turns}
-}
-
-// Tools returns the definitions of a step's tools, in order.
-func (s *State) Tools() []*toolv1.ToolDefinition {
-	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
-		return nil
-	}
-	var offered []*toolv1.ToolDefinition
-	for _, ref := range s.spec.GetSteps()[s.Step].GetTools() {
-		if d := s.Tool(VisibleName(ref)); d != nil {
-			offered = append(offered, d)
-		}
-	}
-	return offered
-}
 
 // Tool returns the pinned definition of the tool that a model calls by that name, or nil.
 func (s *State) Tool(name string) *toolv1.ToolDefinition {
@@ -243,14 +205,6 @@ func (s *State) Tool(name string) *toolv1.ToolDefinition {
 		}
 	}
 	return nil
-}
-
-// ToolRefs returns the references of a step's tools.
-func (s *State) ToolRefs() []*toolv1.ToolRef {
-	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
-		return nil
-	}
-	return s.spec.GetSteps()[s.Step].GetTools()
 }
 
 // VisibleName returns the name by which a model calls a referred tool.

@@ -13,6 +13,8 @@ import (
 type Scoring struct {
 	// Intermediate says that the run goes on after it.
 	Intermediate bool
+	// Frame is the agent that asked for it; the root of a final one.
+	Frame *Frame
 	// Next is the index of the scorer that judges now.
 	Next int
 	// Intent is the number of its ScoreIntent; 0 before it.
@@ -30,12 +32,12 @@ func ScorerNames(scorers []*agentv1.ScorerRef) []string {
 	return result.UniqueNames(names)
 }
 
-func (s *State) scoreIntent(e *agentv1.Event, i *agentv1.ScoreIntent) error {
+func (s *State) scoreIntent(f *Frame, e *agentv1.Event, i *agentv1.ScoreIntent) error {
 	if s.Scoring == nil {
 		if !i.GetIntermediate() {
 			return fmt.Errorf("scoring has not begun")
 		}
-		s.Scoring, s.lastScores = &Scoring{Intermediate: true}, nil
+		s.Scoring, s.lastScores = &Scoring{Intermediate: true, Frame: f}, nil
 	}
 	s.Scoring.Intent, s.Scoring.Results = e.GetSeq(), nil
 	return nil

@@ -37,6 +37,8 @@ type Builder struct {
 	step     string            // span in which the present step does its work
 	solver   string            // span of the present step as a solver, which is step itself unless that is an agent's
 	scorers  string            // span of the scorers
+	// children are the conversations of agents that others began, by span.
+	children map[string][]*modelv1.ChatMessage
 	// told is the conversation as state events have told it.
 	told []*modelv1.ChatMessage
 	// name names the run, and stepLine the present step, in the words of a traceback.
@@ -50,7 +52,7 @@ type Builder struct {
 
 // NewBuilder makes a builder of an empty transcript.
 func NewBuilder() *Builder {
-	return &Builder{open: map[int64]*Event{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}, effects: map[int64]string{}}
+	return &Builder{open: map[int64]*Event{}, children: map[string][]*modelv1.ChatMessage{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}, effects: map[int64]string{}}
 }
 
 // Events returns the transcript so far.
@@ -69,7 +71,7 @@ func (b *Builder) add(e *agentv1.Event, kind string) *Event {
 func (b *Builder) span(e *agentv1.Event) string {
 	switch {
 	case e.GetSpan() != "":
-		return e.GetSpan()
+		return agentSpan(e, e.GetSpan())
 	case b.scorers != "":
 		return b.scorers
 	case b.step != "":
@@ -78,6 +80,11 @@ func (b *Builder) span(e *agentv1.Event) string {
 		return b.solvers
 	}
 	return b.init
+}
+
+// agentSpan is the span of an agent that another began.
+func agentSpan(e *agentv1.Event, id string) string {
+	return fmt.Sprintf("%s.agent.%s", resource.LastID(e.GetJournal()), id)
 }
 
 // begin opens a span and returns its id.
@@ -135,15 +142,37 @@ func (b *Builder) Add(e *agentv1.Event) error {
 		}
 		b.scorers = ""
 	case *agentv1.Event_MessageAdded:
-		b.messages = agent.Added(b.messages, k.MessageAdded)
+		b.setMessages(e, agent.Added(b.messagesOf(e), k.MessageAdded))
 	case *agentv1.Event_HistoryChanged:
-		b.messages = agent.Changed(b.messages, k.HistoryChanged)
+		b.setMessages(e, agent.Changed(b.messagesOf(e), k.HistoryChanged))
+	case *agentv1.Event_AgentBegan:
+		b.children[e.GetId()] = k.AgentBegan.GetContent().GetMessages()
+		b.beginAs(e, agentSpan(e, e.GetId()), "agent", k.AgentBegan.GetName(), b.span(e))
+	case *agentv1.Event_AgentEnded:
+		delete(b.children, e.GetId())
+		b.end(e, agentSpan(e, e.GetId()))
 	case *agentv1.Event_StoreChanged:
 		b.store(e, k.StoreChanged.GetContent().GetChanges())
 	default:
 		return b.addEffect(e)
 	}
 	return nil
+}
+
+// messagesOf is the conversation that an event belongs to.
+func (b *Builder) messagesOf(e *agentv1.Event) []*modelv1.ChatMessage {
+	if e.GetSpan() == "" {
+		return b.messages
+	}
+	return b.children[e.GetSpan()]
+}
+
+func (b *Builder) setMessages(e *agentv1.Event, messages []*modelv1.ChatMessage) {
+	if e.GetSpan() == "" {
+		b.messages = messages
+	} else {
+		b.children[e.GetSpan()] = messages
+	}
 }
 
 func (b *Builder) closeInit(e *agentv1.Event) {

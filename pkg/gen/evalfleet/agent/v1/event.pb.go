@@ -47,7 +47,8 @@ type Event struct {
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Identity of the thing: intent and outcome share it.
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
-	// Span that it belongs to; empty: the run itself.
+	// Span that it belongs to; empty: the run itself. Of an agent that began beside others it is the id of its AgentBegan:
+	// the conversation, calls and effects of that agent.
 	Span string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
 	// True when a replica must know the kind to own the journal.
 	Critical bool `protobuf:"varint,7,opt,name=critical,proto3" json:"critical,omitempty"`
@@ -103,6 +104,8 @@ type Event struct {
 	//	*Event_Checkpointed
 	//	*Event_SubtaskIntent
 	//	*Event_SubtaskOutcome
+	//	*Event_AgentBegan
+	//	*Event_AgentEnded
 	//	*Event_CommandReceived
 	//	*Event_ApprovalRequested
 	//	*Event_ApprovalDecided
@@ -581,6 +584,24 @@ func (x *Event) GetSubtaskOutcome() *SubtaskOutcome {
 	return nil
 }
 
+func (x *Event) GetAgentBegan() *AgentBegan {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_AgentBegan); ok {
+			return x.AgentBegan
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetAgentEnded() *AgentEnded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_AgentEnded); ok {
+			return x.AgentEnded
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetCommandReceived() *CommandReceived {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_CommandReceived); ok {
@@ -928,6 +949,16 @@ type Event_SubtaskOutcome struct {
 	SubtaskOutcome *SubtaskOutcome `protobuf:"bytes,70,opt,name=subtask_outcome,json=subtaskOutcome,proto3,oneof"`
 }
 
+type Event_AgentBegan struct {
+	// An agent began beside the one that wants it.
+	AgentBegan *AgentBegan `protobuf:"bytes,71,opt,name=agent_began,json=agentBegan,proto3,oneof"`
+}
+
+type Event_AgentEnded struct {
+	// That agent ended.
+	AgentEnded *AgentEnded `protobuf:"bytes,72,opt,name=agent_ended,json=agentEnded,proto3,oneof"`
+}
+
 type Event_CommandReceived struct {
 	// An operator's command arrived.
 	CommandReceived *CommandReceived `protobuf:"bytes,80,opt,name=command_received,json=commandReceived,proto3,oneof"`
@@ -1088,6 +1119,10 @@ func (*Event_Checkpointed) isEvent_Kind() {}
 func (*Event_SubtaskIntent) isEvent_Kind() {}
 
 func (*Event_SubtaskOutcome) isEvent_Kind() {}
+
+func (*Event_AgentBegan) isEvent_Kind() {}
+
+func (*Event_AgentEnded) isEvent_Kind() {}
 
 func (*Event_CommandReceived) isEvent_Kind() {}
 
@@ -4422,6 +4457,199 @@ func (x *SubtaskOutcome) GetContent() *InfoContent {
 	return nil
 }
 
+// AgentBegan says that an agent begins to work beside the one whose span the event has, which hears of its end. The event's
+// id is the span of the new one.
+type AgentBegan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name for people.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. Bounds of this agent and those that it begins. One that is reached ends the agent and not the run.
+	Limits *RunLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The agent and what it begins with.
+	Content       *AgentBeganContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentBegan) Reset() {
+	*x = AgentBegan{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentBegan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentBegan) ProtoMessage() {}
+
+func (x *AgentBegan) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentBegan.ProtoReflect.Descriptor instead.
+func (*AgentBegan) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *AgentBegan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentBegan) GetLimits() *RunLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *AgentBegan) GetContent() *AgentBeganContent {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// AgentBeganContent is an agent and what it begins with.
+type AgentBeganContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent, with its parameters as they were resolved.
+	Agent *AgentRef `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The conversation to begin with.
+	Messages      []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentBeganContent) Reset() {
+	*x = AgentBeganContent{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentBeganContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentBeganContent) ProtoMessage() {}
+
+func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentBeganContent.ProtoReflect.Descriptor instead.
+func (*AgentBeganContent) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *AgentBeganContent) GetAgent() *AgentRef {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *AgentBeganContent) GetMessages() []*v1.ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+// AgentEnded says how that agent ended.
+type AgentEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Seq of AgentBegan.
+	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
+	// Optional. Its own bound that ended it.
+	Limit *LimitReached `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// True where it was stopped before it had ended by itself.
+	Interrupted bool `protobuf:"varint,3,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// Optional. Its output.
+	Content       *v1.ModelOutput `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentEnded) Reset() {
+	*x = AgentEnded{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentEnded) ProtoMessage() {}
+
+func (x *AgentEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentEnded.ProtoReflect.Descriptor instead.
+func (*AgentEnded) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *AgentEnded) GetIntent() int64 {
+	if x != nil {
+		return x.Intent
+	}
+	return 0
+}
+
+func (x *AgentEnded) GetLimit() *LimitReached {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *AgentEnded) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
+func (x *AgentEnded) GetContent() *v1.ModelOutput {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
 // CommandReceived says that an operator's command arrived.
 type CommandReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4443,7 +4671,7 @@ type CommandReceived struct {
 
 func (x *CommandReceived) Reset() {
 	*x = CommandReceived{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +4683,7 @@ func (x *CommandReceived) String() string {
 func (*CommandReceived) ProtoMessage() {}
 
 func (x *CommandReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +4696,7 @@ func (x *CommandReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandReceived.ProtoReflect.Descriptor instead.
 func (*CommandReceived) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CommandReceived) GetCommandId() string {
@@ -4526,7 +4754,7 @@ type CommandContent struct {
 
 func (x *CommandContent) Reset() {
 	*x = CommandContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4538,7 +4766,7 @@ func (x *CommandContent) String() string {
 func (*CommandContent) ProtoMessage() {}
 
 func (x *CommandContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4551,7 +4779,7 @@ func (x *CommandContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandContent.ProtoReflect.Descriptor instead.
 func (*CommandContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommandContent) GetMessages() []*v1.ChatMessage {
@@ -4585,7 +4813,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4825,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4838,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApprovalRequested) GetApproval() string {
@@ -4656,7 +4884,7 @@ type ApprovalContent struct {
 
 func (x *ApprovalContent) Reset() {
 	*x = ApprovalContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4668,7 +4896,7 @@ func (x *ApprovalContent) String() string {
 func (*ApprovalContent) ProtoMessage() {}
 
 func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4681,7 +4909,7 @@ func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalContent.ProtoReflect.Descriptor instead.
 func (*ApprovalContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApprovalContent) GetCall() *v11.ToolCall {
@@ -4724,7 +4952,7 @@ type ApprovalDecided struct {
 
 func (x *ApprovalDecided) Reset() {
 	*x = ApprovalDecided{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4964,7 @@ func (x *ApprovalDecided) String() string {
 func (*ApprovalDecided) ProtoMessage() {}
 
 func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4977,7 @@ func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecided.ProtoReflect.Descriptor instead.
 func (*ApprovalDecided) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApprovalDecided) GetApproval() string {
@@ -4800,7 +5028,7 @@ type ApprovalDecidedContent struct {
 
 func (x *ApprovalDecidedContent) Reset() {
 	*x = ApprovalDecidedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +5040,7 @@ func (x *ApprovalDecidedContent) String() string {
 func (*ApprovalDecidedContent) ProtoMessage() {}
 
 func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +5053,7 @@ func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecidedContent.ProtoReflect.Descriptor instead.
 func (*ApprovalDecidedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApprovalDecidedContent) GetExplanation() string {
@@ -4855,7 +5083,7 @@ type InputRequested struct {
 
 func (x *InputRequested) Reset() {
 	*x = InputRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +5095,7 @@ func (x *InputRequested) String() string {
 func (*InputRequested) ProtoMessage() {}
 
 func (x *InputRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +5108,7 @@ func (x *InputRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequested.ProtoReflect.Descriptor instead.
 func (*InputRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *InputRequested) GetFieldsJson() string {
@@ -4912,7 +5140,7 @@ type InputAnswered struct {
 
 func (x *InputAnswered) Reset() {
 	*x = InputAnswered{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5152,7 @@ func (x *InputAnswered) String() string {
 func (*InputAnswered) ProtoMessage() {}
 
 func (x *InputAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5165,7 @@ func (x *InputAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswered.ProtoReflect.Descriptor instead.
 func (*InputAnswered) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *InputAnswered) GetIntent() int64 {
@@ -4978,7 +5206,7 @@ type Interrupted struct {
 
 func (x *Interrupted) Reset() {
 	*x = Interrupted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5218,7 @@ func (x *Interrupted) String() string {
 func (*Interrupted) ProtoMessage() {}
 
 func (x *Interrupted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5231,7 @@ func (x *Interrupted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interrupted.ProtoReflect.Descriptor instead.
 func (*Interrupted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Interrupted) GetSource() string {
@@ -5045,7 +5273,7 @@ type CancelAcknowledged struct {
 
 func (x *CancelAcknowledged) Reset() {
 	*x = CancelAcknowledged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5285,7 @@ func (x *CancelAcknowledged) String() string {
 func (*CancelAcknowledged) ProtoMessage() {}
 
 func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5298,7 @@ func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAcknowledged.ProtoReflect.Descriptor instead.
 func (*CancelAcknowledged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CancelAcknowledged) GetCommandId() string {
@@ -5095,7 +5323,7 @@ type ScoreEdited struct {
 
 func (x *ScoreEdited) Reset() {
 	*x = ScoreEdited{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5335,7 @@ func (x *ScoreEdited) String() string {
 func (*ScoreEdited) ProtoMessage() {}
 
 func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5348,7 @@ func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreEdited.ProtoReflect.Descriptor instead.
 func (*ScoreEdited) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ScoreEdited) GetName() string {
@@ -5157,7 +5385,7 @@ type SampleInvalidated struct {
 
 func (x *SampleInvalidated) Reset() {
 	*x = SampleInvalidated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5397,7 @@ func (x *SampleInvalidated) String() string {
 func (*SampleInvalidated) ProtoMessage() {}
 
 func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5410,7 @@ func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleInvalidated.ProtoReflect.Descriptor instead.
 func (*SampleInvalidated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SampleInvalidated) GetInvalid() bool {
@@ -5218,7 +5446,7 @@ type EvalCreated struct {
 
 func (x *EvalCreated) Reset() {
 	*x = EvalCreated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5458,7 @@ func (x *EvalCreated) String() string {
 func (*EvalCreated) ProtoMessage() {}
 
 func (x *EvalCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5471,7 @@ func (x *EvalCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalCreated.ProtoReflect.Descriptor instead.
 func (*EvalCreated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *EvalCreated) GetSpec() *EvalSpec {
@@ -5296,7 +5524,7 @@ type EvalStateChanged struct {
 
 func (x *EvalStateChanged) Reset() {
 	*x = EvalStateChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5308,7 +5536,7 @@ func (x *EvalStateChanged) String() string {
 func (*EvalStateChanged) ProtoMessage() {}
 
 func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5321,7 +5549,7 @@ func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalStateChanged.ProtoReflect.Descriptor instead.
 func (*EvalStateChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EvalStateChanged) GetState() EvalState {
@@ -5368,7 +5596,7 @@ type SampleAdmitted struct {
 
 func (x *SampleAdmitted) Reset() {
 	*x = SampleAdmitted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5380,7 +5608,7 @@ func (x *SampleAdmitted) String() string {
 func (*SampleAdmitted) ProtoMessage() {}
 
 func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5393,7 +5621,7 @@ func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleAdmitted.ProtoReflect.Descriptor instead.
 func (*SampleAdmitted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SampleAdmitted) GetSample() string {
@@ -5489,7 +5717,7 @@ type SampleFinished struct {
 
 func (x *SampleFinished) Reset() {
 	*x = SampleFinished{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5729,7 @@ func (x *SampleFinished) String() string {
 func (*SampleFinished) ProtoMessage() {}
 
 func (x *SampleFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5742,7 @@ func (x *SampleFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinished.ProtoReflect.Descriptor instead.
 func (*SampleFinished) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SampleFinished) GetSample() string {
@@ -5647,7 +5875,7 @@ type SampleFinishedContent struct {
 
 func (x *SampleFinishedContent) Reset() {
 	*x = SampleFinishedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5887,7 @@ func (x *SampleFinishedContent) String() string {
 func (*SampleFinishedContent) ProtoMessage() {}
 
 func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5900,7 @@ func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinishedContent.ProtoReflect.Descriptor instead.
 func (*SampleFinishedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SampleFinishedContent) GetScores() []*NamedScore {
@@ -5693,7 +5921,7 @@ type ResultsComputed struct {
 
 func (x *ResultsComputed) Reset() {
 	*x = ResultsComputed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5705,7 +5933,7 @@ func (x *ResultsComputed) String() string {
 func (*ResultsComputed) ProtoMessage() {}
 
 func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5718,7 +5946,7 @@ func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsComputed.ProtoReflect.Descriptor instead.
 func (*ResultsComputed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResultsComputed) GetResults() *EvalResults {
@@ -5743,7 +5971,7 @@ type EvalUpdated struct {
 
 func (x *EvalUpdated) Reset() {
 	*x = EvalUpdated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5755,7 +5983,7 @@ func (x *EvalUpdated) String() string {
 func (*EvalUpdated) ProtoMessage() {}
 
 func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5768,7 +5996,7 @@ func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalUpdated.ProtoReflect.Descriptor instead.
 func (*EvalUpdated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EvalUpdated) GetChangesJson() string {
@@ -5805,7 +6033,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5817,7 +6045,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5830,7 +6058,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Extension) GetType() string {
@@ -5851,7 +6079,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86#\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92$\n" +
 	"\x05Event\x12\x1e\n" +
 	"\ajournal\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
@@ -5910,7 +6138,11 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\banchored\x18C \x01(\v2\x1c.evalfleet.agent.v1.AnchoredH\x00R\banchored\x12F\n" +
 	"\fcheckpointed\x18D \x01(\v2 .evalfleet.agent.v1.CheckpointedH\x00R\fcheckpointed\x12J\n" +
 	"\x0esubtask_intent\x18E \x01(\v2!.evalfleet.agent.v1.SubtaskIntentH\x00R\rsubtaskIntent\x12S\n" +
-	"\x0fsubtask_outcome\x18F \x01(\v2\".evalfleet.agent.v1.SubtaskOutcomeB\x04\xc0\xbb\x18\x02H\x00R\x0esubtaskOutcome\x12P\n" +
+	"\x0fsubtask_outcome\x18F \x01(\v2\".evalfleet.agent.v1.SubtaskOutcomeB\x04\xc0\xbb\x18\x02H\x00R\x0esubtaskOutcome\x12A\n" +
+	"\vagent_began\x18G \x01(\v2\x1e.evalfleet.agent.v1.AgentBeganH\x00R\n" +
+	"agentBegan\x12G\n" +
+	"\vagent_ended\x18H \x01(\v2\x1e.evalfleet.agent.v1.AgentEndedB\x04\xc0\xbb\x18\x02H\x00R\n" +
+	"agentEnded\x12P\n" +
 	"\x10command_received\x18P \x01(\v2#.evalfleet.agent.v1.CommandReceivedH\x00R\x0fcommandReceived\x12V\n" +
 	"\x12approval_requested\x18Q \x01(\v2%.evalfleet.agent.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12P\n" +
 	"\x10approval_decided\x18R \x01(\v2#.evalfleet.agent.v1.ApprovalDecidedH\x00R\x0fapprovalDecided\x12M\n" +
@@ -6179,7 +6411,21 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0eSubtaskOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12?\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xe8\x01\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xa4\x01\n" +
+	"\n" +
+	"AgentBegan\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
+	"\x06limits\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x12E\n" +
+	"\acontent\x18\x03 \x01(\v2%.evalfleet.agent.v1.AgentBeganContentB\x04\xb0\xbb\x18\x01R\acontent\"\x84\x01\n" +
+	"\x11AgentBeganContent\x122\n" +
+	"\x05agent\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05agent\x12;\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\xbf\x01\n" +
+	"\n" +
+	"AgentEnded\x12\x16\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x126\n" +
+	"\x05limit\x18\x02 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x12 \n" +
+	"\vinterrupted\x18\x03 \x01(\bR\vinterrupted\x12?\n" +
+	"\acontent\x18\x04 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\acontent\"\xe8\x01\n" +
 	"\x0fCommandReceived\x12#\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\x12\x18\n" +
@@ -6306,7 +6552,7 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_event_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                     // 0: evalfleet.agent.v1.Event
 	(*RunCreated)(nil),                // 1: evalfleet.agent.v1.RunCreated
@@ -6358,80 +6604,83 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*Checkpointed)(nil),              // 47: evalfleet.agent.v1.Checkpointed
 	(*SubtaskIntent)(nil),             // 48: evalfleet.agent.v1.SubtaskIntent
 	(*SubtaskOutcome)(nil),            // 49: evalfleet.agent.v1.SubtaskOutcome
-	(*CommandReceived)(nil),           // 50: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),            // 51: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),         // 52: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),           // 53: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),           // 54: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),    // 55: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),            // 56: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),             // 57: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),               // 58: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),        // 59: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),               // 60: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),         // 61: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),               // 62: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),          // 63: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),            // 64: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),            // 65: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),     // 66: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),           // 67: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),               // 68: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                 // 69: evalfleet.agent.v1.Extension
-	nil,                               // 70: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                               // 71: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                               // 72: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                               // 73: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),     // 74: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 75: google.protobuf.Duration
-	(*v1.StreamGenerateResponse)(nil), // 76: evalfleet.model.v1.StreamGenerateResponse
-	(*RunSpec)(nil),                   // 77: evalfleet.agent.v1.RunSpec
-	(*v11.ToolDefinition)(nil),        // 78: evalfleet.tool.v1.ToolDefinition
-	(*EvalWarning)(nil),               // 79: evalfleet.agent.v1.EvalWarning
-	(*v1.ChatMessage)(nil),            // 80: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                    // 81: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                  // 82: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                     // 83: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                   // 84: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                  // 85: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),              // 86: evalfleet.agent.v1.LimitReached
-	(v1.Role)(0),                      // 87: evalfleet.model.v1.Role
-	(*v1.ModelOutput)(nil),            // 88: evalfleet.model.v1.ModelOutput
-	(*v11.StoreChange)(nil),           // 89: evalfleet.tool.v1.StoreChange
-	(*v11.ToolChoice)(nil),            // 90: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil),         // 91: evalfleet.model.v1.GenerateConfig
-	(*v1.ModelUsage)(nil),             // 92: evalfleet.model.v1.ModelUsage
-	(v1.StopReason)(0),                // 93: evalfleet.model.v1.StopReason
-	(*v12.Timing)(nil),                // 94: evalfleet.effect.v1.Timing
-	(v1.CacheUse)(0),                  // 95: evalfleet.model.v1.CacheUse
-	(*v1.FailedAttempt)(nil),          // 96: evalfleet.model.v1.FailedAttempt
-	(*v1.ModelCall)(nil),              // 97: evalfleet.model.v1.ModelCall
-	(*v13.BlobRef)(nil),               // 98: evalfleet.content.v1.BlobRef
-	(v11.ReviewDecision)(0),           // 99: evalfleet.tool.v1.ReviewDecision
-	(*v11.ToolReview)(nil),            // 100: evalfleet.tool.v1.ToolReview
-	(*v11.ToolCall)(nil),              // 101: evalfleet.tool.v1.ToolCall
-	(v11.ToolErrorType)(0),            // 102: evalfleet.tool.v1.ToolErrorType
-	(*v11.ToolFailure)(nil),           // 103: evalfleet.tool.v1.ToolFailure
-	(*v11.Truncation)(nil),            // 104: evalfleet.tool.v1.Truncation
-	(*v11.ToolResult)(nil),            // 105: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),               // 106: evalfleet.sandbox.v1.Sandbox
-	(*v11.SandboxAction)(nil),         // 107: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),              // 108: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),            // 109: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                 // 110: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                 // 111: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                // 112: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                     // 113: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                 // 114: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCallView)(nil),          // 115: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                  // 116: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                    // 117: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                // 118: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),               // 119: evalfleet.agent.v1.EvalResults
+	(*AgentBegan)(nil),                // 50: evalfleet.agent.v1.AgentBegan
+	(*AgentBeganContent)(nil),         // 51: evalfleet.agent.v1.AgentBeganContent
+	(*AgentEnded)(nil),                // 52: evalfleet.agent.v1.AgentEnded
+	(*CommandReceived)(nil),           // 53: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),            // 54: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),         // 55: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),           // 56: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),           // 57: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),    // 58: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),            // 59: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),             // 60: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),               // 61: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),        // 62: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),               // 63: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),         // 64: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),               // 65: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),          // 66: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),            // 67: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),            // 68: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),     // 69: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),           // 70: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),               // 71: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                 // 72: evalfleet.agent.v1.Extension
+	nil,                               // 73: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                               // 74: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                               // 75: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                               // 76: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),     // 77: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 78: google.protobuf.Duration
+	(*v1.StreamGenerateResponse)(nil), // 79: evalfleet.model.v1.StreamGenerateResponse
+	(*RunSpec)(nil),                   // 80: evalfleet.agent.v1.RunSpec
+	(*v11.ToolDefinition)(nil),        // 81: evalfleet.tool.v1.ToolDefinition
+	(*EvalWarning)(nil),               // 82: evalfleet.agent.v1.EvalWarning
+	(*v1.ChatMessage)(nil),            // 83: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                    // 84: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                  // 85: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                     // 86: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                   // 87: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                  // 88: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),              // 89: evalfleet.agent.v1.LimitReached
+	(v1.Role)(0),                      // 90: evalfleet.model.v1.Role
+	(*v1.ModelOutput)(nil),            // 91: evalfleet.model.v1.ModelOutput
+	(*v11.StoreChange)(nil),           // 92: evalfleet.tool.v1.StoreChange
+	(*v11.ToolChoice)(nil),            // 93: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil),         // 94: evalfleet.model.v1.GenerateConfig
+	(*v1.ModelUsage)(nil),             // 95: evalfleet.model.v1.ModelUsage
+	(v1.StopReason)(0),                // 96: evalfleet.model.v1.StopReason
+	(*v12.Timing)(nil),                // 97: evalfleet.effect.v1.Timing
+	(v1.CacheUse)(0),                  // 98: evalfleet.model.v1.CacheUse
+	(*v1.FailedAttempt)(nil),          // 99: evalfleet.model.v1.FailedAttempt
+	(*v1.ModelCall)(nil),              // 100: evalfleet.model.v1.ModelCall
+	(*v13.BlobRef)(nil),               // 101: evalfleet.content.v1.BlobRef
+	(v11.ReviewDecision)(0),           // 102: evalfleet.tool.v1.ReviewDecision
+	(*v11.ToolReview)(nil),            // 103: evalfleet.tool.v1.ToolReview
+	(*v11.ToolCall)(nil),              // 104: evalfleet.tool.v1.ToolCall
+	(v11.ToolErrorType)(0),            // 105: evalfleet.tool.v1.ToolErrorType
+	(*v11.ToolFailure)(nil),           // 106: evalfleet.tool.v1.ToolFailure
+	(*v11.Truncation)(nil),            // 107: evalfleet.tool.v1.Truncation
+	(*v11.ToolResult)(nil),            // 108: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),               // 109: evalfleet.sandbox.v1.Sandbox
+	(*v11.SandboxAction)(nil),         // 110: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),              // 111: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),            // 112: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                 // 113: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                 // 114: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                // 115: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                     // 116: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                 // 117: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCallView)(nil),          // 118: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                  // 119: evalfleet.agent.v1.EvalSpec
+	(EvalState)(0),                    // 120: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                // 121: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),               // 122: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
-	74,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
-	75,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
+	77,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
+	78,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
 	1,   // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
 	3,   // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
 	4,   // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
@@ -6470,136 +6719,144 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	47,  // 37: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
 	48,  // 38: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
 	49,  // 39: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
-	50,  // 40: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
-	52,  // 41: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
-	54,  // 42: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
-	56,  // 43: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
-	57,  // 44: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
-	58,  // 45: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
-	59,  // 46: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
-	60,  // 47: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
-	61,  // 48: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
-	62,  // 49: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
-	63,  // 50: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
-	64,  // 51: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
-	65,  // 52: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
-	67,  // 53: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
-	68,  // 54: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
-	76,  // 55: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
-	69,  // 56: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	77,  // 57: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	78,  // 58: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	2,   // 59: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	79,  // 60: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	80,  // 61: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	81,  // 62: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	70,  // 63: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	82,  // 64: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	83,  // 65: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	84,  // 66: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	75,  // 67: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	83,  // 68: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	85,  // 69: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	86,  // 70: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	75,  // 71: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 72: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	87,  // 73: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	80,  // 74: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	12,  // 75: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	80,  // 76: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	88,  // 77: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	15,  // 78: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	89,  // 79: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	90,  // 80: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	91,  // 81: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	12,  // 82: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
-	92,  // 83: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	93,  // 84: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	94,  // 85: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	95,  // 86: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	85,  // 87: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	96,  // 88: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	18,  // 89: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	88,  // 90: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	97,  // 91: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	98,  // 92: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	97,  // 93: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	20,  // 94: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	21,  // 95: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	99,  // 96: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	100, // 97: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	101, // 98: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	102, // 99: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	103, // 100: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	104, // 101: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	94,  // 102: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	24,  // 103: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	105, // 104: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	101, // 105: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	106, // 106: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	85,  // 107: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	94,  // 108: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	107, // 109: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	108, // 110: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	85,  // 111: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	94,  // 112: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	109, // 113: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	110, // 114: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	85,  // 115: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	94,  // 116: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	33,  // 117: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	89,  // 118: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	111, // 119: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	112, // 120: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	85,  // 121: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	94,  // 122: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	36,  // 123: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	113, // 124: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	81,  // 125: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	86,  // 126: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	114, // 127: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	40,  // 128: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	85,  // 129: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	43,  // 130: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	12,  // 131: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	71,  // 132: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	40,  // 133: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	94,  // 134: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	40,  // 135: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	51,  // 136: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	80,  // 137: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	101, // 138: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	53,  // 139: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	101, // 140: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	115, // 141: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	55,  // 142: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	101, // 143: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	40,  // 144: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	40,  // 145: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	113, // 146: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	116, // 147: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	98,  // 148: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	79,  // 149: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	117, // 150: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	85,  // 151: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	83,  // 152: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	86,  // 153: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	85,  // 154: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	72,  // 155: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	73,  // 156: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	75,  // 157: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 158: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	66,  // 159: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	118, // 160: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	119, // 161: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	40,  // 162: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	92,  // 163: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	92,  // 164: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	165, // [165:165] is the sub-list for method output_type
-	165, // [165:165] is the sub-list for method input_type
-	165, // [165:165] is the sub-list for extension type_name
-	165, // [165:165] is the sub-list for extension extendee
-	0,   // [0:165] is the sub-list for field type_name
+	50,  // 40: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
+	52,  // 41: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
+	53,  // 42: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
+	55,  // 43: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
+	57,  // 44: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
+	59,  // 45: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
+	60,  // 46: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
+	61,  // 47: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
+	62,  // 48: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
+	63,  // 49: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
+	64,  // 50: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
+	65,  // 51: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
+	66,  // 52: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
+	67,  // 53: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
+	68,  // 54: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
+	70,  // 55: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
+	71,  // 56: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
+	79,  // 57: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
+	72,  // 58: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
+	80,  // 59: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	81,  // 60: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	2,   // 61: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
+	82,  // 62: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	83,  // 63: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	84,  // 64: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	73,  // 65: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	85,  // 66: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	86,  // 67: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	87,  // 68: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	78,  // 69: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	86,  // 70: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	88,  // 71: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	89,  // 72: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	78,  // 73: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	78,  // 74: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	90,  // 75: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	83,  // 76: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	12,  // 77: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	83,  // 78: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	91,  // 79: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	15,  // 80: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	92,  // 81: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	93,  // 82: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	94,  // 83: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	12,  // 84: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
+	95,  // 85: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	96,  // 86: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	97,  // 87: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	98,  // 88: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	88,  // 89: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	99,  // 90: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	18,  // 91: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	91,  // 92: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	100, // 93: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	101, // 94: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
+	100, // 95: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	20,  // 96: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	21,  // 97: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	102, // 98: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	103, // 99: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	104, // 100: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	105, // 101: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	106, // 102: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	107, // 103: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	97,  // 104: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	24,  // 105: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	108, // 106: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	104, // 107: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	109, // 108: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	88,  // 109: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	97,  // 110: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	110, // 111: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	111, // 112: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	88,  // 113: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	97,  // 114: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	112, // 115: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	113, // 116: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	88,  // 117: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	97,  // 118: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	33,  // 119: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	92,  // 120: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	114, // 121: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	115, // 122: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	88,  // 123: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	97,  // 124: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	36,  // 125: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	116, // 126: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	84,  // 127: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	89,  // 128: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	117, // 129: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	40,  // 130: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	88,  // 131: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	43,  // 132: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	12,  // 133: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	74,  // 134: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	40,  // 135: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	97,  // 136: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	40,  // 137: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	117, // 138: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
+	51,  // 139: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
+	85,  // 140: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	83,  // 141: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	89,  // 142: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	91,  // 143: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	54,  // 144: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	83,  // 145: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	104, // 146: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	56,  // 147: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	104, // 148: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	118, // 149: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	58,  // 150: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	104, // 151: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	40,  // 152: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	40,  // 153: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	116, // 154: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	119, // 155: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	101, // 156: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	82,  // 157: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	120, // 158: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	88,  // 159: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	86,  // 160: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	89,  // 161: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	88,  // 162: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	75,  // 163: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	76,  // 164: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	78,  // 165: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	78,  // 166: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	69,  // 167: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	121, // 168: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	122, // 169: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	40,  // 170: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	95,  // 171: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	95,  // 172: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	173, // [173:173] is the sub-list for method output_type
+	173, // [173:173] is the sub-list for method input_type
+	173, // [173:173] is the sub-list for extension type_name
+	173, // [173:173] is the sub-list for extension extendee
+	0,   // [0:173] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }
@@ -6650,6 +6907,8 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		(*Event_Checkpointed)(nil),
 		(*Event_SubtaskIntent)(nil),
 		(*Event_SubtaskOutcome)(nil),
+		(*Event_AgentBegan)(nil),
+		(*Event_AgentEnded)(nil),
 		(*Event_CommandReceived)(nil),
 		(*Event_ApprovalRequested)(nil),
 		(*Event_ApprovalDecided)(nil),
@@ -6676,7 +6935,7 @@ func file_evalfleet_agent_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_event_proto_rawDesc), len(file_evalfleet_agent_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3,6 +3,8 @@ package decide
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -10,56 +12,108 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// act asks the step's agent what to do, and does it.
-func (d *Step) act() (bool, error) {
-	action, err := d.s.Machine.Next(d.s)
+// act asks an agent what to do, and does it.
+func (d *Step) act(f *run.Frame) (bool, error) {
+	action, err := f.Machine.Next(f)
 	if err != nil {
 		return true, d.fail(err)
 	}
 	if action.Then == nil && len(action.Events) == 0 {
-		return true, d.fail(fmt.Errorf("the agent of step %d does not know what to do", d.s.Step))
+		if f.Busy() || f.Calls != nil {
+			return false, nil // it waits for what is under way
+		}
+		return true, d.fail(fmt.Errorf("the agent %s does not know what to do", f.Name()))
 	}
-	if _, calls := action.Then.(agent.CallTools); calls {
+	effects, several := action.Then.(agent.All)
+	if !several && action.Then != nil {
+		effects = agent.All{action.Then}
+	}
+	if slices.ContainsFunc(effects, func(then agent.Then) bool { _, calls := then.(agent.CallTools); return calls }) {
 		// Reviewed before anything is decided: where no review is to be had now, the agent is asked again at the same
 		// place.
-		return d.wantReview(action.Events)
+		return d.wantReview(f, action.Events, effects)
 	}
-	if stopped, err := d.add(action.Events); err != nil || stopped {
+	if stopped, err := d.add(f, action.Events); err != nil || stopped {
 		return true, err
 	}
-	switch then := action.Then.(type) {
-	case nil:
-		return true, nil
+	return d.beginAll(f, effects)
+}
+
+// beginAll begins what an agent wants, up to what ends the agent or the run.
+func (d *Step) beginAll(f *run.Frame, effects agent.All) (more bool, err error) {
+	more = true
+	for _, then := range effects {
+		if d.s.Stopping() || f.Ending() {
+			return true, nil
+		}
+		if more, err = d.beginOne(f, then); err != nil {
+			return false, err
+		}
+	}
+	return more, nil
+}
+
+func (d *Step) beginOne(f *run.Frame, then agent.Then) (more bool, err error) {
+	switch then := then.(type) {
 	case agent.Generate:
-		return true, d.generate(then)
+		return true, d.generate(f, then)
+	case agent.CallTools:
+		return true, nil // their reviews are in the journal
 	case agent.Score:
-		return true, d.scoreNow()
+		return d.scoreNow(f)
 	case agent.Ask:
-		return true, d.askForAgent(then.Worker)
+		return true, d.askForAgent(f, then.Worker)
+	case agent.Start:
+		return true, d.start(f, then)
 	case agent.Wait:
-		return d.waitForInput()
+		return d.waitForInput(f)
 	case agent.Done:
+		if f.Busy() || f.Calls != nil {
+			return true, d.fail(fmt.Errorf("the agent %s is done while effects of it are under way", f.Name()))
+		}
+		if f.Parent != nil {
+			return true, d.ended(f, &agentv1.AgentEnded{Content: f.Output()})
+		}
 		return true, d.emit(run.NewEvent(&agentv1.StepEnded{Index: int32(d.s.Step), Completed: then.Completed}))
 	default:
-		return false, fmt.Errorf("decide: an action ends with a %T", then)
+		return false, fmt.Errorf("decide: an agent wants a %T", then)
 	}
+}
+
+// start sets another agent to work.
+func (d *Step) start(f *run.Frame, s agent.Start) error {
+	return d.emitIn(f, run.NewEvent(&agentv1.AgentBegan{
+		Name: agent.DisplayName(s.Agent), Limits: s.Limits, Content: &agentv1.AgentBeganContent{Agent: s.Agent, Messages: s.Messages},
+	}))
+}
+
+// ended journals the end of an agent that another began, which hears of it.
+func (d *Step) ended(f *run.Frame, how *agentv1.AgentEnded) error {
+	began, err := strconv.ParseInt(f.Span, 10, 64)
+	how.Intent = began
+	if err != nil {
+		return fmt.Errorf("decide: the span %q is no number of an event: %w", f.Span, err)
+	}
+	return d.emitIn(f.Parent, run.NewEvent(how))
 }
 
 // add emits an agent's events. The results of a message's calls are added together or, where the bound forbids it,
 // not at all; any other message is added by itself. Where the bound forbids one, the run has stopped.
-func (d *Step) add(events []*agentv1.Event) (stopped bool, err error) {
+func (d *Step) add(f *run.Frame, events []*agentv1.Event) (stopped bool, err error) {
 	within := false // a group of results, which was looked at as a whole
 	for i, e := range events {
 		fresh, further := group(events[i:]), within && isResult(e)
 		within = isResult(e)
 		if fresh > 0 && !further {
-			if reached := d.s.Limits.Growth(len(d.s.Messages()) + fresh); reached != nil {
-				return true, d.hit(reached)
+			if reached, of := d.grows(f, fresh); reached != nil {
+				return true, d.hitIn(of, reached)
 			}
 		}
+		e.Span = f.Span
 		if err := d.emitBy("agent", e); err != nil {
 			return false, err
 		}
@@ -83,60 +137,69 @@ func isResult(e *agentv1.Event) bool {
 	return e.GetMessageAdded().GetContent().GetRole() == modelv1.Role_ROLE_TOOL
 }
 
-// forbidden returns the bound that forbids a further effect of the agent, or nil.
-func (d *Step) forbidden() *agentv1.LimitReached {
+// grows returns the bound that the conversation would break with so many messages more, or nil, and the frame whose own
+// it is.
+func (d *Step) grows(f *run.Frame, by int) (*agentv1.LimitReached, *run.Frame) {
+	return f.Broken(func(bounds *limit.Set, u limit.Use) *agentv1.LimitReached { return bounds.Growth(u.Messages + by) })
+}
+
+// forbidden returns the bound that forbids a further effect of the agent, or nil, and the frame whose own it is.
+func (d *Step) forbidden(f *run.Frame) (*agentv1.LimitReached, *run.Frame) {
 	s := d.s
 	if reached, _ := s.Limits.TimedOut(s.Elapsed(d.facts.Now)); reached != nil {
-		return reached
+		return reached, nil
 	}
 	if reached, _ := s.Limits.Overworked(s.Working); reached != nil {
-		return reached
+		return reached, nil
 	}
-	return s.Limits.BeforeGenerate(s.Use())
+	if reached, of := f.Late(d.facts.Now); reached != nil {
+		return reached, of
+	}
+	return f.Broken((*limit.Set).BeforeGenerate)
 }
 
 // generate journals the intent of a model call, after the messages that an operator posted.
-func (d *Step) generate(g agent.Generate) error {
+func (d *Step) generate(f *run.Frame, g agent.Generate) error {
 	s := d.s
-	if len(s.Posted) > 0 {
-		if stopped, err := d.addPosted(); err != nil || stopped {
+	if len(f.Posted) > 0 {
+		if stopped, err := d.addPosted(f); err != nil || stopped {
 			return err
 		}
 	}
-	if reached := d.forbidden(); reached != nil {
-		return d.hit(reached)
+	if reached, of := d.forbidden(f); reached != nil {
+		return d.hitIn(of, reached)
 	}
 	ref, role := s.Model(g.Model)
 	if ref == nil {
 		return d.fail(errors.New("the run names no model, and a step asks one"))
 	}
 	intent := &agentv1.ModelIntent{
-		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(s.Messages())),
+		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(f.Messages())),
 		Config: chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), g.Config, ref == s.Spec().GetModel()), Purpose: run.PurposeAgent, RequestId: s.Key(s.Seq + 1),
 		ToolChoice: g.ToolChoice,
 	}
 	if !g.NoTools {
-		for _, tool := range s.Tools() {
+		for _, tool := range f.Tools() {
 			intent.Tools = append(intent.Tools, tool.GetInfo().GetName())
 		}
 	}
 	if len(intent.GetTools()) == 0 {
 		intent.ToolChoice = &toolv1.ToolChoice{Choice: &toolv1.ToolChoice_Mode{Mode: toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE}}
 	}
-	return d.emit(run.NewEvent(intent))
+	return d.emitIn(f, run.NewEvent(intent))
 }
 
 // addPosted puts an operator's messages into the conversation: those of one kind as one, since a conversation takes
 // turns.
-func (d *Step) addPosted() (stopped bool, err error) {
-	message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: run.PostedContent(d.s.Posted), Source: modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR}
-	return d.add([]*agentv1.Event{agent.Add(message)})
+func (d *Step) addPosted(f *run.Frame) (stopped bool, err error) {
+	message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: run.PostedContent(f.Posted), Source: modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR}
+	return d.add(f, []*agentv1.Event{agent.Add(message)})
 }
 
 // waitForInput waits for an operator's message, or takes one that is there.
-func (d *Step) waitForInput() (bool, error) {
-	if len(d.s.Posted) > 0 {
-		_, err := d.addPosted()
+func (d *Step) waitForInput(f *run.Frame) (bool, error) {
+	if len(f.Posted) > 0 {
+		_, err := d.addPosted(f)
 		return true, err
 	}
 	return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForInput())

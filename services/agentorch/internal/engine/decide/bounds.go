@@ -13,6 +13,11 @@ func Wake(s *run.State) time.Time {
 	if at := overworked(s); !at.IsZero() && (wake.IsZero() || at.Before(wake)) {
 		wake = at
 	}
+	for _, f := range s.Frames() {
+		if at := f.Deadline(); !at.IsZero() && (wake.IsZero() || at.Before(wake)) {
+			wake = at
+		}
+	}
 	return wake
 }
 
@@ -32,6 +37,16 @@ func (d *Step) clocks() error {
 	if at := overworked(d.s); !at.IsZero() && !d.facts.Now.Before(at) {
 		reached, _ := s.Limits.Overworked(s.Working + d.facts.Now.Sub(workingSince(d.s)))
 		return d.hit(reached)
+	}
+	for _, f := range s.Frames() {
+		if deadline := f.Deadline(); deadline.IsZero() || d.facts.Now.Before(deadline) || s.Stopping() {
+			continue
+		}
+		if reached, of := f.Late(d.facts.Now); reached != nil {
+			if err := d.hitIn(of, reached); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

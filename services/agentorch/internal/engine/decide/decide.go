@@ -24,6 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
@@ -161,18 +162,22 @@ func (d *Step) receive() error {
 
 // outcome journals an outcome, and what follows from it at once: bounds of what it used.
 func (d *Step) outcome(e *agentv1.Event) error {
-	if intent := journal.IntentOf(e); intent != 0 && d.s.OpenIntent(intent) == nil {
-		return nil // an answer that came again
+	s, f := d.s, d.s.Frame
+	if number := journal.IntentOf(e); number != 0 {
+		intent := s.OpenIntent(number)
+		if intent == nil {
+			return nil // an answer that came again
+		}
+		f = intent.Frame
 	}
-	if err := d.emit(e); err != nil {
+	if err := d.emitIn(f, e); err != nil {
 		return err
 	}
-	s := d.s
 	if o := e.GetModelOutcome(); o == nil || o.GetError() != nil || s.Stopping() || s.Scoring != nil {
 		return nil
 	}
-	if reached := s.Limits.AfterGenerate(s.Use()); reached != nil {
-		return d.hit(reached)
+	if reached, of := f.Broken((*limit.Set).AfterGenerate); reached != nil {
+		return d.hitIn(of, reached)
 	}
 	return nil
 }
@@ -189,7 +194,7 @@ func (d *Step) next() (*toolv1.ReviewToolsRequest, error) {
 			return nil, nil //nolint:nilnil // There is nothing to review.
 		}
 	}
-	return nil, fmt.Errorf("decide: %s: the agent of step %d decides without end", d.s.Name, d.s.Step)
+	return nil, fmt.Errorf("decide: %s: an agent of step %d decides without end", d.s.Name, d.s.Step)
 }
 
 // decision takes one decision. It returns false when the run has to wait.
@@ -202,6 +207,8 @@ func (d *Step) decision() (more bool, err error) {
 		return true, d.raise(s.Fault)
 	case s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Judging() && !s.Cutting():
 		return d.waited()
+	case s.Stopping() && d.idleChild() != nil:
+		return true, d.ended(d.idleChild(), &agentv1.AgentEnded{Interrupted: true})
 	case (s.Stopping() || s.StepsDone) && len(s.Open) > 0:
 		return false, nil // a stopping run waits for what is being cancelled, one that is scored for its scorer's effect
 	case s.Cancel != nil && !s.Cancel.Acknowledged:
@@ -216,28 +223,66 @@ func (d *Step) decision() (more bool, err error) {
 	case s.Phase == agentv1.RunState_RUN_STATE_WAITING:
 		return d.waited()
 	case d.facts.Unread:
-		if len(s.Open) > 0 {
+		if s.UnderWay() {
 			return false, nil
 		}
 		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForLaterCommand())
 	case s.Held:
-		if len(s.Open) > 0 {
+		if s.UnderWay() {
 			return false, nil
 		}
 		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForHold())
 	case d.lacksSandboxes():
 		return true, d.makeSandboxes()
-	case len(s.Open) > 0:
+	case d.makingSandboxes():
 		return false, nil
-	case s.Calls != nil:
-		return d.calls()
-	case s.Scoring != nil:
-		return d.judge()
-	case s.Machine != nil:
-		d.acts++
-		return d.act()
 	}
-	return true, d.emit(run.NewEvent(&agentv1.StepBegan{Index: int32(s.Step + 1), Name: agent.DisplayName(s.Spec().GetSteps()[s.Step+1])}))
+	for _, f := range s.Frames() {
+		if more, err := d.decideFor(f); more || err != nil || d.review != nil {
+			return more, err
+		}
+	}
+	return false, nil
+}
+
+// idleChild returns an agent that another began and that has nothing under way; nil where there is none.
+func (d *Step) idleChild() *run.Frame {
+	for _, f := range d.s.Frames() {
+		if f.Parent != nil && !f.Busy() {
+			return f
+		}
+	}
+	return nil
+}
+
+// decideFor takes one decision for an agent. It returns false when the agent has to wait.
+func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
+	s, busy := d.s, f.Busy()
+	switch {
+	case f.Ending():
+		if busy {
+			return false, nil // what is under way is being stopped
+		}
+		return true, d.ended(f, &agentv1.AgentEnded{Limit: f.Reached, Interrupted: f.Reached == nil, Content: f.Output()})
+	case s.Scoring != nil && s.Scoring.Frame == f:
+		if busy {
+			return false, nil
+		}
+		return d.judge()
+	case busy && !agent.IsWatching(f.Machine):
+		return false, nil
+	}
+	if f.Calls != nil {
+		if more, err := d.calls(f); more || err != nil || !agent.IsWatching(f.Machine) {
+			return more, err
+		}
+	}
+	if f.Machine == nil {
+		next := s.Step + 1
+		return true, d.emit(run.NewEvent(&agentv1.StepBegan{Index: int32(next), Name: agent.DisplayName(s.Spec().GetSteps()[next])}))
+	}
+	d.acts++
+	return d.act(f)
 }
 
 // waited ends a wait that is over.
@@ -280,6 +325,14 @@ func (d *Step) raise(err *agentv1.RunError) error {
 // hit ends the run by a bound.
 func (d *Step) hit(reached *agentv1.LimitReached) error {
 	return d.emit(run.NewEvent(&agentv1.LimitHit{Limit: reached, EndsRun: true}))
+}
+
+// hitIn ends an agent by a bound of its own; nil is the run by one of its own.
+func (d *Step) hitIn(f *run.Frame, reached *agentv1.LimitReached) error {
+	if f == nil {
+		return d.hit(reached)
+	}
+	return d.emitIn(f, run.NewEvent(&agentv1.LimitHit{Limit: reached}))
 }
 
 // conclude scores a run that has stopped, removes its sandboxes and ends it.

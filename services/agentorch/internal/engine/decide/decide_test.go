@@ -39,14 +39,18 @@ type lab struct {
 	steps  int
 }
 
-func newLab(t *testing.T) *lab {
+func newLab(t *testing.T, agents ...agent.Definition) *lab {
 	t.Helper()
+	first := "generate"
+	if len(agents) > 0 {
+		first = agents[0].Name
+	}
 	bare, content := run.Split(&agentv1.RunSpec{
-		Steps: []*agentv1.AgentRef{{Name: "generate"}}, Model: &agentv1.ModelRef{Model: "mockllm/model"}, Input: []*modelv1.ChatMessage{chat.User("Start.")},
+		Steps: []*agentv1.AgentRef{{Name: first}}, Model: &agentv1.ModelRef{Model: "mockllm/model"}, Input: []*modelv1.ChatMessage{chat.User("Start.")},
 	})
 	created := run.NewEvent(&agentv1.RunCreated{Spec: bare, Content: content, FoldVersion: run.FoldVersion})
 	created.Journal, created.Seq, created.Epoch, created.Critical, created.Time = name, 1, 1, true, timestamppb.New(began)
-	l := &lab{t: t, events: []*agentv1.Event{created}, agents: agent.NewRegistry(generate.Definition())}
+	l := &lab{t: t, events: []*agentv1.Event{created}, agents: agent.NewRegistry(append(agents, generate.Definition())...)}
 	l.live = l.fold()
 	return l
 }
@@ -116,9 +120,11 @@ func answers(all ...decide.Answer) func() decide.Facts {
 }
 
 // said is the outcome of the open model call.
-func (l *lab) said(m *modelv1.ChatMessage) decide.Answer {
+func (l *lab) said(m *modelv1.ChatMessage) decide.Answer { return said(l.live.Open[0], m) }
+
+func said(i *run.Intent, m *modelv1.ChatMessage) decide.Answer {
 	m.Role = modelv1.Role_ROLE_ASSISTANT
-	outcome := &agentv1.ModelOutcome{Intent: l.live.Open[0].Seq(), Content: &agentv1.ModelOutcomeContent{
+	outcome := &agentv1.ModelOutcome{Intent: i.Seq(), Content: &agentv1.ModelOutcomeContent{
 		Output: &modelv1.ModelOutput{Choices: []*modelv1.Choice{{Message: m}}},
 	}}
 	return decide.Answer{Outcomes: []*agentv1.Event{run.NewEvent(outcome)}}

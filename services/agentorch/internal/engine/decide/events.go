@@ -10,10 +10,17 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
 // emit adds an event and folds it.
 func (d *Step) emit(e *agentv1.Event) error { return d.emitBy("system", e) }
+
+// emitIn is emit for an event of an agent.
+func (d *Step) emitIn(f *run.Frame, e *agentv1.Event) error {
+	e.Span = f.Span
+	return d.emit(e)
+}
 
 func (d *Step) emitBy(who string, e *agentv1.Event) error {
 	seq := d.s.Seq + 1
@@ -43,6 +50,8 @@ func (d *Step) name(e *agentv1.Event) {
 		messages = []*modelv1.ChatMessage{k.MessageAdded.GetContent()}
 	case *agentv1.Event_HistoryChanged:
 		messages = k.HistoryChanged.GetContent().GetMessages()
+	case *agentv1.Event_AgentBegan:
+		messages = k.AgentBegan.GetContent().GetMessages()
 	case *agentv1.Event_ModelOutcome:
 		for _, c := range k.ModelOutcome.GetContent().GetOutput().GetChoices() {
 			messages = append(messages, c.GetMessage())
@@ -74,16 +83,20 @@ func eventID(e *agentv1.Event) string {
 
 // same finds the event that holds the content already, so that it is stored once.
 func (d *Step) same(e *agentv1.Event) int64 {
-	answer := chat.FirstMessage(d.s.Answer())
+	f := d.s.At(e.GetSpan())
+	if f == nil || f.Answer() == nil {
+		return 0
+	}
+	answer := chat.FirstMessage(f.Answer())
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_MessageAdded:
 		if answer != nil && k.MessageAdded.GetContent() == answer {
-			return d.s.Answered()
+			return f.Answered()
 		}
 	case *agentv1.Event_ToolIntent:
 		for _, call := range answer.GetToolCalls() {
 			if k.ToolIntent.GetContent() == call {
-				return d.s.Answered()
+				return f.Answered()
 			}
 		}
 	}
@@ -96,7 +109,7 @@ func (d *Step) note(e *agentv1.Event) {
 	case *agentv1.Event_RunFinished:
 		d.Finished, d.Row = k.RunFinished, true
 	case *agentv1.Event_RunStateChanged, *agentv1.Event_SandboxOutcome, *agentv1.Event_SandboxRemoved, *agentv1.Event_LimitHit,
-		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_ScoreOutcome:
+		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_AgentBegan, *agentv1.Event_AgentEnded, *agentv1.Event_ScoreOutcome:
 		d.Row = true
 	}
 	if journal.Intent(e) { // What begins may take long, and lists should not lack meanwhile what was answered before it.

@@ -10,6 +10,11 @@ import (
 // lacksSandboxes reports whether a sandbox of the run has not been asked for yet.
 func (d *Step) lacksSandboxes() bool { return len(d.sandboxesToMake()) > 0 }
 
+// makingSandboxes reports whether a sandbox is being made, before which no agent is asked.
+func (d *Step) makingSandboxes() bool {
+	return slices.ContainsFunc(d.s.Open, func(i *run.Intent) bool { return i.Event.GetSandboxIntent() != nil })
+}
+
 func (d *Step) sandboxesToMake() []string {
 	var missing []string
 	for environment := range d.s.Spec().GetSandboxes() {

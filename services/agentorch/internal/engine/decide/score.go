@@ -23,17 +23,21 @@ import (
 // maxScore bounds the outcome of a scorer: what the journal takes, without what is around it.
 const maxScore = bound.JournalEventBytes - 1<<20
 
-// scoreNow begins a round of scoring after which the run goes on.
-func (d *Step) scoreNow() error {
+// scoreNow begins a round of scoring after which the agent goes on. It is false while a round of another agent is under
+// way.
+func (d *Step) scoreNow(f *run.Frame) (bool, error) {
 	if len(d.s.Spec().GetScorers()) == 0 {
-		return d.fail(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer"))
+		return true, d.fail(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer"))
 	}
-	return d.emitScoreIntent(0, true)
+	if d.s.Scoring != nil {
+		return false, nil
+	}
+	return true, d.emitScoreIntent(f, 0, true)
 }
 
-func (d *Step) emitScoreIntent(index int, intermediate bool) error {
+func (d *Step) emitScoreIntent(f *run.Frame, index int, intermediate bool) error {
 	scorers := d.s.Spec().GetScorers()
-	return d.emit(run.NewEvent(&agentv1.ScoreIntent{Name: run.ScorerNames(scorers)[index], Scorer: scorers[index], Intermediate: intermediate}))
+	return d.emitIn(f, run.NewEvent(&agentv1.ScoreIntent{Name: run.ScorerNames(scorers)[index], Scorer: scorers[index], Intermediate: intermediate}))
 }
 
 // judge goes on with the round of scoring: the scorer whose turn it is gives its score, or asks for an effect first.
@@ -41,7 +45,7 @@ func (d *Step) judge() (bool, error) {
 	s := d.s
 	round := s.Scoring
 	if round.Intent == 0 {
-		return true, d.emitScoreIntent(round.Next, round.Intermediate)
+		return true, d.emitScoreIntent(round.Frame, round.Next, round.Intermediate)
 	}
 	failpoint.Hit("agentorch/during-scoring")
 	outcome := &agentv1.ScoreOutcome{Intent: round.Intent, Name: run.ScorerNames(s.Spec().GetScorers())[round.Next], Intermediate: round.Intermediate}
@@ -49,10 +53,10 @@ func (d *Step) judge() (bool, error) {
 	if err != nil {
 		d.Faults = append(d.Faults, err)
 		outcome.Error = run.ErrorOf(err)
-		return true, d.emit(run.NewEvent(outcome))
+		return true, d.emitIn(round.Frame, run.NewEvent(outcome))
 	}
 	if step.Effect != nil {
-		return true, d.scorerEffect(step.Effect)
+		return true, d.scorerEffect(round.Frame, step.Effect)
 	}
 	judged := scorewire.FromScore(*step.Score)
 	outcome.Value, outcome.Content = judged.GetValue(), &agentv1.ScoreContent{Score: judged, Target: s.Spec().GetTarget()}
@@ -60,7 +64,7 @@ func (d *Step) judge() (bool, error) {
 		tooLarge := rpcerr.RequestTooLarge("", maxScore, "the score and its target have %d bytes, and a run keeps at most %d", size, maxScore)
 		outcome.Value, outcome.Content, outcome.Error = nil, nil, run.ErrorOf(tooLarge)
 	}
-	return true, d.emit(run.NewEvent(outcome))
+	return true, d.emitIn(round.Frame, run.NewEvent(outcome))
 }
 
 func (d *Step) askScorer(ref *agentv1.ScorerRef, outcomes []proto.Message) (score.Step, error) {
@@ -104,12 +108,12 @@ func (d *Step) scorer(ref *agentv1.ScorerRef) (score.Scorer, error) {
 }
 
 // scorerEffect journals the intent of an effect that a scorer asks for.
-func (d *Step) scorerEffect(effect score.Effect) error {
+func (d *Step) scorerEffect(f *run.Frame, effect score.Effect) error {
 	switch asked := effect.(type) {
 	case check.Exec:
-		return d.emit(run.NewEvent(&agentv1.ExecIntent{Environment: asked.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: asked.Spec}))
+		return d.emitIn(f, run.NewEvent(&agentv1.ExecIntent{Environment: asked.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: asked.Spec}))
 	case worker.Judgement:
-		return d.askWorker(asked.Worker, run.PurposeScore)
+		return d.askWorker(f, asked.Worker, run.PurposeScore)
 	default:
 		return d.fail(rpcerr.Internal("a scorer asks for a %T", effect))
 	}

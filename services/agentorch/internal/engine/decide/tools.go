@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,6 +13,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/toolcall"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -19,15 +21,17 @@ import (
 
 // review is an action of the agent that waits for the review of its calls.
 type review struct {
+	frame   *run.Frame
 	request *toolv1.ReviewToolsRequest
 	events  []*agentv1.Event
+	effects agent.All // what the agent wants beside them
 }
 
 // wantReview has the calls of the assistant message reviewed that is last once the events are in the conversation. A
 // review has no effect, so it is asked for within the step and needs no intent.
-func (d *Step) wantReview(events []*agentv1.Event) (bool, error) {
+func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.All) (bool, error) {
 	s := d.s
-	message := chat.LastAssistant(s.Messages())
+	message := chat.LastAssistant(f.Messages())
 	for _, e := range events {
 		if m := e.GetMessageAdded().GetContent(); m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
 			message = m
@@ -36,8 +40,11 @@ func (d *Step) wantReview(events []*agentv1.Event) (bool, error) {
 	if len(message.GetToolCalls()) == 0 {
 		return true, d.fail(errors.New("the agent wants tools called, and the last answer calls none"))
 	}
-	d.review = &review{events: events, request: &toolv1.ReviewToolsRequest{
-		Parent: s.Parent(), Attribution: s.Attribution(run.PurposeAgent, "", s.Answers), Tools: s.ToolRefs(), Calls: message.GetToolCalls(),
+	if f.Calls != nil {
+		return true, d.fail(fmt.Errorf("the agent %s wants tools called while those of another message are", f.Name()))
+	}
+	d.review = &review{frame: f, events: events, effects: effects, request: &toolv1.ReviewToolsRequest{
+		Parent: s.Parent(), Attribution: f.Attribution(run.PurposeAgent, "", s.Answers), Tools: f.ToolRefs(), Calls: message.GetToolCalls(),
 		Policies: s.Spec().GetApproval(),
 	}}
 	return false, nil
@@ -52,10 +59,10 @@ func (d *Step) Reviewed(reviews []*toolv1.ToolReview, err error) (*toolv1.Review
 	}
 	if err != nil {
 		err = d.fail(err)
-	} else if stopped, addErr := d.add(asked.events); addErr != nil || stopped {
+	} else if stopped, addErr := d.add(asked.frame, asked.events); addErr != nil || stopped {
 		err = addErr
-	} else {
-		err = d.reviewed(reviews)
+	} else if err = d.reviewed(asked.frame, reviews); err == nil {
+		_, err = d.beginAll(asked.frame, asked.effects)
 	}
 	if err != nil {
 		return nil, err
@@ -64,8 +71,8 @@ func (d *Step) Reviewed(reviews []*toolv1.ToolReview, err error) (*toolv1.Review
 }
 
 // reviewed journals the reviews of the last assistant message's calls.
-func (d *Step) reviewed(reviews []*toolv1.ToolReview) error {
-	message := chat.LastAssistant(d.s.Messages())
+func (d *Step) reviewed(f *run.Frame, reviews []*toolv1.ToolReview) error {
+	message := chat.LastAssistant(f.Messages())
 	reviewed := &agentv1.ToolsReviewed{MessageId: message.GetId(), Content: &agentv1.ToolsReviewedContent{Reviews: reviews}}
 	for i, r := range reviews {
 		if proto.Equal(r.GetCall(), message.GetToolCalls()[i]) {
@@ -73,14 +80,14 @@ func (d *Step) reviewed(reviews []*toolv1.ToolReview) error {
 		}
 		reviewed.Decisions = append(reviewed.Decisions, &agentv1.ToolDecision{CallId: r.GetCallId(), Decision: r.GetDecision(), Approver: r.GetApprover(), Parallel: r.GetParallel()})
 	}
-	return d.emit(run.NewEvent(reviewed))
+	return d.emitIn(f, run.NewEvent(reviewed))
 }
 
 // calls goes on with the calls at hand: the next stage, or, when all have ended, their results into the conversation.
-func (d *Step) calls() (bool, error) {
-	all := d.s.Calls
+func (d *Step) calls(f *run.Frame) (bool, error) {
+	all := f.Calls
 	if all.Done() {
-		return true, d.addResults()
+		return true, d.addResults(f)
 	}
 	stage := all.Next()
 	if len(stage) == 0 {
@@ -89,14 +96,14 @@ func (d *Step) calls() (bool, error) {
 	first := stage[0]
 	switch first.Review.GetDecision() {
 	case toolv1.ReviewDecision_REVIEW_DECISION_REJECT:
-		return true, d.refuse(first, first.Review.GetError())
+		return true, d.refuse(f, first, first.Review.GetError())
 	case toolv1.ReviewDecision_REVIEW_DECISION_CALLER:
-		return true, d.callOwn(first)
+		return true, d.callOwn(f, first)
 	case toolv1.ReviewDecision_REVIEW_DECISION_RUN:
 		if all.Skips(first) {
-			return true, d.refuse(first, toolcall.Skipped(first.Call.GetFunction()), toolcall.SkippedNote(first.Call.GetFunction()))
+			return true, d.refuse(f, first, toolcall.Skipped(first.Call.GetFunction()), toolcall.SkippedNote(first.Call.GetFunction()))
 		}
-		return true, d.begin(d.alike(stage))
+		return true, d.begin(f, alike(f, stage))
 	case toolv1.ReviewDecision_REVIEW_DECISION_TERMINATE:
 		return true, d.hit(limit.Ended(cmp.Or(first.Review.GetExplanation(), "an approver ended the run")))
 	case toolv1.ReviewDecision_REVIEW_DECISION_ASK:
@@ -107,10 +114,10 @@ func (d *Step) calls() (bool, error) {
 }
 
 // alike cuts a stage where the bound of results changes, since one request has one.
-func (d *Step) alike(stage []*run.Call) []*run.Call {
-	bound, set := d.s.Machine.ToolBound(stage[0].Call.GetFunction())
+func alike(f *run.Frame, stage []*run.Call) []*run.Call {
+	bound, set := f.Machine.ToolBound(stage[0].Call.GetFunction())
 	for i, c := range stage {
-		if other, otherSet := d.s.Machine.ToolBound(c.Call.GetFunction()); other != bound || otherSet != set {
+		if other, otherSet := f.Machine.ToolBound(c.Call.GetFunction()); other != bound || otherSet != set {
 			return stage[:i]
 		}
 	}
@@ -118,11 +125,11 @@ func (d *Step) alike(stage []*run.Call) []*run.Call {
 }
 
 // begin journals the intents of a stage, which is one request.
-func (d *Step) begin(stage []*run.Call) error {
+func (d *Step) begin(f *run.Frame, stage []*run.Call) error {
 	key := d.s.Key(d.s.Seq + 1)
 	for _, c := range stage {
-		err := d.emit(run.NewEvent(&agentv1.ToolIntent{
-			CallId: c.Call.GetId(), Function: c.Call.GetFunction(), RequestId: key, MessageId: d.s.Calls.MessageID,
+		err := d.emitIn(f, run.NewEvent(&agentv1.ToolIntent{
+			CallId: c.Call.GetId(), Function: c.Call.GetFunction(), RequestId: key, MessageId: f.Calls.MessageID,
 			ResultMessageId: d.messageID(d.s.Seq+1, 0), Content: c.Call,
 		}))
 		if err != nil {
@@ -133,21 +140,21 @@ func (d *Step) begin(stage []*run.Call) error {
 }
 
 // callOwn runs a call of the agent's own tool; its intent and its outcome are one append.
-func (d *Step) callOwn(c *run.Call) error {
+func (d *Step) callOwn(f *run.Frame, c *run.Call) error {
 	intent := &agentv1.ToolIntent{
-		CallId: c.Call.GetId(), Function: c.Call.GetFunction(), RequestId: d.s.Key(d.s.Seq + 1), Caller: true, MessageId: d.s.Calls.MessageID,
+		CallId: c.Call.GetId(), Function: c.Call.GetFunction(), RequestId: d.s.Key(d.s.Seq + 1), Caller: true, MessageId: f.Calls.MessageID,
 		ResultMessageId: d.messageID(d.s.Seq+1, 0), Content: c.Call,
 	}
-	if err := d.emit(run.NewEvent(intent)); err != nil {
+	if err := d.emitIn(f, run.NewEvent(intent)); err != nil {
 		return err
 	}
-	result := d.s.Machine.Call(d.s, c.Call)
-	return d.emit(run.ToolOutcome(c.Intent, result))
+	result := f.Machine.Call(f, c.Call)
+	return d.emitIn(f, run.ToolOutcome(c.Intent, result))
 }
 
 // refuse gives a call that never begins its error.
-func (d *Step) refuse(c *run.Call, err *toolv1.ToolCallError, notes ...string) error {
-	return d.emit(run.NewEvent(&agentv1.ToolOutcome{
+func (d *Step) refuse(f *run.Frame, c *run.Call, err *toolv1.ToolCallError, notes ...string) error {
+	return d.emitIn(f, run.NewEvent(&agentv1.ToolOutcome{
 		CallId: c.Call.GetId(), Function: c.Call.GetFunction(), ErrorType: err.GetType(), MessageId: d.messageID(d.s.Seq+1, 0),
 		Content: &agentv1.ToolOutcomeContent{
 			Call:   c.Call,
@@ -158,15 +165,15 @@ func (d *Step) refuse(c *run.Call, err *toolv1.ToolCallError, notes ...string) e
 
 // addResults puts the results into the conversation, in the order of the calls, all or, where the bound forbids it,
 // none.
-func (d *Step) addResults() error {
-	all := d.s.Calls.All
-	if reached := d.s.Limits.Growth(len(d.s.Messages()) + len(all)); reached != nil {
-		return d.hit(reached)
+func (d *Step) addResults(f *run.Frame) error {
+	all := f.Calls.All
+	if reached, of := d.grows(f, len(all)); reached != nil {
+		return d.hitIn(of, reached)
 	}
 	for _, c := range all {
 		m := journal.MessageOf(c.Outcome)
 		e := &agentv1.Event{Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Role: m.GetRole(), Content: m}}}
-		if err := d.emit(e); err != nil {
+		if err := d.emitIn(f, e); err != nil {
 			return err
 		}
 		d.Entries[len(d.Entries)-1].Same = c.Outcome.GetSeq()
@@ -175,14 +182,14 @@ func (d *Step) addResults() error {
 }
 
 // askWorker journals the intent of a call.
-func (d *Step) askWorker(ref *agentv1.WorkerRef, purpose string) error {
-	return d.emit(run.NewEvent(&agentv1.WorkerIntent{Worker: ref, RequestId: d.s.Key(d.s.Seq + 1), Purpose: purpose}))
+func (d *Step) askWorker(f *run.Frame, ref *agentv1.WorkerRef, purpose string) error {
+	return d.emitIn(f, run.NewEvent(&agentv1.WorkerIntent{Worker: ref, RequestId: d.s.Key(d.s.Seq + 1), Purpose: purpose}))
 }
 
 // askForAgent asks the worker that an agent wants to hear, unless a bound forbids it.
-func (d *Step) askForAgent(ref *agentv1.WorkerRef) error {
-	if reached := d.forbidden(); reached != nil {
-		return d.hit(reached)
+func (d *Step) askForAgent(f *run.Frame, ref *agentv1.WorkerRef) error {
+	if reached, of := d.forbidden(f); reached != nil {
+		return d.hitIn(of, reached)
 	}
-	return d.askWorker(ref, run.PurposeAgent)
+	return d.askWorker(f, ref, run.PurposeAgent)
 }

@@ -89,13 +89,13 @@ func NewCaller(ctx context.Context, start func(func()), deps Deps) *Caller {
 func (c *Caller) New(s *run.State, i *run.Intent) Effect {
 	switch k := i.Event.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:
-		return c.modelCall(s, i.Seq(), k.ModelIntent)
+		return c.modelCall(s, i, k.ModelIntent)
 	case *agentv1.Event_ToolIntent:
-		return c.toolStage(s)
+		return c.toolStage(s, i.Frame)
 	case *agentv1.Event_SandboxIntent:
 		return c.creation(s, i.Seq(), k.SandboxIntent)
 	case *agentv1.Event_WorkerIntent:
-		return c.workerCall(s, i.Seq(), k.WorkerIntent)
+		return c.workerCall(s, i, k.WorkerIntent)
 	default:
 		return c.execution(s, i.Seq(), i.Event.GetExecIntent())
 	}

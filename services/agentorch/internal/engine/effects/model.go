@@ -26,10 +26,10 @@ type modelCall struct {
 	said    said
 }
 
-func (c *Caller) modelCall(s *run.State, seq int64, i *agentv1.ModelIntent) *modelCall {
+func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent) *modelCall {
 	ref := s.ModelOf(i)
 	r := &modelv1.GenerateRequest{
-		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: s.Attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
+		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: of.Frame.Attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
 		Model: i.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
 		ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), Keep: i.GetPurpose() == run.PurposeAgent,
 	}
@@ -44,7 +44,7 @@ func (c *Caller) modelCall(s *run.State, seq int64, i *agentv1.ModelIntent) *mod
 			r.Tools = append(r.Tools, d.GetInfo())
 		}
 	}
-	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: seq, request: r, said: saidBy(s, i)}
+	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: saidBy(of.Frame, i)}
 }
 
 // account is what the gate counts by.

@@ -26,13 +26,13 @@ type said struct {
 }
 
 // saidBy returns the messages of the call of an intent.
-func saidBy(s *run.State, i *agentv1.ModelIntent) said {
+func saidBy(f *run.Frame, i *agentv1.ModelIntent) said {
 	var c run.Conversation
 	if i.GetContent() != nil {
 		c.Append(i.GetContent().GetMessages()...)
 		return from(&c, c.Len())
 	}
-	return from(s.Conversation(), min(int(i.GetMessageCount()), len(s.Messages())))
+	return from(f.Conversation(), min(int(i.GetMessageCount()), len(f.Messages())))
 }
 
 func from(c *run.Conversation, n int) said {

@@ -24,11 +24,11 @@ type toolStage struct {
 
 // toolStage makes the request of the stage at hand. After a restart it is the very same, with calls that have ended:
 // their results are attached to, and known already.
-func (c *Caller) toolStage(s *run.State) *toolStage {
-	stage := s.Calls.Stage
+func (c *Caller) toolStage(s *run.State, f *run.Frame) *toolStage {
+	stage := f.Calls.Stage
 	r := &toolv1.ExecuteToolsRequest{
-		Parent: s.Parent(), RequestId: stage.RequestID, Attribution: s.Attribution(run.PurposeAgent, "", s.Answers), Tools: s.ToolRefs(),
-		Sandboxes: map[string]string{}, Store: stage.Store, FailFast: s.Calls.FailFast, MaxOutputBytes: bound(s, stage),
+		Parent: s.Parent(), RequestId: stage.RequestID, Attribution: f.Attribution(run.PurposeAgent, "", s.Answers), Tools: f.ToolRefs(),
+		Sandboxes: map[string]string{}, Store: stage.Store, FailFast: f.Calls.FailFast, MaxOutputBytes: bound(f, stage),
 	}
 	for _, call := range stage.Calls {
 		r.Calls = append(r.Calls, call.Call)
@@ -40,11 +40,11 @@ func (c *Caller) toolStage(s *run.State) *toolStage {
 }
 
 // bound is the bound of a stage's results: the agent's own, else the run's.
-func bound(s *run.State, stage *run.Stage) *int64 {
-	if maxBytes, set := s.Machine.ToolBound(stage.Calls[0].Call.GetFunction()); set {
+func bound(f *run.Frame, stage *run.Stage) *int64 {
+	if maxBytes, set := f.Machine.ToolBound(stage.Calls[0].Call.GetFunction()); set {
 		return &maxBytes
 	}
-	spec := s.Spec()
+	spec := f.Spec()
 	return chat.ResolveConfig(spec.GetModel().GetConfig(), spec.GetConfig(), nil, true).MaxToolOutput
 }
 

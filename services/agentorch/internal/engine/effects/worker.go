@@ -19,13 +19,13 @@ type workerCall struct {
 	request workers.Request
 }
 
-func (c *Caller) workerCall(s *run.State, seq int64, i *agentv1.WorkerIntent) *workerCall {
-	store, attribution := workers.Entries(i.GetWorker(), s.Store()), s.Attribution(i.GetPurpose(), "", 0)
+func (c *Caller) workerCall(s *run.State, of *run.Intent, i *agentv1.WorkerIntent) *workerCall {
+	store, attribution := workers.Entries(i.GetWorker(), s.Store()), of.Frame.Attribution(i.GetPurpose(), "", 0)
 	r := workers.Request{Project: s.Project(), Key: i.GetRequestId(), Epoch: attribution.GetOwnerEpoch(), Worker: i.GetWorker()}
 	attribution.OwnerEpoch = 0 // It is of no use to a worker.
 	if i.GetWorker().GetKind() == workers.Scorer {
 		payload := &workerv1.ScorerPayload{
-			Messages: s.Messages(), Output: s.Output(), Target: s.Spec().GetTarget(), Choices: s.Spec().GetChoices(), MetadataJson: s.Spec().GetMetadataJson(), Store: store,
+			Messages: of.Frame.Messages(), Output: of.Frame.Output(), Target: s.Spec().GetTarget(), Choices: s.Spec().GetChoices(), MetadataJson: s.Spec().GetMetadataJson(), Store: store,
 			Attribution: attribution,
 		}
 		if s.Scoring != nil { // Else the round was given up, and the call is stopped.
@@ -33,9 +33,9 @@ func (c *Caller) workerCall(s *run.State, seq int64, i *agentv1.WorkerIntent) *w
 		}
 		r.Payload = payload
 	} else {
-		r.Payload = &workerv1.ContinuePayload{Messages: s.Messages(), Output: s.Output(), Store: store, Attribution: attribution}
+		r.Payload = &workerv1.ContinuePayload{Messages: of.Frame.Messages(), Output: of.Frame.Output(), Store: store, Attribution: attribution}
 	}
-	return &workerCall{workers: c.deps.Workers, seq: seq, request: r}
+	return &workerCall{workers: c.deps.Workers, seq: of.Seq(), request: r}
 }
 
 func (c *workerCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error) {

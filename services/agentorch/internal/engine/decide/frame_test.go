@@ -1,0 +1,166 @@
+package decide_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// delegating is an agent that sets others to work and says what they said. It is asked while they work, and notes that.
+type delegating struct {
+	agent.NoTools
+	tasks  []string
+	limits *agentv1.RunLimits
+	began  int
+	heard  []string
+	said   int
+}
+
+func (*delegating) Watches() {}
+
+func (m *delegating) Apply(e *agentv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_AgentBegan:
+		m.began++
+	case *agentv1.Event_AgentEnded:
+		text := chat.Completion(k.AgentEnded.GetContent())
+		if k.AgentEnded.GetLimit() != nil {
+			text = "limit " + k.AgentEnded.GetLimit().GetType()
+		}
+		m.heard = append(m.heard, text)
+	case *agentv1.Event_MessageAdded:
+		m.said++
+	}
+}
+
+func (m *delegating) Next(agent.View) (agent.Action, error) {
+	switch {
+	case m.began == 0:
+		var all agent.All
+		for _, task := range m.tasks {
+			all = append(all, agent.Start{
+				Agent: &agentv1.AgentRef{Name: "generate", DisplayName: task}, Messages: []*modelv1.ChatMessage{agent.Says(modelv1.Role_ROLE_USER, task)}, Limits: m.limits,
+			})
+		}
+		return agent.Action{Then: all}, nil
+	case m.said < len(m.heard):
+		return agent.Action{Events: []*agentv1.Event{agent.Add(agent.Says(modelv1.Role_ROLE_USER, m.heard[m.said]))}}, nil
+	case len(m.heard) == len(m.tasks):
+		return agent.Action{Then: agent.Done{}}, nil
+	}
+	return agent.Action{}, nil
+}
+
+func delegates(limits *agentv1.RunLimits, tasks ...string) agent.Definition {
+	return agent.Definition{
+		Name: "delegating", Parameters: `{"type": "object", "additionalProperties": false}`, Resolve: func(*agentv1.AgentRef) error { return nil },
+		New: func(*agentv1.AgentRef) (agent.Machine, error) { return &delegating{tasks: tasks, limits: limits}, nil },
+	}
+}
+
+func conversation(f *run.Frame) string {
+	var all []string
+	for _, m := range f.Messages() {
+		all = append(all, chat.Text(m))
+	}
+	return strings.Join(all, "|")
+}
+
+func assistant(text string) *modelv1.ChatMessage {
+	return &modelv1.ChatMessage{Content: chat.TextContent(text)}
+}
+
+// modelCall returns the open model call of the agent that was told a task.
+func (l *lab) modelCall(task string) *run.Intent {
+	l.t.Helper()
+	for _, i := range l.live.Open {
+		if i.Event.GetModelIntent() != nil && i.Frame.Name() == task {
+			return i
+		}
+	}
+	require.FailNow(l.t, "no open model call", "of the agent of %q", task)
+	return nil
+}
+
+// What an agent that another began answers is an outcome of the other, which it goes on with.
+func TestAChildsAnswerIsItsParentsOutcome(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, delegates(nil, "one"))
+	d := l.step(nothing, nil)
+	assert.Equal(t, []string{"run_state_changed", "step_began", "agent_began", "model_intent"}, kinds(d))
+	child := l.live.Frames()[1]
+	assert.Equal(t, "4", child.Span, "its span is the id of the event that began it")
+	assert.Equal(t, "one", conversation(child))
+	assert.Empty(t, l.step(nothing, nil).Entries, "it waits for its child, which waits for its effect")
+
+	d = l.step(answers(said(l.modelCall("one"), assistant("first"))), nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, d.Finished.GetState())
+	assert.Equal(t, "Start.|first", conversation(l.live.Frame), "the child's own conversation is its own")
+	assert.Len(t, l.live.Frames(), 1)
+	assert.Equal(t, 1, l.live.Turns)
+}
+
+// Two children work side by side. Their parent is asked at the end of each, while the other goes on.
+func TestChildrenWorkSideBySide(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, delegates(nil, "one", "two"))
+	l.step(nothing, nil)
+	assert.Len(t, l.live.Frames(), 3)
+	d := l.step(answers(said(l.modelCall("two"), assistant("second"))), nil)
+	assert.Equal(t, []string{"model_outcome", "message_added", "agent_ended", "message_added"}, kinds(d))
+	assert.Equal(t, "Start.|second", conversation(l.live.Frame), "it heard of one while the other works")
+	assert.Len(t, l.live.Frames(), 2)
+	d = l.step(answers(said(l.modelCall("one"), assistant("first"))), nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, d.Finished.GetState())
+	assert.Equal(t, "Start.|second|first", conversation(l.live.Frame))
+}
+
+// A bound of a child ends the child and not the run, also one of time, which stops what it has under way.
+func TestAChildHasBoundsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for bound, limits := range map[string]*agentv1.RunLimits{"message": {Messages: new(int32(1))}, "time": {Time: durationpb.New(2 * time.Second)}} {
+		l := newLab(t, delegates(limits, "one"))
+		d := l.step(nothing, nil)
+		if bound == "time" {
+			assert.Equal(t, began.Add(3*time.Second), decide.Wake(l.live))
+			call := l.modelCall("one")
+			l.step(nothing, nil)
+			assert.False(t, l.live.Cuts(call))
+			assert.Equal(t, []string{"limit_hit"}, kinds(l.step(nothing, nil)))
+			assert.True(t, l.live.Cuts(call))
+			d = l.step(answers(said(call, assistant("too late"))), nil)
+		}
+		assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, d.Finished.GetState(), bound)
+		assert.Equal(t, "Start.|limit "+bound, conversation(l.live.Frame))
+		assert.Nil(t, l.live.Limit)
+	}
+}
+
+// A run that is cancelled ends its children first: each has its outcome.
+func TestACancelEndsTheChildren(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, delegates(nil, "one", "two"))
+	l.step(nothing, nil)
+	cancel := func() decide.Facts {
+		return decide.Facts{Commands: []inbox.Command{{ID: "cancel", Principal: "user:ada", Request: &agentv1.CancelRunRequest{}}}}
+	}
+	assert.Equal(t, []string{"command_received"}, kinds(l.step(cancel, nil)))
+	l.step(answers(said(l.modelCall("one"), assistant("late"))), nil)
+	assert.Len(t, l.live.Frames(), 2)
+	d := l.step(answers(said(l.modelCall("two"), assistant("late"))), nil)
+	assert.Equal(t, []string{"model_outcome", "agent_ended", "cancel_acknowledged", "run_finished"}, kinds(d))
+	assert.True(t, d.Entries[1].Event.GetAgentEnded().GetInterrupted())
+	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, d.Finished.GetState())
+}
