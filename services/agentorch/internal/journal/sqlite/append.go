@@ -196,13 +196,12 @@ func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) erro
 // setRow writes a journal's row, and reports whether that is a change for who looks at the project. Only then it has a new
 // number, and costs an entry in the index of changes.
 func setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) (changed bool, err error) {
-	var same bool
-	err = tx.QueryRow(`SELECT state = ? AND reason = ? FROM view_journal WHERE id = ?`, row.State, row.WaitReason, ref).Scan(&same)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	result, err := tx.Exec(`UPDATE view_journal SET waiting = ?, wake = ?, since = ?, view = ? WHERE id = ? AND state = ? AND reason = ?`,
+		row.Waiting, millis(row.Wake), millis(row.WaitSince), nonNil(row.View), ref, row.State, row.WaitReason)
+	if err != nil {
 		return false, err
 	}
-	if same {
-		_, err := tx.Exec(`UPDATE view_journal SET waiting = ?, wake = ?, since = ?, view = ? WHERE id = ?`, row.Waiting, millis(row.Wake), millis(row.WaitSince), nonNil(row.View), ref)
+	if same, err := result.RowsAffected(); err != nil || same > 0 {
 		return false, err
 	}
 	if _, err := tx.Exec(`UPDATE journal_store SET changes = changes + 1`); err != nil {
