@@ -127,7 +127,7 @@ func TestEveryRPCIsReachableOverREST(t *testing.T) {
 	listed := read(t, "parity.md")
 	for _, file := range []protoreflect.FileDescriptor{
 		agentv1.File_evalfleet_agent_v1_admin_service_proto,
-		agentv1.File_evalfleet_agent_v1_approval_service_proto,
+		agentv1.File_evalfleet_agent_v1_inbox_service_proto,
 		agentv1.File_evalfleet_agent_v1_eval_service_proto,
 		agentv1.File_evalfleet_agent_v1_run_service_proto,
 		blobv1.File_evalfleet_blob_v1_blob_service_proto,

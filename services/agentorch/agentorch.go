@@ -215,7 +215,9 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	s.workers.Register(registrar)
 
 	// Declared, and not built yet.
-	agentv1.RegisterApprovalServiceServer(registrar, agentv1.UnimplementedApprovalServiceServer{})
+	agentv1.RegisterBridgeServiceServer(registrar, agentv1.UnimplementedBridgeServiceServer{})
+	agentv1.RegisterInboxServiceServer(registrar, agentv1.UnimplementedInboxServiceServer{})
+	agentv1.RegisterQuotaServiceServer(registrar, agentv1.UnimplementedQuotaServiceServer{})
 	agentv1.RegisterCatalogueServiceServer(registrar, agentv1.UnimplementedCatalogueServiceServer{})
 	agentv1.RegisterForkServiceServer(registrar, agentv1.UnimplementedForkServiceServer{})
 	agentv1.RegisterScoreServiceServer(registrar, agentv1.UnimplementedScoreServiceServer{})

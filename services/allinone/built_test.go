@@ -175,17 +175,19 @@ func services() []protoreflect.ServiceDescriptor {
 
 // requests are those that the fields' descriptions alone do not make valid.
 var requests = map[string]string{
-	"CancelToolsRequest":  `{"calls": [{"callId": "absent"}]}`,
-	"CreateEvalRequest":   `{"spec": {"task": "t", "dataset": {}, "models": [{"model": "absent"}]}}`,
-	"CreateKeyRequest":    `{"key": {"principal": "user:ada", "role": "viewer"}}`,
-	"CreateRunRequest":    `{"spec": {"steps": [{"name": "absent"}]}}`,
-	"DownloadBlobRequest": `{"hash": "` + strings.Repeat("0", 64) + `"}`,
-	"ExecRequest":         `{"spec": {"argv": ["true"]}}`,
-	"ExtendPrefixRequest": `{"messages": [{"role": "ROLE_USER"}]}`,
-	"ExecuteToolsRequest": `{"calls": [{"id": "absent", "function": "absent"}]}`,
-	"GetBlobRequest":      `{"hash": "` + strings.Repeat("0", 64) + `"}`,
-	"OpenPortRequest":     `{"sandboxPort": 80}`,
-	"StreamExecRequest":   `{"spec": {"argv": ["true"]}}`,
+	"AnswerInboxItemRequest":    `{"answer": {"unknownOutcome": "UNKNOWN_OUTCOME_DECISION_FAIL"}}`,
+	"CancelToolsRequest":        `{"calls": [{"callId": "absent"}]}`,
+	"CreateEvalRequest":         `{"spec": {"task": "t", "dataset": {}, "models": [{"model": "absent"}]}}`,
+	"CreateKeyRequest":          `{"key": {"principal": "user:ada", "role": "viewer"}}`,
+	"CreateRunRequest":          `{"spec": {"steps": [{"name": "absent"}]}}`,
+	"CreateSandboxGroupRequest": `{"specs": {"default": {}}}`,
+	"DownloadBlobRequest":       `{"hash": "` + strings.Repeat("0", 64) + `"}`,
+	"ExecRequest":               `{"spec": {"argv": ["true"]}}`,
+	"ExtendPrefixRequest":       `{"messages": [{"role": "ROLE_USER"}]}`,
+	"ExecuteToolsRequest":       `{"calls": [{"id": "absent", "function": "absent"}]}`,
+	"GetBlobRequest":            `{"hash": "` + strings.Repeat("0", 64) + `"}`,
+	"OpenPortRequest":           `{"sandboxPort": 80}`,
+	"StreamExecRequest":         `{"spec": {"argv": ["true"]}}`,
 }
 
 // call calls a method with a valid request for things that do not exist, and returns its error. A stream that stays

@@ -186,6 +186,9 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	sandboxv1.RegisterPauseServiceServer(registrar, sandboxv1.UnimplementedPauseServiceServer{})
 	sandboxv1.RegisterPortServiceServer(registrar, sandboxv1.UnimplementedPortServiceServer{})
 	sandboxv1.RegisterSessionServiceServer(registrar, sandboxv1.UnimplementedSessionServiceServer{})
+	sandboxv1.RegisterInboundServiceServer(registrar, sandboxv1.UnimplementedInboundServiceServer{})
+	sandboxv1.RegisterSandboxGroupServiceServer(registrar, sandboxv1.UnimplementedSandboxGroupServiceServer{})
+	sandboxv1.RegisterSandboxPoolServiceServer(registrar, sandboxv1.UnimplementedSandboxPoolServiceServer{})
 	sandboxv1.RegisterSnapshotServiceServer(registrar, sandboxv1.UnimplementedSnapshotServiceServer{})
 }
 

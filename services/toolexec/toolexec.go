@@ -119,6 +119,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	toolv1.RegisterToolServiceServer(registrar, s.tools)
 	toolv1.RegisterMcpServiceServer(registrar, toolv1.UnimplementedMcpServiceServer{})
+	toolv1.RegisterScopeServiceServer(registrar, toolv1.UnimplementedScopeServiceServer{})
 	s.workers.Register(registrar)
 }
 

@@ -99,7 +99,7 @@ func TestReflectionOnlyClient(t *testing.T) {
 		require.NoError(t, err)
 		const evals, sandboxes = "evalfleet.agent.v1.EvalService", "evalfleet.sandbox.v1.SandboxService"
 		for _, name := range []protoreflect.FullName{
-			evals, sandboxes, "evalfleet.agent.v1.RunService", "evalfleet.agent.v1.ApprovalService", "evalfleet.agent.v1.AdminService", "evalfleet.model.v1.ModelService",
+			evals, sandboxes, "evalfleet.agent.v1.RunService", "evalfleet.agent.v1.InboxService", "evalfleet.agent.v1.AdminService", "evalfleet.model.v1.ModelService",
 			"evalfleet.tool.v1.ToolService", "evalfleet.blob.v1.BlobService", "evalfleet.worker.v1.WorkerService", "grpc.health.v1.Health",
 		} {
 			assert.Contains(t, services, name)

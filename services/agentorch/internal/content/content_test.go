@@ -26,7 +26,7 @@ const (
 
 // shown are the messages that viewers without the right to content get.
 func shown() []proto.Message {
-	return []proto.Message{&agentv1.Event{}, &agentv1.Run{}, &agentv1.Eval{}, &agentv1.EvalSample{}, &agentv1.RunNote{}, &agentv1.Approval{}}
+	return []proto.Message{&agentv1.Event{}, &agentv1.Run{}, &agentv1.Eval{}, &agentv1.EvalSample{}, &agentv1.RunNote{}, &agentv1.InboxItem{}}
 }
 
 // A field of text or bytes says whether it is content. So nobody adds one without deciding who may see it.

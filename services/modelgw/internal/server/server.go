@@ -52,5 +52,6 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	modelv1.RegisterModelServiceServer(r, s)
 	modelv1.RegisterCacheServiceServer(r, s)
 	modelv1.RegisterBatchServiceServer(r, s)
+	modelv1.RegisterDetachedServiceServer(r, modelv1.UnimplementedDetachedServiceServer{})
 	modelv1.RegisterLimitServiceServer(r, s)
 }

@@ -26,6 +26,9 @@ func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.Se
 	if err := belong(project, request.GetSandboxes()); err != nil {
 		return err
 	}
+	if request.GetScope() != "" {
+		return rpcerr.Wrap(rpcerr.NotBuiltYet("tool scopes"), "scope")
+	}
 	if err := toolcall.CheckBuilt(request.GetCalls()); err != nil {
 		return err
 	}

@@ -90,6 +90,9 @@ func (r *Registry) Offer(project string, refs []*toolv1.ToolRef) (Offers, error)
 }
 
 func (r *Registry) offer(project, path string, ref *toolv1.ToolRef) (*Offer, error) {
+	if ref.GetMcpServer() != "" {
+		return nil, rpcerr.Wrap(rpcerr.NotBuiltYet("tools of MCP servers"), "%s.mcp_server", path)
+	}
 	if ref.GetDefinition() != nil {
 		return r.given(path, ref)
 	}

@@ -4799,7 +4799,7 @@ func (x *CommandContent) GetCall() *v11.ToolCall {
 // ApprovalRequested says that a person is asked about a call.
 type ApprovalRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/approvals/{approval}`.
+	// Format: `projects/{project}/inboxItems/{inbox_item}`.
 	Approval string `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
 	// The call's id.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -4936,7 +4936,7 @@ func (x *ApprovalContent) GetMessage() string {
 // ApprovalDecided says how an approval was decided, by a person or by a policy.
 type ApprovalDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/approvals/{approval}`; empty for a policy's own decision.
+	// Format: `projects/{project}/inboxItems/{inbox_item}`; empty for a policy's own decision.
 	Approval string `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
 	// The call's id.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`

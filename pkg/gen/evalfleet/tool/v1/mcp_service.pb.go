@@ -30,10 +30,12 @@ type CreateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Required. The server; its name is the service's to give.
+	// Required. The server.
 	McpServer *McpServer `protobuf:"bytes,2,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
-	// Optional. Key of the request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. Key of the request, at most 128 bytes.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Required. The id by which tasks and runs name it: lower-case letters, digits and `-`, at most 63. One that is taken fails with RESOURCE_EXISTS.
+	McpServerId   string `protobuf:"bytes,4,opt,name=mcp_server_id,json=mcpServerId,proto3" json:"mcp_server_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -85,6 +87,13 @@ func (x *CreateMcpServerRequest) GetMcpServer() *McpServer {
 func (x *CreateMcpServerRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CreateMcpServerRequest) GetMcpServerId() string {
+	if x != nil {
+		return x.McpServerId
 	}
 	return ""
 }
@@ -675,14 +684,15 @@ var File_evalfleet_tool_v1_mcp_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\n" +
-	"#evalfleet/tool/v1/mcp_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa3\x01\n" +
+	"#evalfleet/tool/v1/mcp_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xfe\x01\n" +
 	"\x16CreateMcpServerRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12F\n" +
 	"\n" +
-	"mcp_server\x18\x02 \x01(\v2\x1c.evalfleet.tool.v1.McpServerB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\tmcpServer\x12\x1d\n" +
+	"mcp_server\x18\x02 \x01(\v2\x1c.evalfleet.tool.v1.McpServerB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\tmcpServer\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"5\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12O\n" +
+	"\rmcp_server_id\x18\x04 \x01(\tB+\xe0A\x02\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\vmcpServerId\"5\n" +
 	"\x13GetMcpServerRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"w\n" +

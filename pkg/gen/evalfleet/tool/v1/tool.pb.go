@@ -506,7 +506,10 @@ type ToolRef struct {
 	// Optional. The definition itself: of a tool that the caller runs and no registry knows, or of a worker's tool as it was pinned. `name` must be its name.
 	Definition *ToolDefinition `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"`
 	// Optional. Default sandbox environment of the tool; empty: the run's default.
-	Sandbox       string `protobuf:"bytes,8,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Sandbox string `protobuf:"bytes,8,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Optional. MCP server whose tools are meant; `name` is then one of them, or a glob over them, such as `*`. Format:
+	// `projects/{project}/mcpServers/{mcp_server}`. Not built yet: fails with NOT_BUILT_YET.
+	McpServer     string `protobuf:"bytes,9,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +596,13 @@ func (x *ToolRef) GetDefinition() *ToolDefinition {
 func (x *ToolRef) GetSandbox() string {
 	if x != nil {
 		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *ToolRef) GetMcpServer() string {
+	if x != nil {
+		return x.McpServer
 	}
 	return ""
 }
@@ -1431,7 +1441,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x06worker\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\x06worker\x123\n" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x13\n" +
-	"\x11_max_output_bytes\"\xe8\x03\n" +
+	"\x11_max_output_bytes\"\x8d\x04\n" +
 	"\aToolRef\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12'\n" +
@@ -1443,7 +1453,9 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\a \x01(\v2!.evalfleet.tool.v1.ToolDefinitionR\n" +
 	"definition\x12\x1e\n" +
-	"\asandbox\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x1aH\n" +
+	"\asandbox\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x12#\n" +
+	"\n" +
+	"mcp_server\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\tmcpServer\x1aH\n" +
 	"\x1aParameterDescriptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xeb\x02\n" +

@@ -772,6 +772,9 @@ type ExecuteToolsRequest struct {
 	FailFast []string `protobuf:"bytes,9,rep,name=fail_fast,json=failFast,proto3" json:"fail_fast,omitempty"`
 	// Optional. Bound of each call, by itself.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Optional. Name of the scope in which tools share connections, shells and browsers, at most 128 bytes; default: none outlives its call.
+	// Not built yet: fails with NOT_BUILT_YET.
+	Scope string `protobuf:"bytes,12,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Optional. True when the arguments have not been reviewed: parse, look up, validate and coerce first (no policy).
 	Review        bool `protobuf:"varint,11,opt,name=review,proto3" json:"review,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -876,6 +879,13 @@ func (x *ExecuteToolsRequest) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *ExecuteToolsRequest) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
 }
 
 func (x *ExecuteToolsRequest) GetReview() bool {
@@ -1703,7 +1713,7 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\vexplanation\x18\b \x01(\tR\vexplanation\x12\x1a\n" +
 	"\bmodified\x18\t \x01(\bR\bmodified\"N\n" +
 	"\x13ReviewToolsResponse\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xdc\x05\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xfc\x05\n" +
 	"\x13ExecuteToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -1717,7 +1727,8 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x05store\x18\b \x03(\v21.evalfleet.tool.v1.ExecuteToolsRequest.StoreEntryR\x05store\x12\x1b\n" +
 	"\tfail_fast\x18\t \x03(\tR\bfailFast\x123\n" +
 	"\atimeout\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1e\n" +
+	"\x05scope\x18\f \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05scope\x12\x16\n" +
 	"\x06review\x18\v \x01(\bR\x06review\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -7,6 +7,7 @@
 package workerv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -14,6 +15,7 @@ import (
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -559,7 +561,7 @@ func (x *Conversation) GetMessages() []*v13.ChatMessage {
 	return nil
 }
 
-// AgentPayload is the payload of a call of kind `agent`: the state as it is; the worker answers what to do now and keeps nothing.
+// AgentPayload is the payload of a call of kind `agent`, which is not built yet: the state as it is. The worker answers what to do now and keeps nothing.
 type AgentPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation.
@@ -573,7 +575,15 @@ type AgentPayload struct {
 	// Parameters of the agent. A JSON object, as text.
 	ParamsJson string `protobuf:"bytes,5,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	// On whose behalf.
-	Attribution   *v1.Attribution `protobuf:"bytes,6,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	Attribution *v1.Attribution `protobuf:"bytes,6,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// What the worker answered last as `state_json`; empty when it is asked first.
+	StateJson string `protobuf:"bytes,7,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
+	// What came of the actions of its last answer that have an outcome, in their order.
+	Outcomes []*AgentOutcome `protobuf:"bytes,8,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Names of the agents that it may call or hand over to.
+	Agents []string `protobuf:"bytes,9,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Names of the sandboxes that it may use.
+	Sandboxes     []string `protobuf:"bytes,10,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,11 +660,43 @@ func (x *AgentPayload) GetAttribution() *v1.Attribution {
 	return nil
 }
 
+func (x *AgentPayload) GetStateJson() string {
+	if x != nil {
+		return x.StateJson
+	}
+	return ""
+}
+
+func (x *AgentPayload) GetOutcomes() []*AgentOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *AgentPayload) GetAgents() []string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *AgentPayload) GetSandboxes() []string {
+	if x != nil {
+		return x.Sandboxes
+	}
+	return nil
+}
+
 // AgentResultPayload answers an AgentPayload: actions in order, carried out before the worker is asked again.
 type AgentResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The actions.
-	Actions       []*AgentAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
+	// The actions. Neighbours that are effects (generate, execute, exec, call_agent) are carried out side by side.
+	Actions []*AgentAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
+	// Optional. What it is given back when it is asked next. A JSON value, as text, of at most 256 KiB.
+	StateJson string `protobuf:"bytes,2,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
+	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	StoreChanges  []*v12.StoreChange `protobuf:"bytes,3,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -696,6 +738,20 @@ func (x *AgentResultPayload) GetActions() []*AgentAction {
 	return nil
 }
 
+func (x *AgentResultPayload) GetStateJson() string {
+	if x != nil {
+		return x.StateJson
+	}
+	return ""
+}
+
+func (x *AgentResultPayload) GetStoreChanges() []*v12.StoreChange {
+	if x != nil {
+		return x.StoreChanges
+	}
+	return nil
+}
+
 // AgentAction is one thing to do.
 type AgentAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -707,6 +763,13 @@ type AgentAction struct {
 	//	*AgentAction_Generate
 	//	*AgentAction_Execute
 	//	*AgentAction_Done
+	//	*AgentAction_ReplaceConversation
+	//	*AgentAction_Exec
+	//	*AgentAction_CallAgent
+	//	*AgentAction_HandOff
+	//	*AgentAction_Wait
+	//	*AgentAction_Note
+	//	*AgentAction_Fail
 	Action        isAgentAction_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -785,6 +848,69 @@ func (x *AgentAction) GetDone() *DoneAction {
 	return nil
 }
 
+func (x *AgentAction) GetReplaceConversation() *Conversation {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_ReplaceConversation); ok {
+			return x.ReplaceConversation
+		}
+	}
+	return nil
+}
+
+func (x *AgentAction) GetExec() *ExecAction {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_Exec); ok {
+			return x.Exec
+		}
+	}
+	return nil
+}
+
+func (x *AgentAction) GetCallAgent() *CallAgentAction {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_CallAgent); ok {
+			return x.CallAgent
+		}
+	}
+	return nil
+}
+
+func (x *AgentAction) GetHandOff() *HandOffAction {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_HandOff); ok {
+			return x.HandOff
+		}
+	}
+	return nil
+}
+
+func (x *AgentAction) GetWait() *WaitAction {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_Wait); ok {
+			return x.Wait
+		}
+	}
+	return nil
+}
+
+func (x *AgentAction) GetNote() *NoteAction {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_Note); ok {
+			return x.Note
+		}
+	}
+	return nil
+}
+
+func (x *AgentAction) GetFail() *FailAction {
+	if x != nil {
+		if x, ok := x.Action.(*AgentAction_Fail); ok {
+			return x.Fail
+		}
+	}
+	return nil
+}
+
 type isAgentAction_Action interface {
 	isAgentAction_Action()
 }
@@ -795,18 +921,53 @@ type AgentAction_AddMessage struct {
 }
 
 type AgentAction_Generate struct {
-	// Call the model with the conversation.
+	// Call the model with the conversation. Its answer is added to the conversation.
 	Generate *GenerateAction `protobuf:"bytes,2,opt,name=generate,proto3,oneof"`
 }
 
 type AgentAction_Execute struct {
-	// Execute the tool calls of the last message.
+	// Execute tool calls of the last message. Their results are added to the conversation.
 	Execute *ExecuteAction `protobuf:"bytes,3,opt,name=execute,proto3,oneof"`
 }
 
 type AgentAction_Done struct {
 	// The agent is done.
 	Done *DoneAction `protobuf:"bytes,4,opt,name=done,proto3,oneof"`
+}
+
+type AgentAction_ReplaceConversation struct {
+	// Go on with this conversation in place of the one that there is.
+	ReplaceConversation *Conversation `protobuf:"bytes,5,opt,name=replace_conversation,json=replaceConversation,proto3,oneof"`
+}
+
+type AgentAction_Exec struct {
+	// Run a command in a sandbox.
+	Exec *ExecAction `protobuf:"bytes,6,opt,name=exec,proto3,oneof"`
+}
+
+type AgentAction_CallAgent struct {
+	// Run another agent with a conversation of its own, and get its answer.
+	CallAgent *CallAgentAction `protobuf:"bytes,7,opt,name=call_agent,json=callAgent,proto3,oneof"`
+}
+
+type AgentAction_HandOff struct {
+	// Let another agent go on with this conversation.
+	HandOff *HandOffAction `protobuf:"bytes,8,opt,name=hand_off,json=handOff,proto3,oneof"`
+}
+
+type AgentAction_Wait struct {
+	// Wait for a message of a person.
+	Wait *WaitAction `protobuf:"bytes,9,opt,name=wait,proto3,oneof"`
+}
+
+type AgentAction_Note struct {
+	// Note something in the transcript.
+	Note *NoteAction `protobuf:"bytes,10,opt,name=note,proto3,oneof"`
+}
+
+type AgentAction_Fail struct {
+	// End the run as failed.
+	Fail *FailAction `protobuf:"bytes,11,opt,name=fail,proto3,oneof"`
 }
 
 func (*AgentAction_AddMessage) isAgentAction_Action() {}
@@ -817,18 +978,168 @@ func (*AgentAction_Execute) isAgentAction_Action() {}
 
 func (*AgentAction_Done) isAgentAction_Action() {}
 
+func (*AgentAction_ReplaceConversation) isAgentAction_Action() {}
+
+func (*AgentAction_Exec) isAgentAction_Action() {}
+
+func (*AgentAction_CallAgent) isAgentAction_Action() {}
+
+func (*AgentAction_HandOff) isAgentAction_Action() {}
+
+func (*AgentAction_Wait) isAgentAction_Action() {}
+
+func (*AgentAction_Note) isAgentAction_Action() {}
+
+func (*AgentAction_Fail) isAgentAction_Action() {}
+
+// AgentOutcome is what came of an action.
+type AgentOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Place of the action in its answer, from 0.
+	Action int32 `protobuf:"varint,1,opt,name=action,proto3" json:"action,omitempty"`
+	// What came of it; that of an execution is in the conversation.
+	//
+	// Types that are valid to be assigned to Outcome:
+	//
+	//	*AgentOutcome_Output
+	//	*AgentOutcome_Exec
+	//	*AgentOutcome_Answer
+	//	*AgentOutcome_Error
+	Outcome       isAgentOutcome_Outcome `protobuf_oneof:"outcome"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentOutcome) Reset() {
+	*x = AgentOutcome{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentOutcome) ProtoMessage() {}
+
+func (x *AgentOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentOutcome.ProtoReflect.Descriptor instead.
+func (*AgentOutcome) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AgentOutcome) GetAction() int32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *AgentOutcome) GetOutcome() isAgentOutcome_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *AgentOutcome) GetOutput() *v13.ModelOutput {
+	if x != nil {
+		if x, ok := x.Outcome.(*AgentOutcome_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *AgentOutcome) GetExec() *ExecOutcome {
+	if x != nil {
+		if x, ok := x.Outcome.(*AgentOutcome_Exec); ok {
+			return x.Exec
+		}
+	}
+	return nil
+}
+
+func (x *AgentOutcome) GetAnswer() *AgentAnswer {
+	if x != nil {
+		if x, ok := x.Outcome.(*AgentOutcome_Answer); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
+func (x *AgentOutcome) GetError() *CallError {
+	if x != nil {
+		if x, ok := x.Outcome.(*AgentOutcome_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isAgentOutcome_Outcome interface {
+	isAgentOutcome_Outcome()
+}
+
+type AgentOutcome_Output struct {
+	// The model's output.
+	Output *v13.ModelOutput `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
+}
+
+type AgentOutcome_Exec struct {
+	// How the command ended.
+	Exec *ExecOutcome `protobuf:"bytes,3,opt,name=exec,proto3,oneof"`
+}
+
+type AgentOutcome_Answer struct {
+	// The answer of the agent that was called.
+	Answer *AgentAnswer `protobuf:"bytes,4,opt,name=answer,proto3,oneof"`
+}
+
+type AgentOutcome_Error struct {
+	// It failed or was interrupted, in a way that the agent may go on from.
+	Error *CallError `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
+}
+
+func (*AgentOutcome_Output) isAgentOutcome_Outcome() {}
+
+func (*AgentOutcome_Exec) isAgentOutcome_Outcome() {}
+
+func (*AgentOutcome_Answer) isAgentOutcome_Outcome() {}
+
+func (*AgentOutcome_Error) isAgentOutcome_Outcome() {}
+
 // GenerateAction calls the model.
 type GenerateAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Role of the model; empty: the model under evaluation.
-	Role          string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Optional. Overrides the run's configuration, member by member.
+	Config *v13.GenerateConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Optional. Names of the tools on offer that the model is shown; default all. Set with no names: none.
+	Tools *ToolNames `protobuf:"bytes,3,opt,name=tools,proto3" json:"tools,omitempty"`
+	// Optional. Which tools the model may or must call.
+	ToolChoice    *v12.ToolChoice `protobuf:"bytes,4,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateAction) Reset() {
 	*x = GenerateAction{}
-	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[10]
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1151,7 @@ func (x *GenerateAction) String() string {
 func (*GenerateAction) ProtoMessage() {}
 
 func (x *GenerateAction) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[10]
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1164,7 @@ func (x *GenerateAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAction.ProtoReflect.Descriptor instead.
 func (*GenerateAction) Descriptor() ([]byte, []int) {
-	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GenerateAction) GetRole() string {
@@ -863,16 +1174,85 @@ func (x *GenerateAction) GetRole() string {
 	return ""
 }
 
+func (x *GenerateAction) GetConfig() *v13.GenerateConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *GenerateAction) GetTools() *ToolNames {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *GenerateAction) GetToolChoice() *v12.ToolChoice {
+	if x != nil {
+		return x.ToolChoice
+	}
+	return nil
+}
+
+// ToolNames is a list of tools.
+type ToolNames struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their names.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolNames) Reset() {
+	*x = ToolNames{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolNames) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolNames) ProtoMessage() {}
+
+func (x *ToolNames) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolNames.ProtoReflect.Descriptor instead.
+func (*ToolNames) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ToolNames) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 // ExecuteAction executes tool calls.
 type ExecuteAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. Places of the calls in the last message, from 0; default all.
+	Calls         []int32 `protobuf:"varint,1,rep,packed,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecuteAction) Reset() {
 	*x = ExecuteAction{}
-	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[11]
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1264,7 @@ func (x *ExecuteAction) String() string {
 func (*ExecuteAction) ProtoMessage() {}
 
 func (x *ExecuteAction) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[11]
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1277,463 @@ func (x *ExecuteAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteAction.ProtoReflect.Descriptor instead.
 func (*ExecuteAction) Descriptor() ([]byte, []int) {
-	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ExecuteAction) GetCalls() []int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+// ExecAction runs a command in a sandbox.
+type ExecAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. Name of the sandbox; default `default`.
+	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Required. Program and arguments; no shell reads them.
+	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
+	// Optional. Standard input, as text.
+	Stdin string `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// Optional. Working directory; relative to the sandbox's.
+	Cwd string `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// Optional. Wall-clock bound; default: none but the run's limits.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecAction) Reset() {
+	*x = ExecAction{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecAction) ProtoMessage() {}
+
+func (x *ExecAction) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecAction.ProtoReflect.Descriptor instead.
+func (*ExecAction) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ExecAction) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *ExecAction) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *ExecAction) GetStdin() string {
+	if x != nil {
+		return x.Stdin
+	}
+	return ""
+}
+
+func (x *ExecAction) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *ExecAction) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// ExecOutcome is how a command ended.
+type ExecOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exit code; 128 + n when signal n killed it.
+	ExitCode int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// True when the time-out killed it.
+	TimedOut bool `protobuf:"varint,2,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// Standard output, cut in the middle at 256 KiB; what is no UTF-8 is replaced.
+	Stdout string `protobuf:"bytes,3,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	// Standard error, likewise.
+	Stderr        string `protobuf:"bytes,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecOutcome) Reset() {
+	*x = ExecOutcome{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecOutcome) ProtoMessage() {}
+
+func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecOutcome.ProtoReflect.Descriptor instead.
+func (*ExecOutcome) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ExecOutcome) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *ExecOutcome) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
+func (x *ExecOutcome) GetStdout() string {
+	if x != nil {
+		return x.Stdout
+	}
+	return ""
+}
+
+func (x *ExecOutcome) GetStderr() string {
+	if x != nil {
+		return x.Stderr
+	}
+	return ""
+}
+
+// CallAgentAction runs another agent.
+type CallAgentAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Name of the agent, one of `agents`.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Optional. Its conversation; default: none.
+	Messages      []*v13.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAgentAction) Reset() {
+	*x = CallAgentAction{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAgentAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAgentAction) ProtoMessage() {}
+
+func (x *CallAgentAction) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAgentAction.ProtoReflect.Descriptor instead.
+func (*CallAgentAction) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CallAgentAction) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *CallAgentAction) GetMessages() []*v13.ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+// AgentAnswer is what an agent answered that was called.
+type AgentAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its conversation, from the messages that it was called with.
+	Messages []*v13.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Its output.
+	Output        *v13.ModelOutput `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentAnswer) Reset() {
+	*x = AgentAnswer{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentAnswer) ProtoMessage() {}
+
+func (x *AgentAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentAnswer.ProtoReflect.Descriptor instead.
+func (*AgentAnswer) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AgentAnswer) GetMessages() []*v13.ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *AgentAnswer) GetOutput() *v13.ModelOutput {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+// HandOffAction lets another agent go on.
+type HandOffAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Name of the agent, one of `agents`.
+	Agent         string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOffAction) Reset() {
+	*x = HandOffAction{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOffAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOffAction) ProtoMessage() {}
+
+func (x *HandOffAction) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOffAction.ProtoReflect.Descriptor instead.
+func (*HandOffAction) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *HandOffAction) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+// WaitAction waits for a person. The message is in the conversation when the worker is asked next.
+type WaitAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. How long; default until one comes.
+	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitAction) Reset() {
+	*x = WaitAction{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitAction) ProtoMessage() {}
+
+func (x *WaitAction) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitAction.ProtoReflect.Descriptor instead.
+func (*WaitAction) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WaitAction) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// NoteAction notes something.
+type NoteAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. What to note: one line.
+	Message       string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteAction) Reset() {
+	*x = NoteAction{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteAction) ProtoMessage() {}
+
+func (x *NoteAction) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteAction.ProtoReflect.Descriptor instead.
+func (*NoteAction) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *NoteAction) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// FailAction ends the run as failed.
+type FailAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Why.
+	Message       string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailAction) Reset() {
+	*x = FailAction{}
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailAction) ProtoMessage() {}
+
+func (x *FailAction) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailAction.ProtoReflect.Descriptor instead.
+func (*FailAction) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FailAction) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 // DoneAction ends the agent.
@@ -911,7 +1747,7 @@ type DoneAction struct {
 
 func (x *DoneAction) Reset() {
 	*x = DoneAction{}
-	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[12]
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1759,7 @@ func (x *DoneAction) String() string {
 func (*DoneAction) ProtoMessage() {}
 
 func (x *DoneAction) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[12]
+	mi := &file_evalfleet_worker_v1_payload_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1772,7 @@ func (x *DoneAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneAction.ProtoReflect.Descriptor instead.
 func (*DoneAction) Descriptor() ([]byte, []int) {
-	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_worker_v1_payload_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DoneAction) GetCompletion() string {
@@ -950,7 +1786,7 @@ var File_evalfleet_worker_v1_payload_proto protoreflect.FileDescriptor
 
 const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\n" +
-	"!evalfleet/worker/v1/payload.proto\x12\x13evalfleet.worker.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\"\x8e\x02\n" +
+	"!evalfleet/worker/v1/payload.proto\x12\x13evalfleet.worker.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a(evalfleet/worker/v1/worker_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x02\n" +
 	"\vToolPayload\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12%\n" +
 	"\x0earguments_json\x18\x02 \x01(\tR\rargumentsJson\x12A\n" +
@@ -998,7 +1834,7 @@ const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\n" +
 	"\bdecision\"K\n" +
 	"\fConversation\x12;\n" +
-	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\x9a\x03\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\xae\x04\n" +
 	"\fAgentPayload\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x127\n" +
 	"\x06output\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x12B\n" +
@@ -1006,23 +1842,84 @@ const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\x05tools\x18\x04 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12\x1f\n" +
 	"\vparams_json\x18\x05 \x01(\tR\n" +
 	"paramsJson\x12B\n" +
-	"\vattribution\x18\x06 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x1a8\n" +
+	"\vattribution\x18\x06 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12\x1d\n" +
+	"\n" +
+	"state_json\x18\a \x01(\tR\tstateJson\x12=\n" +
+	"\boutcomes\x18\b \x03(\v2!.evalfleet.worker.v1.AgentOutcomeR\boutcomes\x12\x16\n" +
+	"\x06agents\x18\t \x03(\tR\x06agents\x12\x1c\n" +
+	"\tsandboxes\x18\n" +
+	" \x03(\tR\tsandboxes\x1a8\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"P\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x01\n" +
 	"\x12AgentResultPayload\x12:\n" +
-	"\aactions\x18\x01 \x03(\v2 .evalfleet.worker.v1.AgentActionR\aactions\"\x95\x02\n" +
+	"\aactions\x18\x01 \x03(\v2 .evalfleet.worker.v1.AgentActionR\aactions\x12\x1d\n" +
+	"\n" +
+	"state_json\x18\x02 \x01(\tR\tstateJson\x12C\n" +
+	"\rstore_changes\x18\x03 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\xd1\x05\n" +
 	"\vAgentAction\x12B\n" +
 	"\vadd_message\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ChatMessageH\x00R\n" +
 	"addMessage\x12A\n" +
 	"\bgenerate\x18\x02 \x01(\v2#.evalfleet.worker.v1.GenerateActionH\x00R\bgenerate\x12>\n" +
 	"\aexecute\x18\x03 \x01(\v2\".evalfleet.worker.v1.ExecuteActionH\x00R\aexecute\x125\n" +
-	"\x04done\x18\x04 \x01(\v2\x1f.evalfleet.worker.v1.DoneActionH\x00R\x04doneB\b\n" +
-	"\x06action\"$\n" +
+	"\x04done\x18\x04 \x01(\v2\x1f.evalfleet.worker.v1.DoneActionH\x00R\x04done\x12V\n" +
+	"\x14replace_conversation\x18\x05 \x01(\v2!.evalfleet.worker.v1.ConversationH\x00R\x13replaceConversation\x125\n" +
+	"\x04exec\x18\x06 \x01(\v2\x1f.evalfleet.worker.v1.ExecActionH\x00R\x04exec\x12E\n" +
+	"\n" +
+	"call_agent\x18\a \x01(\v2$.evalfleet.worker.v1.CallAgentActionH\x00R\tcallAgent\x12?\n" +
+	"\bhand_off\x18\b \x01(\v2\".evalfleet.worker.v1.HandOffActionH\x00R\ahandOff\x125\n" +
+	"\x04wait\x18\t \x01(\v2\x1f.evalfleet.worker.v1.WaitActionH\x00R\x04wait\x125\n" +
+	"\x04note\x18\n" +
+	" \x01(\v2\x1f.evalfleet.worker.v1.NoteActionH\x00R\x04note\x125\n" +
+	"\x04fail\x18\v \x01(\v2\x1f.evalfleet.worker.v1.FailActionH\x00R\x04failB\b\n" +
+	"\x06action\"\x98\x02\n" +
+	"\fAgentOutcome\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\x05R\x06action\x129\n" +
+	"\x06output\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputH\x00R\x06output\x126\n" +
+	"\x04exec\x18\x03 \x01(\v2 .evalfleet.worker.v1.ExecOutcomeH\x00R\x04exec\x12:\n" +
+	"\x06answer\x18\x04 \x01(\v2 .evalfleet.worker.v1.AgentAnswerH\x00R\x06answer\x126\n" +
+	"\x05error\x18\x05 \x01(\v2\x1e.evalfleet.worker.v1.CallErrorH\x00R\x05errorB\t\n" +
+	"\aoutcome\"\xd6\x01\n" +
 	"\x0eGenerateAction\x12\x12\n" +
-	"\x04role\x18\x01 \x01(\tR\x04role\"\x0f\n" +
-	"\rExecuteAction\"@\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12:\n" +
+	"\x06config\x18\x02 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x124\n" +
+	"\x05tools\x18\x03 \x01(\v2\x1e.evalfleet.worker.v1.ToolNamesR\x05tools\x12>\n" +
+	"\vtool_choice\x18\x04 \x01(\v2\x1d.evalfleet.tool.v1.ToolChoiceR\n" +
+	"toolChoice\"!\n" +
+	"\tToolNames\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"%\n" +
+	"\rExecuteAction\x12\x14\n" +
+	"\x05calls\x18\x01 \x03(\x05R\x05calls\"\xab\x01\n" +
+	"\n" +
+	"ExecAction\x12\x18\n" +
+	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x1c\n" +
+	"\x04argv\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\b\x01R\x04argv\x12\x14\n" +
+	"\x05stdin\x18\x03 \x01(\tR\x05stdin\x12\x10\n" +
+	"\x03cwd\x18\x04 \x01(\tR\x03cwd\x12=\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\"w\n" +
+	"\vExecOutcome\x12\x1b\n" +
+	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x1b\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\x12\x16\n" +
+	"\x06stdout\x18\x03 \x01(\tR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x04 \x01(\tR\x06stderr\"l\n" +
+	"\x0fCallAgentAction\x12\x1c\n" +
+	"\x05agent\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x05agent\x12;\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\x83\x01\n" +
+	"\vAgentAnswer\x12;\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x127\n" +
+	"\x06output\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\"-\n" +
+	"\rHandOffAction\x12\x1c\n" +
+	"\x05agent\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x05agent\"K\n" +
+	"\n" +
+	"WaitAction\x12=\n" +
+	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\".\n" +
+	"\n" +
+	"NoteAction\x12 \n" +
+	"\amessage\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\amessage\".\n" +
+	"\n" +
+	"FailAction\x12 \n" +
+	"\amessage\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\amessage\"@\n" +
 	"\n" +
 	"DoneAction\x12#\n" +
 	"\n" +
@@ -1043,7 +1940,7 @@ func file_evalfleet_worker_v1_payload_proto_rawDescGZIP() []byte {
 	return file_evalfleet_worker_v1_payload_proto_rawDescData
 }
 
-var file_evalfleet_worker_v1_payload_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_evalfleet_worker_v1_payload_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_evalfleet_worker_v1_payload_proto_goTypes = []any{
 	(*ToolPayload)(nil),           // 0: evalfleet.worker.v1.ToolPayload
 	(*ToolResultPayload)(nil),     // 1: evalfleet.worker.v1.ToolResultPayload
@@ -1055,56 +1952,91 @@ var file_evalfleet_worker_v1_payload_proto_goTypes = []any{
 	(*AgentPayload)(nil),          // 7: evalfleet.worker.v1.AgentPayload
 	(*AgentResultPayload)(nil),    // 8: evalfleet.worker.v1.AgentResultPayload
 	(*AgentAction)(nil),           // 9: evalfleet.worker.v1.AgentAction
-	(*GenerateAction)(nil),        // 10: evalfleet.worker.v1.GenerateAction
-	(*ExecuteAction)(nil),         // 11: evalfleet.worker.v1.ExecuteAction
-	(*DoneAction)(nil),            // 12: evalfleet.worker.v1.DoneAction
-	nil,                           // 13: evalfleet.worker.v1.ToolPayload.StoreEntry
-	nil,                           // 14: evalfleet.worker.v1.ScorerPayload.StoreEntry
-	nil,                           // 15: evalfleet.worker.v1.ContinuePayload.StoreEntry
-	nil,                           // 16: evalfleet.worker.v1.AgentPayload.StoreEntry
-	(*v1.Attribution)(nil),        // 17: evalfleet.effect.v1.Attribution
-	(*v11.Content)(nil),           // 18: evalfleet.content.v1.Content
-	(*v12.StoreChange)(nil),       // 19: evalfleet.tool.v1.StoreChange
-	(*v13.ChatMessage)(nil),       // 20: evalfleet.model.v1.ChatMessage
-	(*v13.ModelOutput)(nil),       // 21: evalfleet.model.v1.ModelOutput
-	(*v14.Target)(nil),            // 22: evalfleet.agent.v1.Target
-	(*v14.Score)(nil),             // 23: evalfleet.agent.v1.Score
-	(*v12.ToolInfo)(nil),          // 24: evalfleet.tool.v1.ToolInfo
+	(*AgentOutcome)(nil),          // 10: evalfleet.worker.v1.AgentOutcome
+	(*GenerateAction)(nil),        // 11: evalfleet.worker.v1.GenerateAction
+	(*ToolNames)(nil),             // 12: evalfleet.worker.v1.ToolNames
+	(*ExecuteAction)(nil),         // 13: evalfleet.worker.v1.ExecuteAction
+	(*ExecAction)(nil),            // 14: evalfleet.worker.v1.ExecAction
+	(*ExecOutcome)(nil),           // 15: evalfleet.worker.v1.ExecOutcome
+	(*CallAgentAction)(nil),       // 16: evalfleet.worker.v1.CallAgentAction
+	(*AgentAnswer)(nil),           // 17: evalfleet.worker.v1.AgentAnswer
+	(*HandOffAction)(nil),         // 18: evalfleet.worker.v1.HandOffAction
+	(*WaitAction)(nil),            // 19: evalfleet.worker.v1.WaitAction
+	(*NoteAction)(nil),            // 20: evalfleet.worker.v1.NoteAction
+	(*FailAction)(nil),            // 21: evalfleet.worker.v1.FailAction
+	(*DoneAction)(nil),            // 22: evalfleet.worker.v1.DoneAction
+	nil,                           // 23: evalfleet.worker.v1.ToolPayload.StoreEntry
+	nil,                           // 24: evalfleet.worker.v1.ScorerPayload.StoreEntry
+	nil,                           // 25: evalfleet.worker.v1.ContinuePayload.StoreEntry
+	nil,                           // 26: evalfleet.worker.v1.AgentPayload.StoreEntry
+	(*v1.Attribution)(nil),        // 27: evalfleet.effect.v1.Attribution
+	(*v11.Content)(nil),           // 28: evalfleet.content.v1.Content
+	(*v12.StoreChange)(nil),       // 29: evalfleet.tool.v1.StoreChange
+	(*v13.ChatMessage)(nil),       // 30: evalfleet.model.v1.ChatMessage
+	(*v13.ModelOutput)(nil),       // 31: evalfleet.model.v1.ModelOutput
+	(*v14.Target)(nil),            // 32: evalfleet.agent.v1.Target
+	(*v14.Score)(nil),             // 33: evalfleet.agent.v1.Score
+	(*v12.ToolInfo)(nil),          // 34: evalfleet.tool.v1.ToolInfo
+	(*CallError)(nil),             // 35: evalfleet.worker.v1.CallError
+	(*v13.GenerateConfig)(nil),    // 36: evalfleet.model.v1.GenerateConfig
+	(*v12.ToolChoice)(nil),        // 37: evalfleet.tool.v1.ToolChoice
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
 }
 var file_evalfleet_worker_v1_payload_proto_depIdxs = []int32{
-	13, // 0: evalfleet.worker.v1.ToolPayload.store:type_name -> evalfleet.worker.v1.ToolPayload.StoreEntry
-	17, // 1: evalfleet.worker.v1.ToolPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
-	18, // 2: evalfleet.worker.v1.ToolResultPayload.parts:type_name -> evalfleet.content.v1.Content
-	19, // 3: evalfleet.worker.v1.ToolResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	20, // 4: evalfleet.worker.v1.ScorerPayload.messages:type_name -> evalfleet.model.v1.ChatMessage
-	21, // 5: evalfleet.worker.v1.ScorerPayload.output:type_name -> evalfleet.model.v1.ModelOutput
-	22, // 6: evalfleet.worker.v1.ScorerPayload.target:type_name -> evalfleet.agent.v1.Target
-	14, // 7: evalfleet.worker.v1.ScorerPayload.store:type_name -> evalfleet.worker.v1.ScorerPayload.StoreEntry
-	17, // 8: evalfleet.worker.v1.ScorerPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
-	23, // 9: evalfleet.worker.v1.ScorerResultPayload.score:type_name -> evalfleet.agent.v1.Score
-	19, // 10: evalfleet.worker.v1.ScorerResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	20, // 11: evalfleet.worker.v1.ContinuePayload.messages:type_name -> evalfleet.model.v1.ChatMessage
-	21, // 12: evalfleet.worker.v1.ContinuePayload.output:type_name -> evalfleet.model.v1.ModelOutput
-	15, // 13: evalfleet.worker.v1.ContinuePayload.store:type_name -> evalfleet.worker.v1.ContinuePayload.StoreEntry
-	17, // 14: evalfleet.worker.v1.ContinuePayload.attribution:type_name -> evalfleet.effect.v1.Attribution
+	23, // 0: evalfleet.worker.v1.ToolPayload.store:type_name -> evalfleet.worker.v1.ToolPayload.StoreEntry
+	27, // 1: evalfleet.worker.v1.ToolPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
+	28, // 2: evalfleet.worker.v1.ToolResultPayload.parts:type_name -> evalfleet.content.v1.Content
+	29, // 3: evalfleet.worker.v1.ToolResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	30, // 4: evalfleet.worker.v1.ScorerPayload.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 5: evalfleet.worker.v1.ScorerPayload.output:type_name -> evalfleet.model.v1.ModelOutput
+	32, // 6: evalfleet.worker.v1.ScorerPayload.target:type_name -> evalfleet.agent.v1.Target
+	24, // 7: evalfleet.worker.v1.ScorerPayload.store:type_name -> evalfleet.worker.v1.ScorerPayload.StoreEntry
+	27, // 8: evalfleet.worker.v1.ScorerPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
+	33, // 9: evalfleet.worker.v1.ScorerResultPayload.score:type_name -> evalfleet.agent.v1.Score
+	29, // 10: evalfleet.worker.v1.ScorerResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	30, // 11: evalfleet.worker.v1.ContinuePayload.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 12: evalfleet.worker.v1.ContinuePayload.output:type_name -> evalfleet.model.v1.ModelOutput
+	25, // 13: evalfleet.worker.v1.ContinuePayload.store:type_name -> evalfleet.worker.v1.ContinuePayload.StoreEntry
+	27, // 14: evalfleet.worker.v1.ContinuePayload.attribution:type_name -> evalfleet.effect.v1.Attribution
 	6,  // 15: evalfleet.worker.v1.ContinueResultPayload.conversation:type_name -> evalfleet.worker.v1.Conversation
-	19, // 16: evalfleet.worker.v1.ContinueResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	20, // 17: evalfleet.worker.v1.Conversation.messages:type_name -> evalfleet.model.v1.ChatMessage
-	20, // 18: evalfleet.worker.v1.AgentPayload.messages:type_name -> evalfleet.model.v1.ChatMessage
-	21, // 19: evalfleet.worker.v1.AgentPayload.output:type_name -> evalfleet.model.v1.ModelOutput
-	16, // 20: evalfleet.worker.v1.AgentPayload.store:type_name -> evalfleet.worker.v1.AgentPayload.StoreEntry
-	24, // 21: evalfleet.worker.v1.AgentPayload.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	17, // 22: evalfleet.worker.v1.AgentPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
-	9,  // 23: evalfleet.worker.v1.AgentResultPayload.actions:type_name -> evalfleet.worker.v1.AgentAction
-	20, // 24: evalfleet.worker.v1.AgentAction.add_message:type_name -> evalfleet.model.v1.ChatMessage
-	10, // 25: evalfleet.worker.v1.AgentAction.generate:type_name -> evalfleet.worker.v1.GenerateAction
-	11, // 26: evalfleet.worker.v1.AgentAction.execute:type_name -> evalfleet.worker.v1.ExecuteAction
-	12, // 27: evalfleet.worker.v1.AgentAction.done:type_name -> evalfleet.worker.v1.DoneAction
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	29, // 16: evalfleet.worker.v1.ContinueResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	30, // 17: evalfleet.worker.v1.Conversation.messages:type_name -> evalfleet.model.v1.ChatMessage
+	30, // 18: evalfleet.worker.v1.AgentPayload.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 19: evalfleet.worker.v1.AgentPayload.output:type_name -> evalfleet.model.v1.ModelOutput
+	26, // 20: evalfleet.worker.v1.AgentPayload.store:type_name -> evalfleet.worker.v1.AgentPayload.StoreEntry
+	34, // 21: evalfleet.worker.v1.AgentPayload.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	27, // 22: evalfleet.worker.v1.AgentPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
+	10, // 23: evalfleet.worker.v1.AgentPayload.outcomes:type_name -> evalfleet.worker.v1.AgentOutcome
+	9,  // 24: evalfleet.worker.v1.AgentResultPayload.actions:type_name -> evalfleet.worker.v1.AgentAction
+	29, // 25: evalfleet.worker.v1.AgentResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	30, // 26: evalfleet.worker.v1.AgentAction.add_message:type_name -> evalfleet.model.v1.ChatMessage
+	11, // 27: evalfleet.worker.v1.AgentAction.generate:type_name -> evalfleet.worker.v1.GenerateAction
+	13, // 28: evalfleet.worker.v1.AgentAction.execute:type_name -> evalfleet.worker.v1.ExecuteAction
+	22, // 29: evalfleet.worker.v1.AgentAction.done:type_name -> evalfleet.worker.v1.DoneAction
+	6,  // 30: evalfleet.worker.v1.AgentAction.replace_conversation:type_name -> evalfleet.worker.v1.Conversation
+	14, // 31: evalfleet.worker.v1.AgentAction.exec:type_name -> evalfleet.worker.v1.ExecAction
+	16, // 32: evalfleet.worker.v1.AgentAction.call_agent:type_name -> evalfleet.worker.v1.CallAgentAction
+	18, // 33: evalfleet.worker.v1.AgentAction.hand_off:type_name -> evalfleet.worker.v1.HandOffAction
+	19, // 34: evalfleet.worker.v1.AgentAction.wait:type_name -> evalfleet.worker.v1.WaitAction
+	20, // 35: evalfleet.worker.v1.AgentAction.note:type_name -> evalfleet.worker.v1.NoteAction
+	21, // 36: evalfleet.worker.v1.AgentAction.fail:type_name -> evalfleet.worker.v1.FailAction
+	31, // 37: evalfleet.worker.v1.AgentOutcome.output:type_name -> evalfleet.model.v1.ModelOutput
+	15, // 38: evalfleet.worker.v1.AgentOutcome.exec:type_name -> evalfleet.worker.v1.ExecOutcome
+	17, // 39: evalfleet.worker.v1.AgentOutcome.answer:type_name -> evalfleet.worker.v1.AgentAnswer
+	35, // 40: evalfleet.worker.v1.AgentOutcome.error:type_name -> evalfleet.worker.v1.CallError
+	36, // 41: evalfleet.worker.v1.GenerateAction.config:type_name -> evalfleet.model.v1.GenerateConfig
+	12, // 42: evalfleet.worker.v1.GenerateAction.tools:type_name -> evalfleet.worker.v1.ToolNames
+	37, // 43: evalfleet.worker.v1.GenerateAction.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	38, // 44: evalfleet.worker.v1.ExecAction.timeout:type_name -> google.protobuf.Duration
+	30, // 45: evalfleet.worker.v1.CallAgentAction.messages:type_name -> evalfleet.model.v1.ChatMessage
+	30, // 46: evalfleet.worker.v1.AgentAnswer.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 47: evalfleet.worker.v1.AgentAnswer.output:type_name -> evalfleet.model.v1.ModelOutput
+	38, // 48: evalfleet.worker.v1.WaitAction.timeout:type_name -> google.protobuf.Duration
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_worker_v1_payload_proto_init() }
@@ -1112,6 +2044,7 @@ func file_evalfleet_worker_v1_payload_proto_init() {
 	if File_evalfleet_worker_v1_payload_proto != nil {
 		return
 	}
+	file_evalfleet_worker_v1_worker_service_proto_init()
 	file_evalfleet_worker_v1_payload_proto_msgTypes[5].OneofWrappers = []any{
 		(*ContinueResultPayload_Proceed)(nil),
 		(*ContinueResultPayload_Message)(nil),
@@ -1122,15 +2055,28 @@ func file_evalfleet_worker_v1_payload_proto_init() {
 		(*AgentAction_Generate)(nil),
 		(*AgentAction_Execute)(nil),
 		(*AgentAction_Done)(nil),
+		(*AgentAction_ReplaceConversation)(nil),
+		(*AgentAction_Exec)(nil),
+		(*AgentAction_CallAgent)(nil),
+		(*AgentAction_HandOff)(nil),
+		(*AgentAction_Wait)(nil),
+		(*AgentAction_Note)(nil),
+		(*AgentAction_Fail)(nil),
 	}
-	file_evalfleet_worker_v1_payload_proto_msgTypes[12].OneofWrappers = []any{}
+	file_evalfleet_worker_v1_payload_proto_msgTypes[10].OneofWrappers = []any{
+		(*AgentOutcome_Output)(nil),
+		(*AgentOutcome_Exec)(nil),
+		(*AgentOutcome_Answer)(nil),
+		(*AgentOutcome_Error)(nil),
+	}
+	file_evalfleet_worker_v1_payload_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_worker_v1_payload_proto_rawDesc), len(file_evalfleet_worker_v1_payload_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
