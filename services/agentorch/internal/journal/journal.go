@@ -102,7 +102,8 @@ type Store interface {
 
 // Journals creates, appends to and reads journals.
 type Journals interface {
-	// Create makes a journal with its first events and returns its head. When a journal was made by the same request before, it returns that one's head and
+	// Create makes a journal with its first events and returns its head. A Creation.Base that is not there is
+	// [ErrNotFound]. When a journal was made by the same request before, it returns that one's head and
 	// created is false; with other content it fails with [ErrReused].
 	Create(ctx context.Context, c Creation) (head Head, created bool, err error)
 	// Append adds events, and letters to the inboxes of other journals, and returns when they are durable. It fails with
@@ -112,7 +113,7 @@ type Journals interface {
 	Append(ctx context.Context, a Append) error
 	// Open returns the head of a journal, or [ErrNotFound].
 	Open(ctx context.Context, name string) (Head, error)
-	// Read returns events in order. A page may be shorter than asked for; it is empty only where there are no more.
+	// Read returns events in order, of a journal that has a base those of the base first. A page may be shorter than asked for; it is empty only where there are no more.
 	// It fails with [ErrUnreadable] where the first of them cannot be read, and otherwise ends before such an event.
 	Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Event, error)
 	// Subscribe wakes the subscriber after every append to the journal of that name, after every change of a [Row] whose Parent it is, and, by the name of a project
@@ -227,6 +228,17 @@ type Creation struct {
 	Request string
 	// Digest is a hash of that request's content; empty where the request's key alone says what is asked for.
 	Digest []byte
+	// Base is where the journal begins; zero for a journal of its own.
+	Base Base
+}
+
+// Base is a place in another journal of the same project, open or not: the journal that stands on it has the events up
+// to there as its own, under its own name, and goes on after them. They are stored once, and stay where they are when
+// the other journal is deleted, until the last journal that stands on it is gone. Entries.Same may name them.
+type Base struct {
+	Ref Ref
+	// Seq is the last event that both have; from 1 to the other's last.
+	Seq int64
 }
 
 // Append is an addition to a journal.

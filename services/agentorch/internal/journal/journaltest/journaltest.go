@@ -46,6 +46,8 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"row is atomic": rowIsAtomic,
 		"delete":        deletes,
 		"delete all of": deletesChildren,
+		"base":          base,
+		"base deleted":  baseDeleted,
 		"roots":         roots,
 		"changes":       changes,
 	} {

@@ -15,7 +15,7 @@ import (
 
 // Create implements [journal.Journals].
 func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, bool, error) {
-	packed, err := pack(c.Name, 0, c.Entries)
+	packed, err := pack(c.Name, c.Base.Seq, c.Entries)
 	if err != nil {
 		return journal.Head{}, false, err
 	}
@@ -32,9 +32,13 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 				return err
 			}
 		}
-		head = journal.Head{Name: c.Name, Seq: int64(len(packed)), Epoch: 1, Owner: c.Owner}
-		result, err := tx.Exec(`INSERT INTO journal (name, head, epoch, owner, open, request, digest) VALUES (?, ?, 1, ?, ?, ?, ?)`,
-			c.Name, head.Seq, c.Owner, !c.Row.Done, sql.NullString{String: c.Request, Valid: c.Request != ""}, c.Digest)
+		epoch, err := firstEpoch(tx, c)
+		if err != nil {
+			return err
+		}
+		head = journal.Head{Name: c.Name, Seq: c.Base.Seq + int64(len(packed)), Epoch: epoch, Owner: c.Owner}
+		result, err := tx.Exec(`INSERT INTO journal (name, head, epoch, owner, open, request, digest) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			c.Name, head.Seq, head.Epoch, c.Owner, !c.Row.Done, sql.NullString{String: c.Request, Valid: c.Request != ""}, c.Digest)
 		if err != nil {
 			return err
 		}
@@ -43,8 +47,13 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 			return err
 		}
 		head.Ref, created = journal.Ref(id), true
-		if err := insertEvents(tx, head.Ref, 0, head.Epoch, packed); err != nil {
+		if err := insertEvents(tx, head.Ref, c.Base.Seq, head.Epoch, packed); err != nil {
 			return err
+		}
+		if c.Base != (journal.Base{}) {
+			if _, err := tx.Exec(`INSERT INTO journal_base (journal, base, seq) VALUES (?, ?, ?)`, head.Ref, c.Base.Ref, c.Base.Seq); err != nil {
+				return err
+			}
 		}
 		if err := insertLabels(tx, head.Ref, c.Row.Labels); err != nil {
 			return err
@@ -61,6 +70,27 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 		s.Notify(resource.Project(projectOf(c.Name)))
 	}
 	return head, created, nil
+}
+
+// firstEpoch is the epoch that a journal begins with: no event of its base has a later one.
+func firstEpoch(tx *sqlite.Tx, c journal.Creation) (int64, error) {
+	if c.Base == (journal.Base{}) {
+		return 1, nil
+	}
+	var base journal.Head
+	err := tx.QueryRow(`SELECT name, head, epoch FROM journal WHERE id = ? AND id NOT IN (SELECT id FROM journal_deleted)`, c.Base.Ref).
+		Scan(&base.Name, &base.Seq, &base.Epoch)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, fmt.Errorf("base: %w", journal.ErrNotFound)
+	case err != nil:
+		return 0, err
+	case projectOf(base.Name) != projectOf(c.Name):
+		return 0, fmt.Errorf("base %s is in another project", base.Name)
+	case c.Base.Seq < 1 || c.Base.Seq > base.Seq:
+		return 0, fmt.Errorf("base %s has no event %d; its last is %d", base.Name, c.Base.Seq, base.Seq)
+	}
+	return base.Epoch, nil
 }
 
 // byRequest finds the journal that a request made before.

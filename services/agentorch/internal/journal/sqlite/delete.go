@@ -92,8 +92,11 @@ func (s *Store) Purge(ctx context.Context) (more bool, err error) {
 			ref  journal.Ref
 			name string
 		)
-		// The newest first, so that the children of a journal go before it.
-		err := tx.QueryRow(`SELECT id, name FROM journal_deleted WHERE empty = 0 ORDER BY id DESC LIMIT 1`).Scan(&ref, &name)
+		// The newest first, so that the children of a journal go before it. One on which another journal stands is kept as
+		// it is until that is gone; its children go.
+		err := tx.QueryRow(`SELECT id, name FROM journal_deleted d WHERE empty = 0 AND
+			(NOT EXISTS (SELECT 1 FROM journal_base WHERE base = d.id) OR EXISTS (SELECT 1 FROM view_journal WHERE parent = d.name))
+			ORDER BY id DESC LIMIT 1`).Scan(&ref, &name)
 		if more = err == nil; errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -175,6 +178,7 @@ func forget(tx *sqlite.Tx, ref journal.Ref) error {
 		args []any
 	}{
 		{`DELETE FROM journal_inbox WHERE journal = ?`, []any{ref}},
+		{`DELETE FROM journal_base WHERE journal = ?`, []any{ref}},
 		{`UPDATE journal_deleted SET empty = 1 WHERE id = ?`, []any{ref}},
 		{`DELETE FROM journal WHERE id IN (SELECT id FROM journal_deleted WHERE empty = 1) AND id < (SELECT max(id) FROM journal)`, nil},
 		{`DELETE FROM journal_deleted WHERE empty = 1 AND id NOT IN (SELECT id FROM journal)`, nil},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,9 +19,9 @@ const (
 	defaultBytes  = 3 << 20
 )
 
-// page reads events in order. SQLite looks at a limit that stands alone when it plans, and plans anew for every other one; at a sum it
+// page reads events of one journal in order. SQLite looks at a limit that stands alone when it plans, and plans anew for every other one; at a sum it
 // does not look.
-const page = `SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? ORDER BY seq LIMIT 0 + ?`
+const page = `SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 0 + ?`
 
 // stored is a row of journal_event.
 type stored struct {
@@ -60,8 +61,12 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		events []*agentv1.Event
 		size   int
 	)
+	at, until, err := holder(v, ref, r.After+1)
+	if err != nil {
+		return nil, err
+	}
 	last := r.After
-	for row, err := range v.Query(page, ref, r.After, r.Limit) {
+	for row, err := range v.Query(page, at, r.After, until, r.Limit) {
 		if err != nil {
 			return nil, err
 		}
@@ -84,6 +89,24 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		events = append(events, event)
 	}
 	return events, nil
+}
+
+// holder returns the journal that holds an event of a journal, which is itself or one that it stands on, and the last
+// event that may be read there as its own.
+func holder(v *sqlite.View, ref journal.Ref, seq int64) (at journal.Ref, until int64, err error) {
+	for at, until = ref, math.MaxInt64; ; {
+		var base journal.Base
+		err := v.QueryRow(`SELECT base, seq FROM journal_base WHERE journal = ?`, at).Scan(&base.Ref, &base.Seq)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return at, until, nil
+		case err != nil:
+			return 0, 0, err
+		case seq > base.Seq:
+			return at, until, nil
+		}
+		at, until = base.Ref, min(until, base.Seq)
+	}
 }
 
 // after is event for the row that follows another.
@@ -131,8 +154,12 @@ func (e stored) source(v *sqlite.View, ref journal.Ref, before []*agentv1.Event)
 	if len(before) > 0 && e.same >= before[0].GetSeq() {
 		return before[e.same-before[0].GetSeq()], nil
 	}
+	at, _, err := holder(v, ref, e.same)
+	if err != nil {
+		return nil, err
+	}
 	src := stored{seq: e.same}
-	if err := v.QueryRow(`SELECT epoch, hash, body FROM journal_event WHERE journal = ? AND seq = ?`, ref, e.same).Scan(&src.epoch, &src.hash, &src.body); err != nil {
+	if err := v.QueryRow(`SELECT epoch, hash, body FROM journal_event WHERE journal = ? AND seq = ?`, at, e.same).Scan(&src.epoch, &src.hash, &src.body); err != nil {
 		return nil, lost(err)
 	}
 	return src.event(v, ref, false, nil)

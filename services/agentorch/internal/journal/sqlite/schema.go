@@ -68,6 +68,13 @@ CREATE TABLE journal_unreleased (
 );
 `, `
 ALTER TABLE journal_store ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;
+`, `
+CREATE TABLE journal_base (
+	journal INTEGER PRIMARY KEY,
+	base    INTEGER NOT NULL, -- the journal whose events up to seq are those of this one
+	seq     INTEGER NOT NULL
+);
+CREATE INDEX journal_base_of ON journal_base (base);
 `}
 
 // Projections names the tables that can be dropped at any time: they are made again from the journals when the store is opened.
