@@ -60,6 +60,7 @@ func NewBase(cfg BaseConfig) *Base { return &Base{cfg: cfg} }
 // Parts start the base, in their order, before any service.
 func (b *Base) Parts() []lifecycle.Part {
 	parts := []lifecycle.Part{
+		collector(),
 		{Name: "address", Start: b.startListener, Stop: b.stopListener},
 		{Name: "credentials", Start: b.startCredentials},
 	}

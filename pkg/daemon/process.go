@@ -45,7 +45,6 @@ func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Pro
 		},
 	}
 	WarnInClear(base.Listen, log)
-	p.group.Add(collector())
 	p.group.Add(p.base.Parts()...)
 	p.group.Add(p.service(), p.base.Announcement())
 	return p
