@@ -211,6 +211,7 @@ func TestFilesOfSandboxesAndLogsOverREST(t *testing.T) {
 	assert.EqualValues(t, 10, resp.ContentLength)
 	assert.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"))
 	assert.Equal(t, `attachment; filename=note.txt`, resp.Header.Get("Content-Disposition"))
+	assert.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
 	_, body = call(t, http.MethodGet, url+"/sandboxes/s:downloadFile?path=a/note.txt", "", map[string]string{"Range": "bytes=2-"})
 	assert.Equal(t, "note.txt", body)
 	_, body = call(t, http.MethodGet, url+"/sandboxes/s:downloadFile?path=made+up+by+the+kernel", "", nil)
