@@ -86,10 +86,10 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 	}{
 		"unknown field":               {http.MethodPost, collection, `{"bogus": 1}`, []string{"bogus: unknown field; known: parent, ", "spec"}, []string{"bogus"}},
 		"unknown fields deep down":    {http.MethodPost, collection, `{"spec": {"steps": [{"name": "a"}, {"nam": "b"}], "moddel": 1}}`, []string{"spec.moddel: unknown field; known: "}, []string{"spec.moddel", "spec.steps[1].nam"}},
-		"unknown value of an enum":    {http.MethodPost, collection, `{"spec": {"input": [{"role": "boss"}]}}`, []string{`spec.input[0].role: unknown value "boss"; known: `, "ROLE_USER"}, []string{"spec.input[0].role"}},
+		"unknown value of an enum":    {http.MethodPost, collection, `{"spec": {"input": [{"role": "boss"}]}}`, []string{`spec.input[0].role: unknown value "boss"; known: system, user`}, []string{"spec.input[0].role"}},
 		"a value of another kind":     {http.MethodPost, collection, `{"spec": {"steps": 7}}`, []string{"spec.steps: should be a list"}, []string{"spec.steps"}},
 		"no object":                   {http.MethodPost, collection, `{"spec": 7}`, []string{"spec: should be an object of evalfleet.agent.v1.RunSpec"}, []string{"spec"}},
-		"a text for a number":         {http.MethodPost, collection, `{"spec": {"limits": {"turns": "x"}}}`, []string{"the body is no evalfleet.agent.v1.CreateRunRequest"}, nil},
+		"a text for a number":         {http.MethodPost, collection, `{"spec": {"limits": {"turns": "x"}}}`, []string{"spec.limits.turns: want a whole number"}, []string{"spec.limits.turns"}},
 		"no JSON":                     {http.MethodPost, collection, `{"spec": `, []string{"not one JSON value at byte 9", "evalfleet.agent.v1.CreateRunRequest"}, nil},
 		"a list":                      {http.MethodPost, collection, `[]`, []string{"no JSON object"}, nil},
 		"too large":                   {http.MethodPost, collection, `{"x": "` + strings.Repeat("x", 7<<20) + `"}`, []string{"may have 6291456 bytes", "blob"}, nil},
@@ -97,7 +97,7 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 		"unknown query parameter":     {http.MethodGet, collection + "?filterr=zzz", "", []string{"filterr: unknown query parameter; known: pageSize, "}, []string{"filterr"}},
 		"unknown nested parameter":    {http.MethodGet, collection + "?page_size.x=1", "", []string{"page_size.x: unknown query parameter"}, []string{"page_size.x"}},
 		"query of a call with a body": {http.MethodPost, collection + "?request_id=1", `{}`, []string{"request_id: unknown query parameter; this call takes none"}, []string{"request_id"}},
-		"query that is no number":     {http.MethodGet, collection + "?page_size=many", "", []string{"many"}, nil},
+		"query that is no number":     {http.MethodGet, collection + "?page_size=many", "", []string{"many"}, []string{"page_size"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

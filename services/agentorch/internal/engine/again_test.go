@@ -60,8 +60,10 @@ func checked() *agentv1.RunSpec {
 func TestAStoppedRunIsJudgedInItsSandbox(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*fleet, string){
-		"a bound":     nil,
-		"an operator": func(f *fleet, run string) { f.send(run, "k", &agentv1.CancelRunRequest{Mode: "score"}) },
+		"a bound": nil,
+		"an operator": func(f *fleet, run string) {
+			f.send(run, "k", &agentv1.CancelRunRequest{Mode: agentv1.CancelMode_CANCEL_MODE_SCORE})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -58,7 +58,7 @@ func TestCancel(t *testing.T) {
 			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
 			name := f.Create(s).Name
 			waittest.For(t, begun, "the model call of the run")
-			f.send(name, "k", &agentv1.CancelRunRequest{Mode: mode, Reason: "enough"})
+			f.send(name, "k", &agentv1.CancelRunRequest{Mode: agentv1.CancelMode(agentv1.CancelMode_value["CANCEL_MODE_"+strings.ToUpper(mode)]), Reason: "enough"})
 			got := f.Finish(name)
 			assert.Equal(t, want.phase, got.Phase)
 			assert.Len(t, got.FinalScores(), want.scores)

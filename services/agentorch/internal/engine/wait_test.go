@@ -292,7 +292,7 @@ var decisions = map[string]struct {
 	calls   int
 }{
 	"retry": {&agentv1.ResumeRunRequest{}, agentv1.RunState_RUN_STATE_SUCCEEDED, []string{"RUNNING", "WAITINGdecision", "RUNNING", "end"}, 2},
-	"fail":  {&agentv1.CancelRunRequest{Mode: "error"}, agentv1.RunState_RUN_STATE_FAILED, []string{"RUNNING", "WAITINGdecision", "end"}, 1},
+	"fail":  {&agentv1.CancelRunRequest{Mode: agentv1.CancelMode_CANCEL_MODE_ERROR}, agentv1.RunState_RUN_STATE_FAILED, []string{"RUNNING", "WAITINGdecision", "end"}, 1},
 }
 
 func TestALostModelCallWaitsForADecision(t *testing.T) {

@@ -2,17 +2,12 @@ package server
 
 import (
 	"context"
-	"slices"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // CancelRun ends a run. It answers when the cancel is durable, which may be before the end.
 func (s *Runs) CancelRun(ctx context.Context, r *agentv1.CancelRunRequest) (*agentv1.Run, error) {
-	if modes := []string{"", "cancel", "score", "error"}; !slices.Contains(modes, r.GetMode()) {
-		return nil, rpcerr.InvalidField("mode", "is %q; want cancel, score or error", r.GetMode())
-	}
 	request := &agentv1.CancelRunRequest{Name: r.GetName(), Reason: r.GetReason(), Mode: r.GetMode()}
 	c, err := command(ctx, "name", r.GetName(), "cancel", r.GetRequestId(), request)
 	if err != nil {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestACancelEndsARun(t *testing.T) {
 			asked := r.hang()
 			name := r.create(answering())
 			waittest.For(t, asked, "the model call of the run")
-			request := &agentv1.CancelRunRequest{Name: name, Mode: mode, Reason: "enough", RequestId: "k"}
+			request := &agentv1.CancelRunRequest{Name: name, Mode: agentv1.CancelMode(agentv1.CancelMode_value["CANCEL_MODE_"+strings.ToUpper(mode)]), Reason: "enough", RequestId: "k"}
 			_, err := r.runs.CancelRun(t.Context(), request)
 			require.NoError(t, err)
 			_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
@@ -118,7 +119,7 @@ func TestCancelsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
 	name := r.finished(answering())
-	_, err := r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name, Mode: "gently"})
+	_, err := r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name, Mode: 9})
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
 	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: project + "/runs/none"})
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
@@ -293,4 +294,16 @@ func TestTheServerTellsAboutItself(t *testing.T) {
 	assert.Equal(t, "one", info.GetReplica())
 	assert.Equal(t, started, info.GetStartTime().AsTime())
 	assert.NotEmpty(t, info.GetVersion())
+}
+
+// A filter of a list by a value that no run can have would answer an empty list for ever.
+func TestAListRefusesAFilterThatNothingMeets(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	_, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, WaitingFor: "aproval"})
+	e, ok := rpcerr.As(err)
+	require.True(t, ok, "%v", err)
+	require.Len(t, e.Fields, 1)
+	assert.Equal(t, "waiting_for", e.Fields[0].Path)
+	assert.Contains(t, e.Fields[0].Description, "approval")
 }

@@ -221,8 +221,12 @@ func (a *app) runCancelCommand() *cobra.Command {
   evalfleet run cancel RUN --mode error`,
 		Args: some("a run; evalfleet run list --active shows those that have not ended"),
 		RunE: func(c *cobra.Command, args []string) error {
+			as := agentv1.CancelMode(agentv1.CancelMode_value["CANCEL_MODE_"+strings.ToUpper(mode)])
+			if as == agentv1.CancelMode_CANCEL_MODE_UNSPECIFIED {
+				return usage("--mode is %q; want cancel, score or error", mode)
+			}
 			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {
-				return s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: reason, Mode: mode, RequestId: resource.NewID()})
+				return s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: reason, Mode: as, RequestId: resource.NewID()})
 			})
 		},
 	}

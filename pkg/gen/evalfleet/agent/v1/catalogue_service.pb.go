@@ -758,11 +758,11 @@ const file_evalfleet_agent_v1_catalogue_service_proto_rawDesc = "" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12;\n" +
 	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime:.\xeaA+\n" +
-	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xa6\x02\n" +
+	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xcc\x02\n" +
 	"\x03Key\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
-	"\tprincipal\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\tprincipal\x12\x1a\n" +
-	"\x04role\x18\x03 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04role\x12\x18\n" +
+	"\tprincipal\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\tprincipal\x12@\n" +
+	"\x04role\x18\x03 \x01(\tB,\xbaH)\xc8\x01\x01r$R\x06viewerR\boperatorR\tsubmitterR\x05adminR\x04role\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +

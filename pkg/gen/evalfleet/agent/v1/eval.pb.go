@@ -2083,7 +2083,7 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\r\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\x0e\n" +
 	"\bEvalSpec\x12\x1e\n" +
 	"\x04task\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04task\x12=\n" +
@@ -2116,8 +2116,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\rmetadata_json\x18\x17 \x01(\tB\x04\xb0\xbb\x18\x01R\fmetadataJson\x12'\n" +
 	"\ftask_version\x18\x18 \x01(\tB\x04\xb8\xbb\x18\x01R\vtaskVersion\x12!\n" +
 	"\ttask_file\x18\x19 \x01(\tB\x04\xb8\xbb\x18\x01R\btaskFile\x12*\n" +
-	"\x0etask_args_json\x18\x1a \x01(\tB\x04\xb0\xbb\x18\x01R\ftaskArgsJson\x12'\n" +
-	"\frecord_calls\x18\x1b \x01(\tB\x04\xb8\xbb\x18\x01R\vrecordCalls\x12'\n" +
+	"\x0etask_args_json\x18\x1a \x01(\tB\x04\xb0\xbb\x18\x01R\ftaskArgsJson\x12A\n" +
+	"\frecord_calls\x18\x1b \x01(\tB\x1e\xbaH\x17r\x15R\x00R\x06errorsR\x04noneR\x03all\xb8\xbb\x18\x01R\vrecordCalls\x12'\n" +
 	"\fdisplay_name\x18\x1c \x01(\tB\x04\xb8\xbb\x18\x01R\vdisplayName\x128\n" +
 	"\brevision\x18\x1d \x01(\v2\x1c.evalfleet.agent.v1.RevisionR\brevision\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
@@ -2154,12 +2154,11 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06source\"B\n" +
 	"\n" +
 	"SampleList\x124\n" +
-	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xc4\x02\n" +
+	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xd8\x02\n" +
 	"\vDatasetFile\x12=\n" +
 	"\x04blob\x18\x01 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x04blob\x12\"\n" +
-	"\x06format\x18\x02 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x06format\x12%\n" +
+	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x04blob\x126\n" +
+	"\x06format\x18\x02 \x01(\tB\x1e\xbaH\x17\xc8\x01\x01r\x12R\x05jsonlR\x03csvR\x04json\xb8\xbb\x18\x01R\x06format\x12%\n" +
 	"\vfields_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"fieldsJson\x12\x17\n" +
 	"\aauto_id\x18\x04 \x01(\bR\x06autoId\x125\n" +

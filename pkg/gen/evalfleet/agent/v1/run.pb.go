@@ -1483,7 +1483,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\t_messagesB\t\n" +
 	"\a_tokensB\b\n" +
 	"\x06_turnsB\a\n" +
-	"\x05_cost\"\x80\f\n" +
+	"\x05_cost\"\xb8\f\n" +
 	"\aRunSpec\x12;\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\x05input\x12\x1c\n" +
 	"\x06prompt\x18\x15 \x01(\tB\x04\xb0\xbb\x18\x01R\x06prompt\x12\x88\x01\n" +
@@ -1504,10 +1504,10 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05store\x18\r \x03(\v2&.evalfleet.agent.v1.RunSpec.StoreEntryB\x04\xb0\xbb\x18\x01R\x05store\x12=\n" +
 	"\bapproval\x18\x0e \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bapproval\x12B\n" +
 	"\vattribution\x18\x0f \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12E\n" +
-	"\x06labels\x18\x10 \x03(\v2'.evalfleet.agent.v1.RunSpec.LabelsEntryB\x04\xb8\xbb\x18\x01R\x06labels\x12\x1d\n" +
-	"\aon_park\x18\x11 \x01(\tB\x04\xb8\xbb\x18\x01R\x06onPark\x12$\n" +
-	"\x0escore_on_error\x18\x12 \x01(\bR\fscoreOnError\x12'\n" +
-	"\frecord_calls\x18\x13 \x01(\tB\x04\xb8\xbb\x18\x01R\vrecordCalls\x12%\n" +
+	"\x06labels\x18\x10 \x03(\v2'.evalfleet.agent.v1.RunSpec.LabelsEntryB\x04\xb8\xbb\x18\x01R\x06labels\x12;\n" +
+	"\aon_park\x18\x11 \x01(\tB\"\xbaH\x1br\x19R\x00R\x04keepR\x05pauseR\bsnapshot\xb8\xbb\x18\x01R\x06onPark\x12$\n" +
+	"\x0escore_on_error\x18\x12 \x01(\bR\fscoreOnError\x12A\n" +
+	"\frecord_calls\x18\x13 \x01(\tB\x1e\xbaH\x17r\x15R\x00R\x06errorsR\x04noneR\x03all\xb8\xbb\x18\x01R\vrecordCalls\x12%\n" +
 	"\x0ekeep_sandboxes\x18\x14 \x01(\bR\rkeepSandboxes\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +

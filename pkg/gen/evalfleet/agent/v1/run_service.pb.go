@@ -79,6 +79,63 @@ func (RunView) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{0}
 }
 
+// CancelMode says what becomes of a run that is cancelled.
+type CancelMode int32
+
+const (
+	// Not set; read as CANCEL.
+	CancelMode_CANCEL_MODE_UNSPECIFIED CancelMode = 0
+	// It is not scored.
+	CancelMode_CANCEL_MODE_CANCEL CancelMode = 1
+	// It stops and is scored.
+	CancelMode_CANCEL_MODE_SCORE CancelMode = 2
+	// It is recorded as an error.
+	CancelMode_CANCEL_MODE_ERROR CancelMode = 3
+)
+
+// Enum value maps for CancelMode.
+var (
+	CancelMode_name = map[int32]string{
+		0: "CANCEL_MODE_UNSPECIFIED",
+		1: "CANCEL_MODE_CANCEL",
+		2: "CANCEL_MODE_SCORE",
+		3: "CANCEL_MODE_ERROR",
+	}
+	CancelMode_value = map[string]int32{
+		"CANCEL_MODE_UNSPECIFIED": 0,
+		"CANCEL_MODE_CANCEL":      1,
+		"CANCEL_MODE_SCORE":       2,
+		"CANCEL_MODE_ERROR":       3,
+	}
+)
+
+func (x CancelMode) Enum() *CancelMode {
+	p := new(CancelMode)
+	*p = x
+	return p
+}
+
+func (x CancelMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CancelMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_run_service_proto_enumTypes[1].Descriptor()
+}
+
+func (CancelMode) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_run_service_proto_enumTypes[1]
+}
+
+func (x CancelMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CancelMode.Descriptor instead.
+func (CancelMode) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{1}
+}
+
 // CreateRunRequest asks for a run.
 type CreateRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -277,7 +334,7 @@ type ListRunsRequest struct {
 	Eval string `protobuf:"bytes,5,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. Only those with all these labels.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Only those that wait for this, such as `approval`.
+	// Optional. Only those that wait for this: a reason of RunWait.
 	WaitingFor    string `protobuf:"bytes,7,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -900,8 +957,8 @@ type CancelRunRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. `cancel` (default): no scoring; `score`: stop and score; `error`: record it as an error.
-	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Optional. What becomes of the run; default CANCEL.
+	Mode CancelMode `protobuf:"varint,3,opt,name=mode,proto3,enum=evalfleet.agent.v1.CancelMode" json:"mode,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -952,11 +1009,11 @@ func (x *CancelRunRequest) GetReason() string {
 	return ""
 }
 
-func (x *CancelRunRequest) GetMode() string {
+func (x *CancelRunRequest) GetMode() CancelMode {
 	if x != nil {
 		return x.Mode
 	}
-	return ""
+	return CancelMode_CANCEL_MODE_UNSPECIFIED
 }
 
 func (x *CancelRunRequest) GetRequestId() string {
@@ -1509,7 +1566,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
 	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\x12/\n" +
-	"\x04view\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xe9\x02\n" +
+	"\x04view\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xda\x03\n" +
 	"\x0fListRunsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1518,8 +1575,8 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x124\n" +
 	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x06states\x12\x12\n" +
 	"\x04eval\x18\x05 \x01(\tR\x04eval\x12G\n" +
-	"\x06labels\x18\x06 \x03(\v2/.evalfleet.agent.v1.ListRunsRequest.LabelsEntryR\x06labels\x12\x1f\n" +
-	"\vwaiting_for\x18\a \x01(\tR\n" +
+	"\x06labels\x18\x06 \x03(\v2/.evalfleet.agent.v1.ListRunsRequest.LabelsEntryR\x06labels\x12\x8f\x01\n" +
+	"\vwaiting_for\x18\a \x01(\tBn\xbaHkriR\x00R\bcapacityR\x05quotaR\x06engineR\x06budgetR\x06workerR\bapprovalR\x05inputR\x04holdR\x04diskR\aversionR\x05storeR\x05faultR\bdecisionR\n" +
 	"waitingFor\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1558,12 +1615,12 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\acontent\x18\x04 \x01(\bR\acontent\"^\n" +
 	"\x15ListRunEventsResponse\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.evalfleet.agent.v1.EventR\x06events\x12\x12\n" +
-	"\x04head\x18\x02 \x01(\x03R\x04head\"\x87\x01\n" +
+	"\x04head\x18\x02 \x01(\x03R\x04head\"\xb1\x01\n" +
 	"\x10CancelRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\tR\x04mode\x12'\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12<\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x1e.evalfleet.agent.v1.CancelModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12'\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"2\n" +
 	"\x10DeleteRunRequest\x12\x1e\n" +
@@ -1611,7 +1668,13 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xf1\x0e\n" +
+	"\rRUN_VIEW_FULL\x10\x02*o\n" +
+	"\n" +
+	"CancelMode\x12\x1b\n" +
+	"\x17CANCEL_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12CANCEL_MODE_CANCEL\x10\x01\x12\x15\n" +
+	"\x11CANCEL_MODE_SCORE\x10\x02\x12\x15\n" +
+	"\x11CANCEL_MODE_ERROR\x10\x032\xf1\x0e\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -1643,94 +1706,96 @@ func file_evalfleet_agent_v1_run_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(RunView)(0),                  // 0: evalfleet.agent.v1.RunView
-	(*CreateRunRequest)(nil),      // 1: evalfleet.agent.v1.CreateRunRequest
-	(*GetRunRequest)(nil),         // 2: evalfleet.agent.v1.GetRunRequest
-	(*WaitRunRequest)(nil),        // 3: evalfleet.agent.v1.WaitRunRequest
-	(*ListRunsRequest)(nil),       // 4: evalfleet.agent.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 5: evalfleet.agent.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 6: evalfleet.agent.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 7: evalfleet.agent.v1.WatchRunResponse
-	(*WatchProjectRequest)(nil),   // 8: evalfleet.agent.v1.WatchProjectRequest
-	(*WatchProjectResponse)(nil),  // 9: evalfleet.agent.v1.WatchProjectResponse
-	(*ListRunEventsRequest)(nil),  // 10: evalfleet.agent.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil), // 11: evalfleet.agent.v1.ListRunEventsResponse
-	(*CancelRunRequest)(nil),      // 12: evalfleet.agent.v1.CancelRunRequest
-	(*DeleteRunRequest)(nil),      // 13: evalfleet.agent.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),     // 14: evalfleet.agent.v1.DeleteRunResponse
-	(*PostMessageRequest)(nil),    // 15: evalfleet.agent.v1.PostMessageRequest
-	(*PostMessageResponse)(nil),   // 16: evalfleet.agent.v1.PostMessageResponse
-	(*HoldRunRequest)(nil),        // 17: evalfleet.agent.v1.HoldRunRequest
-	(*ResumeRunRequest)(nil),      // 18: evalfleet.agent.v1.ResumeRunRequest
-	(*RetuneLimitsRequest)(nil),   // 19: evalfleet.agent.v1.RetuneLimitsRequest
-	(*ListAgentsRequest)(nil),     // 20: evalfleet.agent.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 21: evalfleet.agent.v1.ListAgentsResponse
-	nil,                           // 22: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	(*RunSpec)(nil),               // 23: evalfleet.agent.v1.RunSpec
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(RunState)(0),                 // 25: evalfleet.agent.v1.RunState
-	(*Run)(nil),                   // 26: evalfleet.agent.v1.Run
-	(*Event)(nil),                 // 27: evalfleet.agent.v1.Event
-	(*RunNote)(nil),               // 28: evalfleet.agent.v1.RunNote
-	(*Eval)(nil),                  // 29: evalfleet.agent.v1.Eval
-	(*v1.ChatMessage)(nil),        // 30: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),             // 31: evalfleet.agent.v1.RunLimits
-	(*fieldmaskpb.FieldMask)(nil), // 32: google.protobuf.FieldMask
-	(*Agent)(nil),                 // 33: evalfleet.agent.v1.Agent
+	(CancelMode)(0),               // 1: evalfleet.agent.v1.CancelMode
+	(*CreateRunRequest)(nil),      // 2: evalfleet.agent.v1.CreateRunRequest
+	(*GetRunRequest)(nil),         // 3: evalfleet.agent.v1.GetRunRequest
+	(*WaitRunRequest)(nil),        // 4: evalfleet.agent.v1.WaitRunRequest
+	(*ListRunsRequest)(nil),       // 5: evalfleet.agent.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 6: evalfleet.agent.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 7: evalfleet.agent.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 8: evalfleet.agent.v1.WatchRunResponse
+	(*WatchProjectRequest)(nil),   // 9: evalfleet.agent.v1.WatchProjectRequest
+	(*WatchProjectResponse)(nil),  // 10: evalfleet.agent.v1.WatchProjectResponse
+	(*ListRunEventsRequest)(nil),  // 11: evalfleet.agent.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil), // 12: evalfleet.agent.v1.ListRunEventsResponse
+	(*CancelRunRequest)(nil),      // 13: evalfleet.agent.v1.CancelRunRequest
+	(*DeleteRunRequest)(nil),      // 14: evalfleet.agent.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),     // 15: evalfleet.agent.v1.DeleteRunResponse
+	(*PostMessageRequest)(nil),    // 16: evalfleet.agent.v1.PostMessageRequest
+	(*PostMessageResponse)(nil),   // 17: evalfleet.agent.v1.PostMessageResponse
+	(*HoldRunRequest)(nil),        // 18: evalfleet.agent.v1.HoldRunRequest
+	(*ResumeRunRequest)(nil),      // 19: evalfleet.agent.v1.ResumeRunRequest
+	(*RetuneLimitsRequest)(nil),   // 20: evalfleet.agent.v1.RetuneLimitsRequest
+	(*ListAgentsRequest)(nil),     // 21: evalfleet.agent.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 22: evalfleet.agent.v1.ListAgentsResponse
+	nil,                           // 23: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	(*RunSpec)(nil),               // 24: evalfleet.agent.v1.RunSpec
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(RunState)(0),                 // 26: evalfleet.agent.v1.RunState
+	(*Run)(nil),                   // 27: evalfleet.agent.v1.Run
+	(*Event)(nil),                 // 28: evalfleet.agent.v1.Event
+	(*RunNote)(nil),               // 29: evalfleet.agent.v1.RunNote
+	(*Eval)(nil),                  // 30: evalfleet.agent.v1.Eval
+	(*v1.ChatMessage)(nil),        // 31: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),             // 32: evalfleet.agent.v1.RunLimits
+	(*fieldmaskpb.FieldMask)(nil), // 33: google.protobuf.FieldMask
+	(*Agent)(nil),                 // 34: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
-	23, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
+	24, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 1: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	24, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	25, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	25, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	22, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	26, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	27, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	28, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	26, // 9: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
-	29, // 10: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
-	27, // 11: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	30, // 12: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	31, // 13: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	32, // 14: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	33, // 15: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	1,  // 16: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	2,  // 17: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	3,  // 18: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
-	4,  // 19: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	6,  // 20: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	10, // 21: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	8,  // 22: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
-	12, // 23: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	13, // 24: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	15, // 25: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	17, // 26: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	18, // 27: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	19, // 28: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	20, // 29: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	26, // 30: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	26, // 31: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	26, // 32: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
-	5,  // 33: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	7,  // 34: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	11, // 35: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	9,  // 36: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
-	26, // 37: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	14, // 38: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	16, // 39: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	26, // 40: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	26, // 41: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	26, // 42: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	21, // 43: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	30, // [30:44] is the sub-list for method output_type
-	16, // [16:30] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	26, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	23, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	27, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	28, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	29, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	27, // 9: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
+	30, // 10: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
+	28, // 11: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	1,  // 12: evalfleet.agent.v1.CancelRunRequest.mode:type_name -> evalfleet.agent.v1.CancelMode
+	31, // 13: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	32, // 14: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	33, // 15: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	34, // 16: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	2,  // 17: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	3,  // 18: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	4,  // 19: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	5,  // 20: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	7,  // 21: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	11, // 22: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	9,  // 23: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
+	13, // 24: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	14, // 25: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	16, // 26: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	18, // 27: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	19, // 28: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	20, // 29: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	21, // 30: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	27, // 31: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	27, // 32: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	27, // 33: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	6,  // 34: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	8,  // 35: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	12, // 36: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	10, // 37: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
+	27, // 38: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	15, // 39: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	17, // 40: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	27, // 41: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	27, // 42: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	27, // 43: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	22, // 44: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	31, // [31:45] is the sub-list for method output_type
+	17, // [17:31] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }
@@ -1754,7 +1819,7 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_service_proto_rawDesc), len(file_evalfleet_agent_v1_run_service_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -65,9 +65,9 @@ func (d *Step) cancel(r *agentv1.CancelRunRequest) (string, *agentv1.Event) {
 		why = "ended by an operator"
 	}
 	switch r.GetMode() {
-	case "score":
+	case agentv1.CancelMode_CANCEL_MODE_SCORE:
 		return run.CancelScore, run.NewEvent(&agentv1.LimitHit{Limit: limit.Ended(why), EndsRun: true})
-	case "error":
+	case agentv1.CancelMode_CANCEL_MODE_ERROR:
 		return run.CancelError, run.NewEvent(&agentv1.ErrorRaised{Error: &agentv1.RunError{Reason: reasonOperator, Message: why}})
 	default:
 		return run.CancelPlain, nil

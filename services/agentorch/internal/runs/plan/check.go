@@ -135,9 +135,6 @@ func checkForm(spec *agentv1.RunSpec) error {
 	if spec.GetPrompt() != "" && len(spec.GetInput()) > 0 {
 		return rpcerr.InvalidField("spec.prompt", "stands in place of input; give one of them")
 	}
-	if !slices.Contains([]string{"", "errors", "none", "all"}, spec.GetRecordCalls()) {
-		return rpcerr.InvalidField("spec.record_calls", "is %q; want errors, none or all", spec.GetRecordCalls())
-	}
 	if !slices.Contains([]string{"", "keep"}, spec.GetOnPark()) {
 		return rpcerr.NotBuiltField("spec.on_park", "parking sandboxes by "+spec.GetOnPark())
 	}
