@@ -133,7 +133,8 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 
 // turn begins a turn. Without a user message there is nothing to answer, and an operator has to say something first.
 func (m *machine) turn(run agent.View) agent.Action {
-	if chat.LastUser(run.Messages()) == nil {
+	isUser := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_USER }
+	if !slices.ContainsFunc(run.Messages(), isUser) { // It is at the beginning, mostly.
 		return agent.Action{Then: agent.Wait{}}
 	}
 	return agent.Action{Then: m.ask()}

@@ -51,11 +51,9 @@ func (m *machine) submission(run agent.View) (string, bool) {
 		return "", false
 	}
 	messages := run.Messages()
-	from := 0
-	for i, message := range messages {
-		if message.GetRole() == modelv1.Role_ROLE_ASSISTANT {
-			from = i
-		}
+	from := max(0, len(messages)-1)
+	for from > 0 && messages[from].GetRole() != modelv1.Role_ROLE_ASSISTANT {
+		from--
 	}
 	for _, message := range messages[from:] {
 		if m.isResult(message) && message.GetError() == nil {
