@@ -243,7 +243,7 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 		"set-up without a word":  {&sandboxv1.SandboxSpec{Setup: "exit 3"}, codes.FailedPrecondition, []string{"exit code 3: it wrote nothing"}},
 		"set-up that never ends": {&sandboxv1.SandboxSpec{Setup: "sleep 100", SetupTimeout: durationpb.New(300 * time.Millisecond)}, codes.FailedPrecondition, []string{"300ms"}},
 		"file in the system":     {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "/usr/x"}}}, codes.PermissionDenied, []string{"/usr/x"}},
-		"unknown driver":         {&sandboxv1.SandboxSpec{Driver: "dokcer"}, codes.NotFound, []string{"dokcer", "local"}},
+		"unknown driver":         {&sandboxv1.SandboxSpec{Driver: "dokcer"}, codes.InvalidArgument, []string{"dokcer", "local"}},
 		"image":                  {&sandboxv1.SandboxSpec{Image: "x"}, codes.FailedPrecondition, []string{"image"}},
 		"network":                {&sandboxv1.SandboxSpec{Network: &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST}}, codes.Unimplemented, []string{"allow-list"}},
 		"lease too long":         {&sandboxv1.SandboxSpec{Lease: durationpb.New(48 * time.Hour)}, codes.InvalidArgument, []string{"spec.lease", "24h"}},

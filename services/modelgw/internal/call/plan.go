@@ -131,7 +131,12 @@ func unsupported(r *modelv1.GenerateRequest) error {
 	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
 		return rpcerr.NotBuiltField("config.batch", "batch processing")
 	}
-	for i, m := range r.GetMessages() {
+	return checkMessages(r.GetMessages())
+}
+
+// checkMessages refuses messages in a form that is not built yet.
+func checkMessages(messages []*modelv1.ChatMessage) error {
+	for i, m := range messages {
 		if err := toolcall.CheckBuilt(m.GetToolCalls()); err != nil {
 			return rpcerr.Moved("calls", fmt.Sprintf("messages[%d].tool_calls", i), err)
 		}
