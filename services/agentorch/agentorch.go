@@ -169,6 +169,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	notes := &note.Board{}
 	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
 		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
+		WakeEval: func(name string) { s.evals.Wake(name) },
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
 		},

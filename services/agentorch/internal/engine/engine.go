@@ -117,6 +117,8 @@ type Deps struct {
 	// AdoptEval is told of every eval that this replica takes over; reason is `restart` or `takeover`. Nil ignores
 	// them.
 	AdoptEval func(l journal.Listed, reason string)
+	// WakeEval looks at the inbox of an eval. Nil where AdoptEval is.
+	WakeEval func(name string)
 	// EvalRefs are the evals that are driven here, or are about to be. An eval of this replica that is not among them
 	// for two beats is adopted again. Nil where AdoptEval is.
 	EvalRefs func() []journal.Ref
@@ -152,6 +154,7 @@ type Engine struct {
 	// Only Run touches this.
 
 	undriven map[journal.Ref]struct{} // what the last beat found to be this replica's and undriven
+	mailed   map[string]int           // in how many beats in a row a journal of this replica had commands that wait
 
 	// life ends with the engine; effects that are then open go on with their owners.
 	life    context.Context //nolint:containedctx // the life of what the engine starts, not of a call
@@ -221,7 +224,7 @@ func (e *Engine) Run(ctx context.Context) error {
 				if time.Now().After(e.patience) {
 					err = e.adopt(ctx)
 				}
-				err = errors.Join(err, e.reown(ctx))
+				err = errors.Join(err, e.reown(ctx), e.collect(ctx))
 			}
 			if err != nil && ctx.Err() == nil && !known {
 				e.deps.Logger.Error("cannot beat or adopt", "error", err)

@@ -145,6 +145,29 @@ func (e *Engine) armAll(ctx context.Context, page []journal.Listed, reason strin
 	return err
 }
 
+// collect looks for commands that were posted by other replicas: who posts one wakes the owner in its own process alone.
+// A journal whose commands stay, since a later version has to take them, is woken ever more rarely.
+func (e *Engine) collect(ctx context.Context) error {
+	names, err := e.deps.Store.Mail(ctx, e.cfg.Replica)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	before := e.mailed
+	e.mailed = make(map[string]int, len(names))
+	for _, name := range names {
+		n := before[name] + 1
+		e.mailed[name] = n
+		switch {
+		case n&(n-1) != 0: // Only the powers of two.
+		case strings.Contains(name, "/runs/"):
+			e.Wake(name)
+		case e.deps.WakeEval != nil:
+			e.deps.WakeEval(name)
+		}
+	}
+	return nil
+}
+
 // arm goes on with a run that changed hands: at once, or, where it waits, when its time comes or a command does. A run
 // that waits is not read for that. The journal of a run tells of another replica and of a time in which none drove it,
 // and not of a restart alone. Reason is restart or takeover.

@@ -117,14 +117,17 @@ func (e *Engine) send(ctx context.Context, name, id string, c command, m mailbox
 	}
 	m.Journal, m.RequestID = name, id
 	m.Command = journal.Command{ID: c.Type + "/" + id, Body: body}
-	m.Posted = func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if d := e.drivers[name]; d != nil {
-			d.poke()
-		}
-	}
+	m.Posted = func() { e.Wake(name) }
 	return mailbox.Send(ctx, e.deps.Journals, m)
+}
+
+// Wake looks at the inbox of an evaluation, if this replica drives it.
+func (e *Engine) Wake(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.drivers[name]; d != nil {
+		d.poke()
+	}
 }
 
 // driven reports whether a driver may begin runs of an evaluation without having read its inbox. The journal of another

@@ -81,7 +81,8 @@ func (s *Store) Mail(ctx context.Context, owner string) ([]string, error) {
 	var names []string
 	err := s.db.Read(ctx, func(v *sqlite.View) error {
 		names = nil
-		for row, err := range v.Query(`SELECT DISTINCT j.name FROM journal_inbox i JOIN journal j ON j.id = i.journal WHERE i.seq = 0 AND j.open = 1 AND j.owner = ?`, owner) {
+		// From the commands to their journals, of which there may be many: it is asked at every beat.
+		for row, err := range v.Query(`SELECT DISTINCT j.name FROM journal_inbox i CROSS JOIN journal j ON j.id = i.journal WHERE i.seq = 0 AND j.open = 1 AND j.owner = ?`, owner) {
 			var name string
 			if err == nil {
 				err = row.Scan(&name)
