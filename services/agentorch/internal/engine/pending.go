@@ -13,12 +13,9 @@ import (
 // reconcile makes every open intent pending, and has those of a run that stops be stopped.
 func (a *actor) reconcile() {
 	s, caller := a.state, a.engine.caller
-	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && !s.Cutting() {
-		return // what could not be done is asked for again when the wait is over
-	}
 	for _, i := range s.Open {
-		if !journal.Intent(i.Event) {
-			continue // an agent, which works by its own effects
+		if !journal.Intent(i.Event) || i.Wait != nil {
+			continue // an agent, which works by its own effects, or what is asked for again when its wait is over
 		}
 		stopping := s.Cuts(i)
 		key := journal.RequestID(i.Event)
@@ -29,7 +26,7 @@ func (a *actor) reconcile() {
 			p.Stop()
 		}
 	}
-	if !a.removing {
+	if !a.removing || s.Pause != nil {
 		return
 	}
 	for environment, box := range s.Sandboxes {

@@ -119,7 +119,7 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 		if m.pending == nil || a.pending[m.pending.Key] != m.pending {
 			continue // of an asking that was given up; a successor asks again
 		}
-		answer := decide.Answer{Outcomes: m.answer.Outcomes, Wait: m.answer.Wait}
+		answer := decide.Answer{Key: m.pending.Key, Outcomes: m.answer.Outcomes, Wait: m.answer.Wait}
 		for range answer.Outcomes {
 			failpoint.Hit("agentorch/after-result")
 		}
@@ -255,7 +255,7 @@ func (a *actor) logEnd(finished *agentv1.RunFinished) {
 func (a *actor) settle(now time.Time) {
 	s := a.state
 	a.setBoxes(s)
-	a.await(s.Parent(), s.Wait.GetSubject(), now)
+	a.await(s.Parent(), s.Subject(), now)
 	if s.Finished {
 		a.engine.disown(a)
 		a.state = nil

@@ -27,15 +27,18 @@ import (
 
 // phases returns the states that a run went through, with what it waited for.
 func (f *fleet) phases(name string) (all []string) {
+	s, last := run.New(name, nil), "PENDING"
 	for e, err := range f.Events(name) {
 		require.NoError(f.T, err)
-		switch {
-		case e.GetRunStateChanged() != nil:
-			c := e.GetRunStateChanged()
-			all = append(all, agentv1.RunState_name[int32(c.GetState())][len("RUN_STATE_"):]+c.GetWait().GetReason())
-		case e.GetRunFinished() != nil:
-			all = append(all, "end")
+		require.NoError(f.T, s.Apply(e))
+		now := agentv1.RunState_name[int32(s.Phase)][len("RUN_STATE_"):] + s.Wait.GetReason()
+		if s.Finished {
+			now = "end"
 		}
+		if now != last && now != "PENDING" {
+			all = append(all, now)
+		}
+		last = now
 	}
 	return all
 }
@@ -292,7 +295,7 @@ var decisions = map[string]struct {
 	calls   int
 }{
 	"retry": {&agentv1.ResumeRunRequest{}, agentv1.RunState_RUN_STATE_SUCCEEDED, []string{"RUNNING", "WAITINGdecision", "RUNNING", "end"}, 2},
-	"fail":  {&agentv1.CancelRunRequest{Mode: agentv1.CancelMode_CANCEL_MODE_ERROR}, agentv1.RunState_RUN_STATE_FAILED, []string{"RUNNING", "WAITINGdecision", "end"}, 1},
+	"fail":  {&agentv1.CancelRunRequest{Mode: agentv1.CancelMode_CANCEL_MODE_ERROR}, agentv1.RunState_RUN_STATE_FAILED, []string{"RUNNING", "WAITINGdecision", "RUNNING", "end"}, 1},
 }
 
 func TestALostModelCallWaitsForADecision(t *testing.T) {

@@ -52,6 +52,7 @@ func (s *State) Apply(e *agentv1.Event) error {
 	if err := s.apply(f, e); err != nil {
 		return fmt.Errorf("%w: event %d: %w", journal.ErrUnreadable, e.GetSeq(), err)
 	}
+	s.settle(e)
 	if f.Machine != nil {
 		f.Machine.Apply(e)
 	}
@@ -65,12 +66,14 @@ func (s *State) apply(f *Frame, e *agentv1.Event) error {
 		return s.created(e, k.RunCreated)
 	case *agentv1.Event_RunStateChanged:
 		s.stateChanged(e, k.RunStateChanged)
+	case *agentv1.Event_WaitChanged:
+		return s.waitChanged(f, k.WaitChanged)
 	case *agentv1.Event_OwnerChanged:
 		s.Owner = k.OwnerChanged.GetOwner()
 		s.leftAlone(k.OwnerChanged.GetAway().AsDuration())
 	case *agentv1.Event_RunFinished:
-		s.Phase, s.Finished, s.Ended = k.RunFinished.GetState(), true, timeOf(e.GetTime())
-		s.Wait, s.Scoring, f.Calls = nil, nil, nil
+		s.phase, s.Finished, s.Ended = k.RunFinished.GetState(), true, timeOf(e.GetTime())
+		s.Scoring, f.Calls = nil, nil
 	case *agentv1.Event_StepBegan:
 		return s.stepBegan(f, e, k.StepBegan)
 	case *agentv1.Event_StepEnded:

@@ -26,6 +26,8 @@ type Intent struct {
 	Event *agentv1.Event
 	// Frame is the agent that it belongs to.
 	Frame *Frame
+	// Wait is why it could not be done yet; nil for nothing.
+	Wait *agentv1.RunWait
 	// Away is how long no replica drove the run meanwhile.
 	Away time.Duration
 }

@@ -32,6 +32,9 @@ type Frame struct {
 	// Posted are messages of others that wait for the next turn.
 	Posted []*modelv1.ChatMessage
 
+	// Wait is what the agent waits for, beside its effects; nil for nothing.
+	Wait *agentv1.RunWait
+
 	// Bounds are its own, which hold for its children too; nil for none. Reached is the one that ended it.
 	Bounds  *limit.Set
 	Reached *agentv1.LimitReached

@@ -25,17 +25,13 @@ func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
 	if err != nil {
 		return err
 	}
-	s.Limits, s.Phase, s.Created = set, agentv1.RunState_RUN_STATE_PENDING, timeOf(e.GetTime())
+	s.Limits, s.phase, s.Created = set, agentv1.RunState_RUN_STATE_PENDING, timeOf(e.GetTime())
 	return nil
 }
 
 func (s *State) stateChanged(e *agentv1.Event, c *agentv1.RunStateChanged) {
-	if s.Uncounted() {
-		s.leftAlone(timeOf(e.GetTime()).Sub(s.waiting) - (s.away - s.awayAtWait))
-	}
-	s.Phase, s.Wait = c.GetState(), c.GetWait()
-	s.waiting, s.awayAtWait = timeOf(e.GetTime()), s.away
-	if s.Phase == agentv1.RunState_RUN_STATE_SCORING && s.Scored.IsZero() {
+	s.phase = c.GetState()
+	if s.phase == agentv1.RunState_RUN_STATE_SCORING && s.Scored.IsZero() {
 		s.Scored, s.Scoring, s.awayAtScoring = timeOf(e.GetTime()), &Scoring{Frame: s.Frame}, s.away
 		s.Machine, s.lastScores = nil, nil
 	}

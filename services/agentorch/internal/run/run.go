@@ -57,9 +57,12 @@ type State struct {
 	OwnerEpoch int64
 	// Owner is the replica that the journal names last; empty before the first change.
 	Owner string
-	// Phase is where the run is in its life, Wait what it waits for.
+	// Phase is where the run is in its life, and Wait what it waits for: nil unless all that could go on waits. Both follow
+	// from Pause and the waits of frames and intents.
 	Phase agentv1.RunState
 	Wait  *agentv1.RunWait
+	// Pause is what the run as a whole waits for, whatever its agents could do; nil for nothing.
+	Pause *agentv1.RunWait
 	// TooNew says that the run cannot be owned by this version: its fold or a critical event is not known here.
 	TooNew bool
 
@@ -109,7 +112,8 @@ type State struct {
 	Created, Started, Scored, Ended time.Time
 
 	agents     Agents
-	frames     []*Frame // at work, the oldest first
+	phase      agentv1.RunState // less its waits
+	frames     []*Frame         // at work, the oldest first
 	spec       *agentv1.RunSpec
 	plainSpec  *agentv1.RunSpec // spec without content, once it was asked for
 	tools      []*toolv1.ToolDefinition

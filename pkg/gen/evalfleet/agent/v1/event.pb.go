@@ -74,6 +74,7 @@ type Event struct {
 	//	*Event_SpanEnded
 	//	*Event_StepBegan
 	//	*Event_StepEnded
+	//	*Event_WaitChanged
 	//	*Event_MessageAdded
 	//	*Event_HistoryChanged
 	//	*Event_OutputSet
@@ -309,6 +310,15 @@ func (x *Event) GetStepEnded() *StepEnded {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_StepEnded); ok {
 			return x.StepEnded
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetWaitChanged() *WaitChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_WaitChanged); ok {
+			return x.WaitChanged
 		}
 	}
 	return nil
@@ -799,6 +809,11 @@ type Event_StepEnded struct {
 	StepEnded *StepEnded `protobuf:"bytes,27,opt,name=step_ended,json=stepEnded,proto3,oneof"`
 }
 
+type Event_WaitChanged struct {
+	// A wait began or ended: of an effect, of an agent, or of the run.
+	WaitChanged *WaitChanged `protobuf:"bytes,28,opt,name=wait_changed,json=waitChanged,proto3,oneof"`
+}
+
 type Event_MessageAdded struct {
 	// A message was added to the conversation.
 	MessageAdded *MessageAdded `protobuf:"bytes,30,opt,name=message_added,json=messageAdded,proto3,oneof"`
@@ -1059,6 +1074,8 @@ func (*Event_SpanEnded) isEvent_Kind() {}
 func (*Event_StepBegan) isEvent_Kind() {}
 
 func (*Event_StepEnded) isEvent_Kind() {}
+
+func (*Event_WaitChanged) isEvent_Kind() {}
 
 func (*Event_MessageAdded) isEvent_Kind() {}
 
@@ -1334,10 +1351,8 @@ func (x *RunCreatedContent) GetSteps() []*AgentRef {
 // RunStateChanged says that a run's state changed.
 type RunStateChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The state now.
-	State RunState `protobuf:"varint,1,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
-	// What it waits for.
-	Wait          *RunWait `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The state now. That a run is WAITING follows from its waits.
+	State         RunState `protobuf:"varint,1,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1379,11 +1394,70 @@ func (x *RunStateChanged) GetState() RunState {
 	return RunState_RUN_STATE_UNSPECIFIED
 }
 
-func (x *RunStateChanged) GetWait() *RunWait {
+// WaitChanged says that something waits, or waits no more. A run is WAITING while nothing is under way and everything that
+// could go on waits.
+type WaitChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Seq of the intent whose effect waits, and is asked for again afterwards with the same key; with it all of the same
+	// key. 0: the agent of the event's span.
+	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
+	// What it waits for. Unset when the wait is over.
+	Wait *RunWait `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
+	// True when the run as a whole waits, whatever its agents could do.
+	Run           bool `protobuf:"varint,3,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitChanged) Reset() {
+	*x = WaitChanged{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitChanged) ProtoMessage() {}
+
+func (x *WaitChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitChanged.ProtoReflect.Descriptor instead.
+func (*WaitChanged) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WaitChanged) GetIntent() int64 {
+	if x != nil {
+		return x.Intent
+	}
+	return 0
+}
+
+func (x *WaitChanged) GetWait() *RunWait {
 	if x != nil {
 		return x.Wait
 	}
 	return nil
+}
+
+func (x *WaitChanged) GetRun() bool {
+	if x != nil {
+		return x.Run
+	}
+	return false
 }
 
 // OwnerChanged says that another replica owns the run.
@@ -1401,7 +1475,7 @@ type OwnerChanged struct {
 
 func (x *OwnerChanged) Reset() {
 	*x = OwnerChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1487,7 @@ func (x *OwnerChanged) String() string {
 func (*OwnerChanged) ProtoMessage() {}
 
 func (x *OwnerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1500,7 @@ func (x *OwnerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerChanged.ProtoReflect.Descriptor instead.
 func (*OwnerChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OwnerChanged) GetOwner() string {
@@ -1469,7 +1543,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1555,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1568,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunFinished) GetState() RunState {
@@ -1547,7 +1621,7 @@ type SpanBegan struct {
 
 func (x *SpanBegan) Reset() {
 	*x = SpanBegan{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1633,7 @@ func (x *SpanBegan) String() string {
 func (*SpanBegan) ProtoMessage() {}
 
 func (x *SpanBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1646,7 @@ func (x *SpanBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpanBegan.ProtoReflect.Descriptor instead.
 func (*SpanBegan) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SpanBegan) GetType() string {
@@ -1605,7 +1679,7 @@ type SpanEnded struct {
 
 func (x *SpanEnded) Reset() {
 	*x = SpanEnded{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1691,7 @@ func (x *SpanEnded) String() string {
 func (*SpanEnded) ProtoMessage() {}
 
 func (x *SpanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1704,7 @@ func (x *SpanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpanEnded.ProtoReflect.Descriptor instead.
 func (*SpanEnded) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 // StepBegan says that a step of the run began.
@@ -1646,7 +1720,7 @@ type StepBegan struct {
 
 func (x *StepBegan) Reset() {
 	*x = StepBegan{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1732,7 @@ func (x *StepBegan) String() string {
 func (*StepBegan) ProtoMessage() {}
 
 func (x *StepBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1745,7 @@ func (x *StepBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepBegan.ProtoReflect.Descriptor instead.
 func (*StepBegan) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StepBegan) GetIndex() int32 {
@@ -1701,7 +1775,7 @@ type StepEnded struct {
 
 func (x *StepEnded) Reset() {
 	*x = StepEnded{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1787,7 @@ func (x *StepEnded) String() string {
 func (*StepEnded) ProtoMessage() {}
 
 func (x *StepEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1800,7 @@ func (x *StepEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEnded.ProtoReflect.Descriptor instead.
 func (*StepEnded) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StepEnded) GetIndex() int32 {
@@ -1758,7 +1832,7 @@ type MessageAdded struct {
 
 func (x *MessageAdded) Reset() {
 	*x = MessageAdded{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1844,7 @@ func (x *MessageAdded) String() string {
 func (*MessageAdded) ProtoMessage() {}
 
 func (x *MessageAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1857,7 @@ func (x *MessageAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageAdded.ProtoReflect.Descriptor instead.
 func (*MessageAdded) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MessageAdded) GetIndex() int32 {
@@ -1827,7 +1901,7 @@ type HistoryChanged struct {
 
 func (x *HistoryChanged) Reset() {
 	*x = HistoryChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1913,7 @@ func (x *HistoryChanged) String() string {
 func (*HistoryChanged) ProtoMessage() {}
 
 func (x *HistoryChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1926,7 @@ func (x *HistoryChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryChanged.ProtoReflect.Descriptor instead.
 func (*HistoryChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HistoryChanged) GetReason() string {
@@ -1901,7 +1975,7 @@ type HistoryContent struct {
 
 func (x *HistoryContent) Reset() {
 	*x = HistoryContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1987,7 @@ func (x *HistoryContent) String() string {
 func (*HistoryContent) ProtoMessage() {}
 
 func (x *HistoryContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2000,7 @@ func (x *HistoryContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryContent.ProtoReflect.Descriptor instead.
 func (*HistoryContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HistoryContent) GetMessages() []*v1.ChatMessage {
@@ -1951,7 +2025,7 @@ type OutputSet struct {
 
 func (x *OutputSet) Reset() {
 	*x = OutputSet{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2037,7 @@ func (x *OutputSet) String() string {
 func (*OutputSet) ProtoMessage() {}
 
 func (x *OutputSet) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2050,7 @@ func (x *OutputSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputSet.ProtoReflect.Descriptor instead.
 func (*OutputSet) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OutputSet) GetReason() string {
@@ -2013,7 +2087,7 @@ type StoreChanged struct {
 
 func (x *StoreChanged) Reset() {
 	*x = StoreChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2099,7 @@ func (x *StoreChanged) String() string {
 func (*StoreChanged) ProtoMessage() {}
 
 func (x *StoreChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2112,7 @@ func (x *StoreChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreChanged.ProtoReflect.Descriptor instead.
 func (*StoreChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StoreChanged) GetKeys() []string {
@@ -2066,7 +2140,7 @@ type StoreContent struct {
 
 func (x *StoreContent) Reset() {
 	*x = StoreContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2152,7 @@ func (x *StoreContent) String() string {
 func (*StoreContent) ProtoMessage() {}
 
 func (x *StoreContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2165,7 @@ func (x *StoreContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreContent.ProtoReflect.Descriptor instead.
 func (*StoreContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StoreContent) GetChanges() []*v11.StoreChange {
@@ -2130,7 +2204,7 @@ type ModelIntent struct {
 
 func (x *ModelIntent) Reset() {
 	*x = ModelIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2216,7 @@ func (x *ModelIntent) String() string {
 func (*ModelIntent) ProtoMessage() {}
 
 func (x *ModelIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2229,7 @@ func (x *ModelIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelIntent.ProtoReflect.Descriptor instead.
 func (*ModelIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ModelIntent) GetModel() string {
@@ -2255,7 +2329,7 @@ type ModelOutcome struct {
 
 func (x *ModelOutcome) Reset() {
 	*x = ModelOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2341,7 @@ func (x *ModelOutcome) String() string {
 func (*ModelOutcome) ProtoMessage() {}
 
 func (x *ModelOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2354,7 @@ func (x *ModelOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelOutcome.ProtoReflect.Descriptor instead.
 func (*ModelOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ModelOutcome) GetIntent() int64 {
@@ -2365,7 +2439,7 @@ type ModelOutcomeContent struct {
 
 func (x *ModelOutcomeContent) Reset() {
 	*x = ModelOutcomeContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2451,7 @@ func (x *ModelOutcomeContent) String() string {
 func (*ModelOutcomeContent) ProtoMessage() {}
 
 func (x *ModelOutcomeContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2464,7 @@ func (x *ModelOutcomeContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelOutcomeContent.ProtoReflect.Descriptor instead.
 func (*ModelOutcomeContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ModelOutcomeContent) GetOutput() *v1.ModelOutput {
@@ -2443,7 +2517,7 @@ type ToolsReviewed struct {
 
 func (x *ToolsReviewed) Reset() {
 	*x = ToolsReviewed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2529,7 @@ func (x *ToolsReviewed) String() string {
 func (*ToolsReviewed) ProtoMessage() {}
 
 func (x *ToolsReviewed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2542,7 @@ func (x *ToolsReviewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsReviewed.ProtoReflect.Descriptor instead.
 func (*ToolsReviewed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolsReviewed) GetMessageId() string {
@@ -2509,7 +2583,7 @@ type ToolDecision struct {
 
 func (x *ToolDecision) Reset() {
 	*x = ToolDecision{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2595,7 @@ func (x *ToolDecision) String() string {
 func (*ToolDecision) ProtoMessage() {}
 
 func (x *ToolDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2608,7 @@ func (x *ToolDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDecision.ProtoReflect.Descriptor instead.
 func (*ToolDecision) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolDecision) GetCallId() string {
@@ -2576,7 +2650,7 @@ type ToolsReviewedContent struct {
 
 func (x *ToolsReviewedContent) Reset() {
 	*x = ToolsReviewedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2662,7 @@ func (x *ToolsReviewedContent) String() string {
 func (*ToolsReviewedContent) ProtoMessage() {}
 
 func (x *ToolsReviewedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2675,7 @@ func (x *ToolsReviewedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsReviewedContent.ProtoReflect.Descriptor instead.
 func (*ToolsReviewedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolsReviewedContent) GetReviews() []*v11.ToolReview {
@@ -2638,7 +2712,7 @@ type ToolIntent struct {
 
 func (x *ToolIntent) Reset() {
 	*x = ToolIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2724,7 @@ func (x *ToolIntent) String() string {
 func (*ToolIntent) ProtoMessage() {}
 
 func (x *ToolIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2737,7 @@ func (x *ToolIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolIntent.ProtoReflect.Descriptor instead.
 func (*ToolIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ToolIntent) GetCallId() string {
@@ -2756,7 +2830,7 @@ type ToolOutcome struct {
 
 func (x *ToolOutcome) Reset() {
 	*x = ToolOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2842,7 @@ func (x *ToolOutcome) String() string {
 func (*ToolOutcome) ProtoMessage() {}
 
 func (x *ToolOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2855,7 @@ func (x *ToolOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolOutcome.ProtoReflect.Descriptor instead.
 func (*ToolOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToolOutcome) GetIntent() int64 {
@@ -2860,7 +2934,7 @@ type ToolOutcomeContent struct {
 
 func (x *ToolOutcomeContent) Reset() {
 	*x = ToolOutcomeContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +2946,7 @@ func (x *ToolOutcomeContent) String() string {
 func (*ToolOutcomeContent) ProtoMessage() {}
 
 func (x *ToolOutcomeContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +2959,7 @@ func (x *ToolOutcomeContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolOutcomeContent.ProtoReflect.Descriptor instead.
 func (*ToolOutcomeContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ToolOutcomeContent) GetResult() *v11.ToolResult {
@@ -2915,7 +2989,7 @@ type SandboxIntent struct {
 
 func (x *SandboxIntent) Reset() {
 	*x = SandboxIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3001,7 @@ func (x *SandboxIntent) String() string {
 func (*SandboxIntent) ProtoMessage() {}
 
 func (x *SandboxIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3014,7 @@ func (x *SandboxIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxIntent.ProtoReflect.Descriptor instead.
 func (*SandboxIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SandboxIntent) GetEnvironment() string {
@@ -2976,7 +3050,7 @@ type SandboxOutcome struct {
 
 func (x *SandboxOutcome) Reset() {
 	*x = SandboxOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3062,7 @@ func (x *SandboxOutcome) String() string {
 func (*SandboxOutcome) ProtoMessage() {}
 
 func (x *SandboxOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3075,7 @@ func (x *SandboxOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxOutcome.ProtoReflect.Descriptor instead.
 func (*SandboxOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SandboxOutcome) GetIntent() int64 {
@@ -3054,7 +3128,7 @@ type SandboxRemoved struct {
 
 func (x *SandboxRemoved) Reset() {
 	*x = SandboxRemoved{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3140,7 @@ func (x *SandboxRemoved) String() string {
 func (*SandboxRemoved) ProtoMessage() {}
 
 func (x *SandboxRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3153,7 @@ func (x *SandboxRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxRemoved.ProtoReflect.Descriptor instead.
 func (*SandboxRemoved) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SandboxRemoved) GetEnvironment() string {
@@ -3114,7 +3188,7 @@ type SandboxActed struct {
 
 func (x *SandboxActed) Reset() {
 	*x = SandboxActed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3200,7 @@ func (x *SandboxActed) String() string {
 func (*SandboxActed) ProtoMessage() {}
 
 func (x *SandboxActed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3213,7 @@ func (x *SandboxActed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxActed.ProtoReflect.Descriptor instead.
 func (*SandboxActed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SandboxActed) GetContent() *v11.SandboxAction {
@@ -3166,7 +3240,7 @@ type ExecIntent struct {
 
 func (x *ExecIntent) Reset() {
 	*x = ExecIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3252,7 @@ func (x *ExecIntent) String() string {
 func (*ExecIntent) ProtoMessage() {}
 
 func (x *ExecIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3265,7 @@ func (x *ExecIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecIntent.ProtoReflect.Descriptor instead.
 func (*ExecIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExecIntent) GetEnvironment() string {
@@ -3239,7 +3313,7 @@ type ExecOutcome struct {
 
 func (x *ExecOutcome) Reset() {
 	*x = ExecOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3325,7 @@ func (x *ExecOutcome) String() string {
 func (*ExecOutcome) ProtoMessage() {}
 
 func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3338,7 @@ func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutcome.ProtoReflect.Descriptor instead.
 func (*ExecOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecOutcome) GetIntent() int64 {
@@ -3310,7 +3384,7 @@ type WorkerIntent struct {
 
 func (x *WorkerIntent) Reset() {
 	*x = WorkerIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3396,7 @@ func (x *WorkerIntent) String() string {
 func (*WorkerIntent) ProtoMessage() {}
 
 func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3409,7 @@ func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerIntent.ProtoReflect.Descriptor instead.
 func (*WorkerIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkerIntent) GetWorker() *WorkerRef {
@@ -3376,7 +3450,7 @@ type WorkerOutcome struct {
 
 func (x *WorkerOutcome) Reset() {
 	*x = WorkerOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3462,7 @@ func (x *WorkerOutcome) String() string {
 func (*WorkerOutcome) ProtoMessage() {}
 
 func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3475,7 @@ func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerOutcome.ProtoReflect.Descriptor instead.
 func (*WorkerOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkerOutcome) GetIntent() int64 {
@@ -3445,7 +3519,7 @@ type WorkerAnswer struct {
 
 func (x *WorkerAnswer) Reset() {
 	*x = WorkerAnswer{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3531,7 @@ func (x *WorkerAnswer) String() string {
 func (*WorkerAnswer) ProtoMessage() {}
 
 func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3544,7 @@ func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAnswer.ProtoReflect.Descriptor instead.
 func (*WorkerAnswer) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerAnswer) GetPayloadJson() string {
@@ -3504,7 +3578,7 @@ type ScoreIntent struct {
 
 func (x *ScoreIntent) Reset() {
 	*x = ScoreIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3590,7 @@ func (x *ScoreIntent) String() string {
 func (*ScoreIntent) ProtoMessage() {}
 
 func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3603,7 @@ func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreIntent.ProtoReflect.Descriptor instead.
 func (*ScoreIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ScoreIntent) GetName() string {
@@ -3583,7 +3657,7 @@ type ScoreOutcome struct {
 
 func (x *ScoreOutcome) Reset() {
 	*x = ScoreOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3669,7 @@ func (x *ScoreOutcome) String() string {
 func (*ScoreOutcome) ProtoMessage() {}
 
 func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3682,7 @@ func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreOutcome.ProtoReflect.Descriptor instead.
 func (*ScoreOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScoreOutcome) GetIntent() int64 {
@@ -3673,7 +3747,7 @@ type ScoreContent struct {
 
 func (x *ScoreContent) Reset() {
 	*x = ScoreContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +3759,7 @@ func (x *ScoreContent) String() string {
 func (*ScoreContent) ProtoMessage() {}
 
 func (x *ScoreContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +3772,7 @@ func (x *ScoreContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreContent.ProtoReflect.Descriptor instead.
 func (*ScoreContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ScoreContent) GetScore() *Score {
@@ -3728,7 +3802,7 @@ type LimitHit struct {
 
 func (x *LimitHit) Reset() {
 	*x = LimitHit{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3814,7 @@ func (x *LimitHit) String() string {
 func (*LimitHit) ProtoMessage() {}
 
 func (x *LimitHit) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3827,7 @@ func (x *LimitHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHit.ProtoReflect.Descriptor instead.
 func (*LimitHit) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LimitHit) GetLimit() *LimitReached {
@@ -3781,7 +3855,7 @@ type LimitsRetuned struct {
 
 func (x *LimitsRetuned) Reset() {
 	*x = LimitsRetuned{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +3867,7 @@ func (x *LimitsRetuned) String() string {
 func (*LimitsRetuned) ProtoMessage() {}
 
 func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +3880,7 @@ func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRetuned.ProtoReflect.Descriptor instead.
 func (*LimitsRetuned) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LimitsRetuned) GetLimits() *RunLimits {
@@ -3831,7 +3905,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +3917,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +3930,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Info) GetCode() string {
@@ -3891,7 +3965,7 @@ type InfoContent struct {
 
 func (x *InfoContent) Reset() {
 	*x = InfoContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +3977,7 @@ func (x *InfoContent) String() string {
 func (*InfoContent) ProtoMessage() {}
 
 func (x *InfoContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +3990,7 @@ func (x *InfoContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoContent.ProtoReflect.Descriptor instead.
 func (*InfoContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *InfoContent) GetDataJson() string {
@@ -3937,7 +4011,7 @@ type ErrorRaised struct {
 
 func (x *ErrorRaised) Reset() {
 	*x = ErrorRaised{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4023,7 @@ func (x *ErrorRaised) String() string {
 func (*ErrorRaised) ProtoMessage() {}
 
 func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4036,7 @@ func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRaised.ProtoReflect.Descriptor instead.
 func (*ErrorRaised) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ErrorRaised) GetError() *RunError {
@@ -3987,7 +4061,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4073,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4086,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogLine) GetLevel() string {
@@ -4047,7 +4121,7 @@ type LogLineContent struct {
 
 func (x *LogLineContent) Reset() {
 	*x = LogLineContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4133,7 @@ func (x *LogLineContent) String() string {
 func (*LogLineContent) ProtoMessage() {}
 
 func (x *LogLineContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4146,7 @@ func (x *LogLineContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLineContent.ProtoReflect.Descriptor instead.
 func (*LogLineContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LogLineContent) GetMessage() string {
@@ -4101,7 +4175,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4187,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4200,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Compacted) GetType() string {
@@ -4175,7 +4249,7 @@ type Branched struct {
 
 func (x *Branched) Reset() {
 	*x = Branched{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4261,7 @@ func (x *Branched) String() string {
 func (*Branched) ProtoMessage() {}
 
 func (x *Branched) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4274,7 @@ func (x *Branched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branched.ProtoReflect.Descriptor instead.
 func (*Branched) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Branched) GetFromAnchor() string {
@@ -4223,7 +4297,7 @@ type Anchored struct {
 
 func (x *Anchored) Reset() {
 	*x = Anchored{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4235,7 +4309,7 @@ func (x *Anchored) String() string {
 func (*Anchored) ProtoMessage() {}
 
 func (x *Anchored) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4248,7 +4322,7 @@ func (x *Anchored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Anchored.ProtoReflect.Descriptor instead.
 func (*Anchored) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Anchored) GetAnchor() string {
@@ -4280,7 +4354,7 @@ type Checkpointed struct {
 
 func (x *Checkpointed) Reset() {
 	*x = Checkpointed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4366,7 @@ func (x *Checkpointed) String() string {
 func (*Checkpointed) ProtoMessage() {}
 
 func (x *Checkpointed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4379,7 @@ func (x *Checkpointed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpointed.ProtoReflect.Descriptor instead.
 func (*Checkpointed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Checkpointed) GetCheckpoint() int32 {
@@ -4344,7 +4418,7 @@ type SubtaskIntent struct {
 
 func (x *SubtaskIntent) Reset() {
 	*x = SubtaskIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4430,7 @@ func (x *SubtaskIntent) String() string {
 func (*SubtaskIntent) ProtoMessage() {}
 
 func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4443,7 @@ func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskIntent.ProtoReflect.Descriptor instead.
 func (*SubtaskIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SubtaskIntent) GetName() string {
@@ -4408,7 +4482,7 @@ type SubtaskOutcome struct {
 
 func (x *SubtaskOutcome) Reset() {
 	*x = SubtaskOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4494,7 @@ func (x *SubtaskOutcome) String() string {
 func (*SubtaskOutcome) ProtoMessage() {}
 
 func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4507,7 @@ func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskOutcome.ProtoReflect.Descriptor instead.
 func (*SubtaskOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SubtaskOutcome) GetIntent() int64 {
@@ -4473,7 +4547,7 @@ type AgentBegan struct {
 
 func (x *AgentBegan) Reset() {
 	*x = AgentBegan{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4559,7 @@ func (x *AgentBegan) String() string {
 func (*AgentBegan) ProtoMessage() {}
 
 func (x *AgentBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4498,7 +4572,7 @@ func (x *AgentBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentBegan.ProtoReflect.Descriptor instead.
 func (*AgentBegan) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AgentBegan) GetName() string {
@@ -4535,7 +4609,7 @@ type AgentBeganContent struct {
 
 func (x *AgentBeganContent) Reset() {
 	*x = AgentBeganContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4621,7 @@ func (x *AgentBeganContent) String() string {
 func (*AgentBeganContent) ProtoMessage() {}
 
 func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4634,7 @@ func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentBeganContent.ProtoReflect.Descriptor instead.
 func (*AgentBeganContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AgentBeganContent) GetAgent() *AgentRef {
@@ -4594,7 +4668,7 @@ type AgentEnded struct {
 
 func (x *AgentEnded) Reset() {
 	*x = AgentEnded{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4606,7 +4680,7 @@ func (x *AgentEnded) String() string {
 func (*AgentEnded) ProtoMessage() {}
 
 func (x *AgentEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4619,7 +4693,7 @@ func (x *AgentEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentEnded.ProtoReflect.Descriptor instead.
 func (*AgentEnded) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AgentEnded) GetIntent() int64 {
@@ -4671,7 +4745,7 @@ type CommandReceived struct {
 
 func (x *CommandReceived) Reset() {
 	*x = CommandReceived{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4757,7 @@ func (x *CommandReceived) String() string {
 func (*CommandReceived) ProtoMessage() {}
 
 func (x *CommandReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4770,7 @@ func (x *CommandReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandReceived.ProtoReflect.Descriptor instead.
 func (*CommandReceived) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommandReceived) GetCommandId() string {
@@ -4754,7 +4828,7 @@ type CommandContent struct {
 
 func (x *CommandContent) Reset() {
 	*x = CommandContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4766,7 +4840,7 @@ func (x *CommandContent) String() string {
 func (*CommandContent) ProtoMessage() {}
 
 func (x *CommandContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4779,7 +4853,7 @@ func (x *CommandContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandContent.ProtoReflect.Descriptor instead.
 func (*CommandContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommandContent) GetMessages() []*v1.ChatMessage {
@@ -4813,7 +4887,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +4899,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +4912,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApprovalRequested) GetApproval() string {
@@ -4884,7 +4958,7 @@ type ApprovalContent struct {
 
 func (x *ApprovalContent) Reset() {
 	*x = ApprovalContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +4970,7 @@ func (x *ApprovalContent) String() string {
 func (*ApprovalContent) ProtoMessage() {}
 
 func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +4983,7 @@ func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalContent.ProtoReflect.Descriptor instead.
 func (*ApprovalContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApprovalContent) GetCall() *v11.ToolCall {
@@ -4952,7 +5026,7 @@ type ApprovalDecided struct {
 
 func (x *ApprovalDecided) Reset() {
 	*x = ApprovalDecided{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4964,7 +5038,7 @@ func (x *ApprovalDecided) String() string {
 func (*ApprovalDecided) ProtoMessage() {}
 
 func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4977,7 +5051,7 @@ func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecided.ProtoReflect.Descriptor instead.
 func (*ApprovalDecided) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApprovalDecided) GetApproval() string {
@@ -5028,7 +5102,7 @@ type ApprovalDecidedContent struct {
 
 func (x *ApprovalDecidedContent) Reset() {
 	*x = ApprovalDecidedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +5114,7 @@ func (x *ApprovalDecidedContent) String() string {
 func (*ApprovalDecidedContent) ProtoMessage() {}
 
 func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +5127,7 @@ func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecidedContent.ProtoReflect.Descriptor instead.
 func (*ApprovalDecidedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApprovalDecidedContent) GetExplanation() string {
@@ -5083,7 +5157,7 @@ type InputRequested struct {
 
 func (x *InputRequested) Reset() {
 	*x = InputRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +5169,7 @@ func (x *InputRequested) String() string {
 func (*InputRequested) ProtoMessage() {}
 
 func (x *InputRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5182,7 @@ func (x *InputRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequested.ProtoReflect.Descriptor instead.
 func (*InputRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *InputRequested) GetFieldsJson() string {
@@ -5140,7 +5214,7 @@ type InputAnswered struct {
 
 func (x *InputAnswered) Reset() {
 	*x = InputAnswered{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5226,7 @@ func (x *InputAnswered) String() string {
 func (*InputAnswered) ProtoMessage() {}
 
 func (x *InputAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5239,7 @@ func (x *InputAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswered.ProtoReflect.Descriptor instead.
 func (*InputAnswered) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *InputAnswered) GetIntent() int64 {
@@ -5206,7 +5280,7 @@ type Interrupted struct {
 
 func (x *Interrupted) Reset() {
 	*x = Interrupted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5292,7 @@ func (x *Interrupted) String() string {
 func (*Interrupted) ProtoMessage() {}
 
 func (x *Interrupted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5231,7 +5305,7 @@ func (x *Interrupted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interrupted.ProtoReflect.Descriptor instead.
 func (*Interrupted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Interrupted) GetSource() string {
@@ -5273,7 +5347,7 @@ type CancelAcknowledged struct {
 
 func (x *CancelAcknowledged) Reset() {
 	*x = CancelAcknowledged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5359,7 @@ func (x *CancelAcknowledged) String() string {
 func (*CancelAcknowledged) ProtoMessage() {}
 
 func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5372,7 @@ func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAcknowledged.ProtoReflect.Descriptor instead.
 func (*CancelAcknowledged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CancelAcknowledged) GetCommandId() string {
@@ -5323,7 +5397,7 @@ type ScoreEdited struct {
 
 func (x *ScoreEdited) Reset() {
 	*x = ScoreEdited{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5409,7 @@ func (x *ScoreEdited) String() string {
 func (*ScoreEdited) ProtoMessage() {}
 
 func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5422,7 @@ func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreEdited.ProtoReflect.Descriptor instead.
 func (*ScoreEdited) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ScoreEdited) GetName() string {
@@ -5385,7 +5459,7 @@ type SampleInvalidated struct {
 
 func (x *SampleInvalidated) Reset() {
 	*x = SampleInvalidated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5397,7 +5471,7 @@ func (x *SampleInvalidated) String() string {
 func (*SampleInvalidated) ProtoMessage() {}
 
 func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5410,7 +5484,7 @@ func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleInvalidated.ProtoReflect.Descriptor instead.
 func (*SampleInvalidated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SampleInvalidated) GetInvalid() bool {
@@ -5446,7 +5520,7 @@ type EvalCreated struct {
 
 func (x *EvalCreated) Reset() {
 	*x = EvalCreated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5458,7 +5532,7 @@ func (x *EvalCreated) String() string {
 func (*EvalCreated) ProtoMessage() {}
 
 func (x *EvalCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5471,7 +5545,7 @@ func (x *EvalCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalCreated.ProtoReflect.Descriptor instead.
 func (*EvalCreated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EvalCreated) GetSpec() *EvalSpec {
@@ -5524,7 +5598,7 @@ type EvalStateChanged struct {
 
 func (x *EvalStateChanged) Reset() {
 	*x = EvalStateChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5610,7 @@ func (x *EvalStateChanged) String() string {
 func (*EvalStateChanged) ProtoMessage() {}
 
 func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5623,7 @@ func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalStateChanged.ProtoReflect.Descriptor instead.
 func (*EvalStateChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *EvalStateChanged) GetState() EvalState {
@@ -5596,7 +5670,7 @@ type SampleAdmitted struct {
 
 func (x *SampleAdmitted) Reset() {
 	*x = SampleAdmitted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5608,7 +5682,7 @@ func (x *SampleAdmitted) String() string {
 func (*SampleAdmitted) ProtoMessage() {}
 
 func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5621,7 +5695,7 @@ func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleAdmitted.ProtoReflect.Descriptor instead.
 func (*SampleAdmitted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SampleAdmitted) GetSample() string {
@@ -5717,7 +5791,7 @@ type SampleFinished struct {
 
 func (x *SampleFinished) Reset() {
 	*x = SampleFinished{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5729,7 +5803,7 @@ func (x *SampleFinished) String() string {
 func (*SampleFinished) ProtoMessage() {}
 
 func (x *SampleFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5742,7 +5816,7 @@ func (x *SampleFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinished.ProtoReflect.Descriptor instead.
 func (*SampleFinished) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SampleFinished) GetSample() string {
@@ -5875,7 +5949,7 @@ type SampleFinishedContent struct {
 
 func (x *SampleFinishedContent) Reset() {
 	*x = SampleFinishedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5887,7 +5961,7 @@ func (x *SampleFinishedContent) String() string {
 func (*SampleFinishedContent) ProtoMessage() {}
 
 func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5900,7 +5974,7 @@ func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinishedContent.ProtoReflect.Descriptor instead.
 func (*SampleFinishedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SampleFinishedContent) GetScores() []*NamedScore {
@@ -5921,7 +5995,7 @@ type ResultsComputed struct {
 
 func (x *ResultsComputed) Reset() {
 	*x = ResultsComputed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5933,7 +6007,7 @@ func (x *ResultsComputed) String() string {
 func (*ResultsComputed) ProtoMessage() {}
 
 func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5946,7 +6020,7 @@ func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsComputed.ProtoReflect.Descriptor instead.
 func (*ResultsComputed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ResultsComputed) GetResults() *EvalResults {
@@ -5971,7 +6045,7 @@ type EvalUpdated struct {
 
 func (x *EvalUpdated) Reset() {
 	*x = EvalUpdated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6057,7 @@ func (x *EvalUpdated) String() string {
 func (*EvalUpdated) ProtoMessage() {}
 
 func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6070,7 @@ func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalUpdated.ProtoReflect.Descriptor instead.
 func (*EvalUpdated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *EvalUpdated) GetChangesJson() string {
@@ -6033,7 +6107,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6119,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6132,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Extension) GetType() string {
@@ -6079,7 +6153,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92$\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8$\n" +
 	"\x05Event\x12\x1e\n" +
 	"\ajournal\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
@@ -6105,7 +6179,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"step_began\x18\x1a \x01(\v2\x1d.evalfleet.agent.v1.StepBeganH\x00R\tstepBegan\x12>\n" +
 	"\n" +
-	"step_ended\x18\x1b \x01(\v2\x1d.evalfleet.agent.v1.StepEndedH\x00R\tstepEnded\x12G\n" +
+	"step_ended\x18\x1b \x01(\v2\x1d.evalfleet.agent.v1.StepEndedH\x00R\tstepEnded\x12D\n" +
+	"\fwait_changed\x18\x1c \x01(\v2\x1f.evalfleet.agent.v1.WaitChangedH\x00R\vwaitChanged\x12G\n" +
 	"\rmessage_added\x18\x1e \x01(\v2 .evalfleet.agent.v1.MessageAddedH\x00R\fmessageAdded\x12M\n" +
 	"\x0fhistory_changed\x18\x1f \x01(\v2\".evalfleet.agent.v1.HistoryChangedH\x00R\x0ehistoryChanged\x12>\n" +
 	"\n" +
@@ -6178,10 +6253,13 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
 	"\x0fRunStateChanged\x122\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x12/\n" +
-	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\"w\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05stateJ\x04\b\x02\x10\x03R\x04wait\"h\n" +
+	"\vWaitChanged\x12\x16\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12/\n" +
+	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\bR\x03run\"w\n" +
 	"\fOwnerChanged\x12\x1a\n" +
 	"\x05owner\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05owner\x12\x1c\n" +
 	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12-\n" +
@@ -6552,311 +6630,313 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_event_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                     // 0: evalfleet.agent.v1.Event
 	(*RunCreated)(nil),                // 1: evalfleet.agent.v1.RunCreated
 	(*RunCreatedContent)(nil),         // 2: evalfleet.agent.v1.RunCreatedContent
 	(*RunStateChanged)(nil),           // 3: evalfleet.agent.v1.RunStateChanged
-	(*OwnerChanged)(nil),              // 4: evalfleet.agent.v1.OwnerChanged
-	(*RunFinished)(nil),               // 5: evalfleet.agent.v1.RunFinished
-	(*SpanBegan)(nil),                 // 6: evalfleet.agent.v1.SpanBegan
-	(*SpanEnded)(nil),                 // 7: evalfleet.agent.v1.SpanEnded
-	(*StepBegan)(nil),                 // 8: evalfleet.agent.v1.StepBegan
-	(*StepEnded)(nil),                 // 9: evalfleet.agent.v1.StepEnded
-	(*MessageAdded)(nil),              // 10: evalfleet.agent.v1.MessageAdded
-	(*HistoryChanged)(nil),            // 11: evalfleet.agent.v1.HistoryChanged
-	(*HistoryContent)(nil),            // 12: evalfleet.agent.v1.HistoryContent
-	(*OutputSet)(nil),                 // 13: evalfleet.agent.v1.OutputSet
-	(*StoreChanged)(nil),              // 14: evalfleet.agent.v1.StoreChanged
-	(*StoreContent)(nil),              // 15: evalfleet.agent.v1.StoreContent
-	(*ModelIntent)(nil),               // 16: evalfleet.agent.v1.ModelIntent
-	(*ModelOutcome)(nil),              // 17: evalfleet.agent.v1.ModelOutcome
-	(*ModelOutcomeContent)(nil),       // 18: evalfleet.agent.v1.ModelOutcomeContent
-	(*ToolsReviewed)(nil),             // 19: evalfleet.agent.v1.ToolsReviewed
-	(*ToolDecision)(nil),              // 20: evalfleet.agent.v1.ToolDecision
-	(*ToolsReviewedContent)(nil),      // 21: evalfleet.agent.v1.ToolsReviewedContent
-	(*ToolIntent)(nil),                // 22: evalfleet.agent.v1.ToolIntent
-	(*ToolOutcome)(nil),               // 23: evalfleet.agent.v1.ToolOutcome
-	(*ToolOutcomeContent)(nil),        // 24: evalfleet.agent.v1.ToolOutcomeContent
-	(*SandboxIntent)(nil),             // 25: evalfleet.agent.v1.SandboxIntent
-	(*SandboxOutcome)(nil),            // 26: evalfleet.agent.v1.SandboxOutcome
-	(*SandboxRemoved)(nil),            // 27: evalfleet.agent.v1.SandboxRemoved
-	(*SandboxActed)(nil),              // 28: evalfleet.agent.v1.SandboxActed
-	(*ExecIntent)(nil),                // 29: evalfleet.agent.v1.ExecIntent
-	(*ExecOutcome)(nil),               // 30: evalfleet.agent.v1.ExecOutcome
-	(*WorkerIntent)(nil),              // 31: evalfleet.agent.v1.WorkerIntent
-	(*WorkerOutcome)(nil),             // 32: evalfleet.agent.v1.WorkerOutcome
-	(*WorkerAnswer)(nil),              // 33: evalfleet.agent.v1.WorkerAnswer
-	(*ScoreIntent)(nil),               // 34: evalfleet.agent.v1.ScoreIntent
-	(*ScoreOutcome)(nil),              // 35: evalfleet.agent.v1.ScoreOutcome
-	(*ScoreContent)(nil),              // 36: evalfleet.agent.v1.ScoreContent
-	(*LimitHit)(nil),                  // 37: evalfleet.agent.v1.LimitHit
-	(*LimitsRetuned)(nil),             // 38: evalfleet.agent.v1.LimitsRetuned
-	(*Info)(nil),                      // 39: evalfleet.agent.v1.Info
-	(*InfoContent)(nil),               // 40: evalfleet.agent.v1.InfoContent
-	(*ErrorRaised)(nil),               // 41: evalfleet.agent.v1.ErrorRaised
-	(*LogLine)(nil),                   // 42: evalfleet.agent.v1.LogLine
-	(*LogLineContent)(nil),            // 43: evalfleet.agent.v1.LogLineContent
-	(*Compacted)(nil),                 // 44: evalfleet.agent.v1.Compacted
-	(*Branched)(nil),                  // 45: evalfleet.agent.v1.Branched
-	(*Anchored)(nil),                  // 46: evalfleet.agent.v1.Anchored
-	(*Checkpointed)(nil),              // 47: evalfleet.agent.v1.Checkpointed
-	(*SubtaskIntent)(nil),             // 48: evalfleet.agent.v1.SubtaskIntent
-	(*SubtaskOutcome)(nil),            // 49: evalfleet.agent.v1.SubtaskOutcome
-	(*AgentBegan)(nil),                // 50: evalfleet.agent.v1.AgentBegan
-	(*AgentBeganContent)(nil),         // 51: evalfleet.agent.v1.AgentBeganContent
-	(*AgentEnded)(nil),                // 52: evalfleet.agent.v1.AgentEnded
-	(*CommandReceived)(nil),           // 53: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),            // 54: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),         // 55: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),           // 56: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),           // 57: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),    // 58: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),            // 59: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),             // 60: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),               // 61: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),        // 62: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),               // 63: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),         // 64: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),               // 65: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),          // 66: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),            // 67: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),            // 68: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),     // 69: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),           // 70: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),               // 71: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                 // 72: evalfleet.agent.v1.Extension
-	nil,                               // 73: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                               // 74: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                               // 75: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                               // 76: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),     // 77: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 78: google.protobuf.Duration
-	(*v1.StreamGenerateResponse)(nil), // 79: evalfleet.model.v1.StreamGenerateResponse
-	(*RunSpec)(nil),                   // 80: evalfleet.agent.v1.RunSpec
-	(*v11.ToolDefinition)(nil),        // 81: evalfleet.tool.v1.ToolDefinition
-	(*EvalWarning)(nil),               // 82: evalfleet.agent.v1.EvalWarning
-	(*v1.ChatMessage)(nil),            // 83: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                    // 84: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                  // 85: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                     // 86: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                   // 87: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                  // 88: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),              // 89: evalfleet.agent.v1.LimitReached
-	(v1.Role)(0),                      // 90: evalfleet.model.v1.Role
-	(*v1.ModelOutput)(nil),            // 91: evalfleet.model.v1.ModelOutput
-	(*v11.StoreChange)(nil),           // 92: evalfleet.tool.v1.StoreChange
-	(*v11.ToolChoice)(nil),            // 93: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil),         // 94: evalfleet.model.v1.GenerateConfig
-	(*v1.ModelUsage)(nil),             // 95: evalfleet.model.v1.ModelUsage
-	(v1.StopReason)(0),                // 96: evalfleet.model.v1.StopReason
-	(*v12.Timing)(nil),                // 97: evalfleet.effect.v1.Timing
-	(v1.CacheUse)(0),                  // 98: evalfleet.model.v1.CacheUse
-	(*v1.FailedAttempt)(nil),          // 99: evalfleet.model.v1.FailedAttempt
-	(*v1.ModelCall)(nil),              // 100: evalfleet.model.v1.ModelCall
-	(*v13.BlobRef)(nil),               // 101: evalfleet.content.v1.BlobRef
-	(v11.ReviewDecision)(0),           // 102: evalfleet.tool.v1.ReviewDecision
-	(*v11.ToolReview)(nil),            // 103: evalfleet.tool.v1.ToolReview
-	(*v11.ToolCall)(nil),              // 104: evalfleet.tool.v1.ToolCall
-	(v11.ToolErrorType)(0),            // 105: evalfleet.tool.v1.ToolErrorType
-	(*v11.ToolFailure)(nil),           // 106: evalfleet.tool.v1.ToolFailure
-	(*v11.Truncation)(nil),            // 107: evalfleet.tool.v1.Truncation
-	(*v11.ToolResult)(nil),            // 108: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),               // 109: evalfleet.sandbox.v1.Sandbox
-	(*v11.SandboxAction)(nil),         // 110: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),              // 111: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),            // 112: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                 // 113: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                 // 114: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                // 115: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                     // 116: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                 // 117: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCallView)(nil),          // 118: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                  // 119: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                    // 120: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                // 121: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),               // 122: evalfleet.agent.v1.EvalResults
+	(*WaitChanged)(nil),               // 4: evalfleet.agent.v1.WaitChanged
+	(*OwnerChanged)(nil),              // 5: evalfleet.agent.v1.OwnerChanged
+	(*RunFinished)(nil),               // 6: evalfleet.agent.v1.RunFinished
+	(*SpanBegan)(nil),                 // 7: evalfleet.agent.v1.SpanBegan
+	(*SpanEnded)(nil),                 // 8: evalfleet.agent.v1.SpanEnded
+	(*StepBegan)(nil),                 // 9: evalfleet.agent.v1.StepBegan
+	(*StepEnded)(nil),                 // 10: evalfleet.agent.v1.StepEnded
+	(*MessageAdded)(nil),              // 11: evalfleet.agent.v1.MessageAdded
+	(*HistoryChanged)(nil),            // 12: evalfleet.agent.v1.HistoryChanged
+	(*HistoryContent)(nil),            // 13: evalfleet.agent.v1.HistoryContent
+	(*OutputSet)(nil),                 // 14: evalfleet.agent.v1.OutputSet
+	(*StoreChanged)(nil),              // 15: evalfleet.agent.v1.StoreChanged
+	(*StoreContent)(nil),              // 16: evalfleet.agent.v1.StoreContent
+	(*ModelIntent)(nil),               // 17: evalfleet.agent.v1.ModelIntent
+	(*ModelOutcome)(nil),              // 18: evalfleet.agent.v1.ModelOutcome
+	(*ModelOutcomeContent)(nil),       // 19: evalfleet.agent.v1.ModelOutcomeContent
+	(*ToolsReviewed)(nil),             // 20: evalfleet.agent.v1.ToolsReviewed
+	(*ToolDecision)(nil),              // 21: evalfleet.agent.v1.ToolDecision
+	(*ToolsReviewedContent)(nil),      // 22: evalfleet.agent.v1.ToolsReviewedContent
+	(*ToolIntent)(nil),                // 23: evalfleet.agent.v1.ToolIntent
+	(*ToolOutcome)(nil),               // 24: evalfleet.agent.v1.ToolOutcome
+	(*ToolOutcomeContent)(nil),        // 25: evalfleet.agent.v1.ToolOutcomeContent
+	(*SandboxIntent)(nil),             // 26: evalfleet.agent.v1.SandboxIntent
+	(*SandboxOutcome)(nil),            // 27: evalfleet.agent.v1.SandboxOutcome
+	(*SandboxRemoved)(nil),            // 28: evalfleet.agent.v1.SandboxRemoved
+	(*SandboxActed)(nil),              // 29: evalfleet.agent.v1.SandboxActed
+	(*ExecIntent)(nil),                // 30: evalfleet.agent.v1.ExecIntent
+	(*ExecOutcome)(nil),               // 31: evalfleet.agent.v1.ExecOutcome
+	(*WorkerIntent)(nil),              // 32: evalfleet.agent.v1.WorkerIntent
+	(*WorkerOutcome)(nil),             // 33: evalfleet.agent.v1.WorkerOutcome
+	(*WorkerAnswer)(nil),              // 34: evalfleet.agent.v1.WorkerAnswer
+	(*ScoreIntent)(nil),               // 35: evalfleet.agent.v1.ScoreIntent
+	(*ScoreOutcome)(nil),              // 36: evalfleet.agent.v1.ScoreOutcome
+	(*ScoreContent)(nil),              // 37: evalfleet.agent.v1.ScoreContent
+	(*LimitHit)(nil),                  // 38: evalfleet.agent.v1.LimitHit
+	(*LimitsRetuned)(nil),             // 39: evalfleet.agent.v1.LimitsRetuned
+	(*Info)(nil),                      // 40: evalfleet.agent.v1.Info
+	(*InfoContent)(nil),               // 41: evalfleet.agent.v1.InfoContent
+	(*ErrorRaised)(nil),               // 42: evalfleet.agent.v1.ErrorRaised
+	(*LogLine)(nil),                   // 43: evalfleet.agent.v1.LogLine
+	(*LogLineContent)(nil),            // 44: evalfleet.agent.v1.LogLineContent
+	(*Compacted)(nil),                 // 45: evalfleet.agent.v1.Compacted
+	(*Branched)(nil),                  // 46: evalfleet.agent.v1.Branched
+	(*Anchored)(nil),                  // 47: evalfleet.agent.v1.Anchored
+	(*Checkpointed)(nil),              // 48: evalfleet.agent.v1.Checkpointed
+	(*SubtaskIntent)(nil),             // 49: evalfleet.agent.v1.SubtaskIntent
+	(*SubtaskOutcome)(nil),            // 50: evalfleet.agent.v1.SubtaskOutcome
+	(*AgentBegan)(nil),                // 51: evalfleet.agent.v1.AgentBegan
+	(*AgentBeganContent)(nil),         // 52: evalfleet.agent.v1.AgentBeganContent
+	(*AgentEnded)(nil),                // 53: evalfleet.agent.v1.AgentEnded
+	(*CommandReceived)(nil),           // 54: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),            // 55: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),         // 56: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),           // 57: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),           // 58: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),    // 59: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),            // 60: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),             // 61: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),               // 62: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),        // 63: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),               // 64: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),         // 65: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),               // 66: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),          // 67: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),            // 68: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),            // 69: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),     // 70: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),           // 71: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),               // 72: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                 // 73: evalfleet.agent.v1.Extension
+	nil,                               // 74: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                               // 75: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                               // 76: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                               // 77: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),     // 78: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 79: google.protobuf.Duration
+	(*v1.StreamGenerateResponse)(nil), // 80: evalfleet.model.v1.StreamGenerateResponse
+	(*RunSpec)(nil),                   // 81: evalfleet.agent.v1.RunSpec
+	(*v11.ToolDefinition)(nil),        // 82: evalfleet.tool.v1.ToolDefinition
+	(*EvalWarning)(nil),               // 83: evalfleet.agent.v1.EvalWarning
+	(*v1.ChatMessage)(nil),            // 84: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                    // 85: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                  // 86: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                     // 87: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                   // 88: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                  // 89: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),              // 90: evalfleet.agent.v1.LimitReached
+	(v1.Role)(0),                      // 91: evalfleet.model.v1.Role
+	(*v1.ModelOutput)(nil),            // 92: evalfleet.model.v1.ModelOutput
+	(*v11.StoreChange)(nil),           // 93: evalfleet.tool.v1.StoreChange
+	(*v11.ToolChoice)(nil),            // 94: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil),         // 95: evalfleet.model.v1.GenerateConfig
+	(*v1.ModelUsage)(nil),             // 96: evalfleet.model.v1.ModelUsage
+	(v1.StopReason)(0),                // 97: evalfleet.model.v1.StopReason
+	(*v12.Timing)(nil),                // 98: evalfleet.effect.v1.Timing
+	(v1.CacheUse)(0),                  // 99: evalfleet.model.v1.CacheUse
+	(*v1.FailedAttempt)(nil),          // 100: evalfleet.model.v1.FailedAttempt
+	(*v1.ModelCall)(nil),              // 101: evalfleet.model.v1.ModelCall
+	(*v13.BlobRef)(nil),               // 102: evalfleet.content.v1.BlobRef
+	(v11.ReviewDecision)(0),           // 103: evalfleet.tool.v1.ReviewDecision
+	(*v11.ToolReview)(nil),            // 104: evalfleet.tool.v1.ToolReview
+	(*v11.ToolCall)(nil),              // 105: evalfleet.tool.v1.ToolCall
+	(v11.ToolErrorType)(0),            // 106: evalfleet.tool.v1.ToolErrorType
+	(*v11.ToolFailure)(nil),           // 107: evalfleet.tool.v1.ToolFailure
+	(*v11.Truncation)(nil),            // 108: evalfleet.tool.v1.Truncation
+	(*v11.ToolResult)(nil),            // 109: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),               // 110: evalfleet.sandbox.v1.Sandbox
+	(*v11.SandboxAction)(nil),         // 111: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),              // 112: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),            // 113: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                 // 114: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                 // 115: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                // 116: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                     // 117: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                 // 118: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCallView)(nil),          // 119: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                  // 120: evalfleet.agent.v1.EvalSpec
+	(EvalState)(0),                    // 121: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                // 122: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),               // 123: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
-	77,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
-	78,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
+	78,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
+	79,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
 	1,   // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
 	3,   // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
-	4,   // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
-	5,   // 5: evalfleet.agent.v1.Event.run_finished:type_name -> evalfleet.agent.v1.RunFinished
-	6,   // 6: evalfleet.agent.v1.Event.span_began:type_name -> evalfleet.agent.v1.SpanBegan
-	7,   // 7: evalfleet.agent.v1.Event.span_ended:type_name -> evalfleet.agent.v1.SpanEnded
-	8,   // 8: evalfleet.agent.v1.Event.step_began:type_name -> evalfleet.agent.v1.StepBegan
-	9,   // 9: evalfleet.agent.v1.Event.step_ended:type_name -> evalfleet.agent.v1.StepEnded
-	10,  // 10: evalfleet.agent.v1.Event.message_added:type_name -> evalfleet.agent.v1.MessageAdded
-	11,  // 11: evalfleet.agent.v1.Event.history_changed:type_name -> evalfleet.agent.v1.HistoryChanged
-	13,  // 12: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
-	14,  // 13: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
-	16,  // 14: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
-	17,  // 15: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
-	19,  // 16: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
-	22,  // 17: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
-	23,  // 18: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
-	25,  // 19: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
-	26,  // 20: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
-	27,  // 21: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
-	28,  // 22: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
-	34,  // 23: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
-	35,  // 24: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
-	29,  // 25: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
-	30,  // 26: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
-	31,  // 27: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
-	32,  // 28: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
-	37,  // 29: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
-	38,  // 30: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
-	39,  // 31: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
-	41,  // 32: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
-	42,  // 33: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
-	44,  // 34: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
-	45,  // 35: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
-	46,  // 36: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
-	47,  // 37: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
-	48,  // 38: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
-	49,  // 39: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
-	50,  // 40: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
-	52,  // 41: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
-	53,  // 42: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
-	55,  // 43: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
-	57,  // 44: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
-	59,  // 45: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
-	60,  // 46: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
-	61,  // 47: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
-	62,  // 48: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
-	63,  // 49: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
-	64,  // 50: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
-	65,  // 51: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
-	66,  // 52: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
-	67,  // 53: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
-	68,  // 54: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
-	70,  // 55: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
-	71,  // 56: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
-	79,  // 57: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
-	72,  // 58: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	80,  // 59: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	81,  // 60: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	2,   // 61: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	82,  // 62: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	83,  // 63: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	84,  // 64: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	73,  // 65: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	85,  // 66: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	86,  // 67: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	87,  // 68: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	78,  // 69: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	86,  // 70: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	88,  // 71: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	89,  // 72: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	78,  // 73: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	78,  // 74: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	90,  // 75: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	83,  // 76: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	12,  // 77: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	83,  // 78: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	91,  // 79: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	15,  // 80: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	92,  // 81: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	93,  // 82: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	94,  // 83: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	12,  // 84: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
-	95,  // 85: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	96,  // 86: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	97,  // 87: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	98,  // 88: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	88,  // 89: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	99,  // 90: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	18,  // 91: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	91,  // 92: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	100, // 93: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	101, // 94: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	100, // 95: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	20,  // 96: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	21,  // 97: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	102, // 98: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	103, // 99: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	104, // 100: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	105, // 101: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	106, // 102: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	107, // 103: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	97,  // 104: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	24,  // 105: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	108, // 106: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	104, // 107: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	109, // 108: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	88,  // 109: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	97,  // 110: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	110, // 111: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	111, // 112: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	88,  // 113: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	97,  // 114: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	112, // 115: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	113, // 116: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	88,  // 117: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	97,  // 118: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	33,  // 119: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	92,  // 120: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	114, // 121: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	115, // 122: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	88,  // 123: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	97,  // 124: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	36,  // 125: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	116, // 126: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	84,  // 127: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	89,  // 128: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	117, // 129: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	40,  // 130: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	88,  // 131: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	43,  // 132: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	12,  // 133: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	74,  // 134: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	40,  // 135: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	97,  // 136: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	40,  // 137: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	117, // 138: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
-	51,  // 139: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
-	85,  // 140: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
-	83,  // 141: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	89,  // 142: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	91,  // 143: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
-	54,  // 144: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	83,  // 145: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	104, // 146: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	56,  // 147: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	104, // 148: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	118, // 149: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	58,  // 150: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	104, // 151: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	40,  // 152: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	40,  // 153: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	116, // 154: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	119, // 155: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	101, // 156: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	82,  // 157: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	120, // 158: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	88,  // 159: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	86,  // 160: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	89,  // 161: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	88,  // 162: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	75,  // 163: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	76,  // 164: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	78,  // 165: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	78,  // 166: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	69,  // 167: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	121, // 168: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	122, // 169: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	40,  // 170: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	95,  // 171: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	95,  // 172: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	173, // [173:173] is the sub-list for method output_type
-	173, // [173:173] is the sub-list for method input_type
-	173, // [173:173] is the sub-list for extension type_name
-	173, // [173:173] is the sub-list for extension extendee
-	0,   // [0:173] is the sub-list for field type_name
+	5,   // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
+	6,   // 5: evalfleet.agent.v1.Event.run_finished:type_name -> evalfleet.agent.v1.RunFinished
+	7,   // 6: evalfleet.agent.v1.Event.span_began:type_name -> evalfleet.agent.v1.SpanBegan
+	8,   // 7: evalfleet.agent.v1.Event.span_ended:type_name -> evalfleet.agent.v1.SpanEnded
+	9,   // 8: evalfleet.agent.v1.Event.step_began:type_name -> evalfleet.agent.v1.StepBegan
+	10,  // 9: evalfleet.agent.v1.Event.step_ended:type_name -> evalfleet.agent.v1.StepEnded
+	4,   // 10: evalfleet.agent.v1.Event.wait_changed:type_name -> evalfleet.agent.v1.WaitChanged
+	11,  // 11: evalfleet.agent.v1.Event.message_added:type_name -> evalfleet.agent.v1.MessageAdded
+	12,  // 12: evalfleet.agent.v1.Event.history_changed:type_name -> evalfleet.agent.v1.HistoryChanged
+	14,  // 13: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
+	15,  // 14: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
+	17,  // 15: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
+	18,  // 16: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
+	20,  // 17: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
+	23,  // 18: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
+	24,  // 19: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
+	26,  // 20: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
+	27,  // 21: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
+	28,  // 22: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
+	29,  // 23: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
+	35,  // 24: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
+	36,  // 25: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
+	30,  // 26: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
+	31,  // 27: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
+	32,  // 28: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
+	33,  // 29: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
+	38,  // 30: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
+	39,  // 31: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
+	40,  // 32: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
+	42,  // 33: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
+	43,  // 34: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
+	45,  // 35: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
+	46,  // 36: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
+	47,  // 37: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
+	48,  // 38: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
+	49,  // 39: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
+	50,  // 40: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
+	51,  // 41: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
+	53,  // 42: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
+	54,  // 43: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
+	56,  // 44: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
+	58,  // 45: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
+	60,  // 46: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
+	61,  // 47: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
+	62,  // 48: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
+	63,  // 49: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
+	64,  // 50: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
+	65,  // 51: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
+	66,  // 52: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
+	67,  // 53: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
+	68,  // 54: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
+	69,  // 55: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
+	71,  // 56: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
+	72,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
+	80,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
+	73,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
+	81,  // 60: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	82,  // 61: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	2,   // 62: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
+	83,  // 63: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	84,  // 64: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	85,  // 65: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	74,  // 66: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	86,  // 67: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	87,  // 68: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	88,  // 69: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	79,  // 70: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	87,  // 71: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	89,  // 72: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	90,  // 73: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	79,  // 74: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	79,  // 75: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	91,  // 76: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	84,  // 77: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	13,  // 78: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	84,  // 79: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	92,  // 80: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	16,  // 81: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	93,  // 82: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	94,  // 83: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	95,  // 84: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	13,  // 85: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
+	96,  // 86: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	97,  // 87: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	98,  // 88: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	99,  // 89: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	89,  // 90: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	100, // 91: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	19,  // 92: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	92,  // 93: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	101, // 94: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	102, // 95: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
+	101, // 96: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	21,  // 97: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	22,  // 98: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	103, // 99: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	104, // 100: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	105, // 101: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	106, // 102: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	107, // 103: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	108, // 104: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	98,  // 105: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	25,  // 106: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	109, // 107: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	105, // 108: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	110, // 109: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	89,  // 110: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	98,  // 111: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	111, // 112: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	112, // 113: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	89,  // 114: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	98,  // 115: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	113, // 116: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	114, // 117: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	89,  // 118: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	98,  // 119: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	34,  // 120: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	93,  // 121: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	115, // 122: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	116, // 123: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	89,  // 124: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	98,  // 125: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	37,  // 126: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	117, // 127: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	85,  // 128: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	90,  // 129: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	118, // 130: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	41,  // 131: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	89,  // 132: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	44,  // 133: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	13,  // 134: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	75,  // 135: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	41,  // 136: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	98,  // 137: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	41,  // 138: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	118, // 139: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
+	52,  // 140: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
+	86,  // 141: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	84,  // 142: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	90,  // 143: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	92,  // 144: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	55,  // 145: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	84,  // 146: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	105, // 147: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	57,  // 148: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	105, // 149: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	119, // 150: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	59,  // 151: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	105, // 152: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	41,  // 153: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	41,  // 154: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	117, // 155: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	120, // 156: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	102, // 157: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	83,  // 158: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	121, // 159: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	89,  // 160: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	87,  // 161: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	90,  // 162: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	89,  // 163: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	76,  // 164: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	77,  // 165: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	79,  // 166: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	79,  // 167: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	70,  // 168: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	122, // 169: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	123, // 170: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	41,  // 171: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	96,  // 172: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	96,  // 173: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	174, // [174:174] is the sub-list for method output_type
+	174, // [174:174] is the sub-list for method input_type
+	174, // [174:174] is the sub-list for extension type_name
+	174, // [174:174] is the sub-list for extension extendee
+	0,   // [0:174] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }
@@ -6877,6 +6957,7 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		(*Event_SpanEnded)(nil),
 		(*Event_StepBegan)(nil),
 		(*Event_StepEnded)(nil),
+		(*Event_WaitChanged)(nil),
 		(*Event_MessageAdded)(nil),
 		(*Event_HistoryChanged)(nil),
 		(*Event_OutputSet)(nil),
@@ -6927,15 +7008,15 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		(*Event_Delta)(nil),
 		(*Event_Extension)(nil),
 	}
-	file_evalfleet_agent_v1_event_proto_msgTypes[10].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_event_proto_msgTypes[13].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_event_proto_msgTypes[11].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_event_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_event_proto_rawDesc), len(file_evalfleet_agent_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -202,5 +202,5 @@ func (d *Step) waitForInput(f *run.Frame) (bool, error) {
 		_, err := d.addPosted(f)
 		return true, err
 	}
-	return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForInput())
+	return false, d.waitIn(f, &agentv1.WaitChanged{Wait: waits.ForInput()})
 }

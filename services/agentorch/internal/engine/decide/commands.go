@@ -25,16 +25,19 @@ func (d *Step) commands() error {
 // command journals a command and what follows from it at once.
 func (d *Step) command(c inbox.Command) error {
 	received := &agentv1.CommandReceived{CommandId: c.ID}
-	var follows *agentv1.Event
+	var follows []*agentv1.Event
 	switch r := c.Request.(type) {
 	case *agentv1.CancelRunRequest:
 		received.Reason = r.GetReason()
 		received.Type = "cancel"
-		received.Mode, follows = d.cancel(r)
+		var ends *agentv1.Event
+		if received.Mode, ends = d.cancel(r); ends != nil {
+			follows = append(follows, ends)
+		}
 	case *agentv1.RetuneLimitsRequest:
 		received.Type = "limits"
 		if received.Outdated = r.GetEtag() != "" && r.GetEtag() != run.Etag(d.s.Seq); !received.GetOutdated() {
-			follows = run.NewEvent(&agentv1.LimitsRetuned{Limits: limit.Retune(d.s.Limits.Bounds(), r.GetLimits(), r.GetUpdateMask().GetPaths())})
+			follows = append(follows, run.NewEvent(&agentv1.LimitsRetuned{Limits: limit.Retune(d.s.Limits.Bounds(), r.GetLimits(), r.GetUpdateMask().GetPaths())}))
 		}
 	case *agentv1.PostMessageRequest:
 		received.Type, received.Content = "message", &agentv1.CommandContent{Messages: r.GetMessages()}
@@ -45,16 +48,24 @@ func (d *Step) command(c inbox.Command) error {
 		received.Type, received.Reason = "hold", r.GetReason()
 	case *agentv1.ResumeRunRequest:
 		received.Type = "resume"
-		if d.s.Phase == agentv1.RunState_RUN_STATE_WAITING && d.s.Wait.GetReason() == waits.Decision {
-			follows = d.wentOn()
-		}
+		d.s.Waits(func(wait *agentv1.RunWait, i *run.Intent, f *run.Frame) bool {
+			if wait.GetReason() == waits.Decision {
+				follows = append(follows, wentOn(i, f))
+			}
+			return true
+		})
 	default:
 		return fmt.Errorf("decide: command %s is a %T", c.ID, r)
 	}
-	if err := d.emitBy(c.Principal, run.NewEvent(received)); err != nil || follows == nil {
+	if err := d.emitBy(c.Principal, run.NewEvent(received)); err != nil {
 		return err
 	}
-	return d.emitBy(c.Principal, follows)
+	for _, e := range follows {
+		if err := d.emitBy(c.Principal, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cancel returns the mode of the command that is journaled, and the event that says what becomes of the run, where it

@@ -74,6 +74,8 @@ type Facts struct {
 
 // Answer is what came of an effect: outcomes, a wait, or both.
 type Answer struct {
+	// Key is the effect's.
+	Key      string
 	Outcomes []*agentv1.Event
 	Wait     *agentv1.RunWait
 }
@@ -146,18 +148,57 @@ func (d *Step) faulty() error {
 // receive takes in what came of effects.
 func (d *Step) receive() error {
 	for _, answer := range d.facts.Answers {
+		of := d.openOf(answer.Key)
 		for _, e := range answer.Outcomes {
 			if err := d.outcome(e); err != nil {
 				return err
 			}
 		}
-		if answer.Wait != nil && !d.s.Cutting() {
-			if err := d.phase(agentv1.RunState_RUN_STATE_WAITING, answer.Wait); err != nil {
-				return err
-			}
+		if answer.Wait == nil {
+			continue
+		}
+		if err := d.waitOf(of, answer.Wait); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// openOf returns the first open intent of a key; nil for none, as of what needs none.
+func (d *Step) openOf(key string) *run.Intent {
+	for _, i := range d.s.Open {
+		if journal.Intent(i.Event) && journal.RequestID(i.Event) == key {
+			return i
+		}
+	}
+	return nil
+}
+
+// waitOf journals the wait of an effect. Where the effect is over, its agent waits, which then asks for another. What
+// needs no intent has the run wait. What is being stopped does not wait.
+func (d *Step) waitOf(i *run.Intent, wait *agentv1.RunWait) error {
+	switch {
+	case i == nil && d.s.Cutting(), i != nil && d.s.Cuts(i):
+		return nil
+	case i == nil:
+		return d.pause(wait)
+	case d.s.OpenIntent(i.Seq()) != nil:
+		return d.waitIn(i.Frame, &agentv1.WaitChanged{Intent: i.Seq(), Wait: wait})
+	default:
+		return d.waitIn(i.Frame, &agentv1.WaitChanged{Wait: wait})
+	}
+}
+
+func (d *Step) waitIn(f *run.Frame, c *agentv1.WaitChanged) error {
+	if c.GetWait() != nil {
+		c.Wait.Since = timestamppb.New(d.facts.Now)
+	}
+	return d.emitIn(f, run.NewEvent(c))
+}
+
+// pause has the run as a whole wait.
+func (d *Step) pause(wait *agentv1.RunWait) error {
+	return d.waitIn(d.s.Frame, &agentv1.WaitChanged{Wait: wait, Run: true})
 }
 
 // outcome journals an outcome, and what follows from it at once: bounds of what it used.
@@ -205,8 +246,8 @@ func (d *Step) decision() (more bool, err error) {
 		return false, nil
 	case s.Fault != nil:
 		return true, d.raise(s.Fault)
-	case s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Judging() && !s.Cutting():
-		return d.waited()
+	case d.waited() != nil:
+		return true, d.emit(d.waited())
 	case s.Stopping() && d.idleChild() != nil:
 		return true, d.ended(d.idleChild(), &agentv1.AgentEnded{Interrupted: true})
 	case (s.Stopping() || s.StepsDone) && len(s.Open) > 0:
@@ -215,24 +256,24 @@ func (d *Step) decision() (more bool, err error) {
 		return true, d.emit(run.NewEvent(&agentv1.CancelAcknowledged{CommandId: s.Cancel.Command}))
 	case s.Stopping() || s.StepsDone:
 		return d.conclude()
+	case s.Pause != nil:
+		return false, nil
 	case s.Phase == agentv1.RunState_RUN_STATE_PENDING:
 		if wait := waits.ForRoom(d.facts.Lack); wait != nil {
-			return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, wait)
+			return false, d.pause(wait)
 		}
-		return true, d.phase(agentv1.RunState_RUN_STATE_RUNNING, nil)
-	case s.Phase == agentv1.RunState_RUN_STATE_WAITING:
-		return d.waited()
+		return true, d.phase(agentv1.RunState_RUN_STATE_RUNNING)
 	case d.facts.Unread:
 		if s.UnderWay() {
 			return false, nil
 		}
-		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForLaterCommand())
+		return false, d.pause(waits.ForLaterCommand())
 	case s.Held:
 		if s.UnderWay() {
 			return false, nil
 		}
-		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForHold())
-	case d.lacksSandboxes():
+		return false, d.pause(waits.ForHold())
+	case s.Frame.Wait == nil && d.lacksSandboxes():
 		return true, d.makeSandboxes()
 	case d.makingSandboxes():
 		return false, nil
@@ -264,6 +305,8 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 			return false, nil // what is under way is being stopped
 		}
 		return true, d.ended(f, &agentv1.AgentEnded{Limit: f.Reached, Interrupted: f.Reached == nil, Content: f.Output()})
+	case f.Wait != nil:
+		return false, nil
 	case s.Scoring != nil && s.Scoring.Frame == f:
 		if busy {
 			return false, nil
@@ -285,30 +328,41 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 	return d.act(f)
 }
 
-// waited ends a wait that is over.
-func (d *Step) waited() (bool, error) {
-	over := waits.Over(d.s.Wait, waits.Now{
-		Time: d.facts.Now, Arrived: d.facts.Arrived, Held: d.s.Held, Posted: len(d.s.Posted) > 0, Unread: d.facts.Unread, Room: d.facts.Lack == "",
+// waited returns the end of a wait that is over; nil where there is none.
+func (d *Step) waited() (end *agentv1.Event) {
+	d.s.Waits(func(wait *agentv1.RunWait, i *run.Intent, f *run.Frame) bool {
+		of := f
+		if of == nil {
+			of = d.s.Frame
+		}
+		over := waits.Over(wait, waits.Now{
+			Time: d.facts.Now, Arrived: d.facts.Arrived, Held: d.s.Held, Posted: len(of.Posted) > 0, Unread: d.facts.Unread, Room: d.facts.Lack == "",
+		})
+		if over {
+			end = wentOn(i, f)
+		}
+		return !over
 	})
-	if !over {
-		return false, nil
-	}
-	return true, d.emit(d.wentOn())
+	return end
 }
 
-// wentOn is the end of a wait.
-func (d *Step) wentOn() *agentv1.Event {
-	if d.s.Judging() {
-		return run.NewEvent(&agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_SCORING})
+// wentOn is the end of the wait of an intent or an agent; of the run where both are nil.
+func wentOn(i *run.Intent, f *run.Frame) *agentv1.Event {
+	switch {
+	case i != nil:
+		e := run.NewEvent(&agentv1.WaitChanged{Intent: i.Seq()})
+		e.Span = i.Frame.Span
+		return e
+	case f != nil:
+		e := run.NewEvent(&agentv1.WaitChanged{})
+		e.Span = f.Span
+		return e
 	}
-	return run.NewEvent(&agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_RUNNING})
+	return run.NewEvent(&agentv1.WaitChanged{Run: true})
 }
 
-func (d *Step) phase(state agentv1.RunState, wait *agentv1.RunWait) error {
-	if wait != nil {
-		wait.Since = timestamppb.New(d.facts.Now)
-	}
-	return d.emit(run.NewEvent(&agentv1.RunStateChanged{State: state, Wait: wait}))
+func (d *Step) phase(state agentv1.RunState) error {
+	return d.emit(run.NewEvent(&agentv1.RunStateChanged{State: state}))
 }
 
 // fail ends the run by what went wrong.
@@ -340,7 +394,7 @@ func (d *Step) conclude() (bool, error) {
 	s := d.s
 	if d.toScore() {
 		if s.Scoring == nil {
-			return true, d.phase(agentv1.RunState_RUN_STATE_SCORING, nil)
+			return true, d.phase(agentv1.RunState_RUN_STATE_SCORING)
 		}
 		if s.Scoring.Next < len(s.Spec().GetScorers()) {
 			return d.judge()

@@ -109,7 +109,7 @@ func answers(all ...decide.Answer) func() decide.Facts {
 	return func() decide.Facts {
 		var f decide.Facts
 		for _, a := range all {
-			clone := decide.Answer{Wait: proto.CloneOf(a.Wait)}
+			clone := decide.Answer{Key: a.Key, Wait: proto.CloneOf(a.Wait)}
 			for _, e := range a.Outcomes {
 				clone.Outcomes = append(clone.Outcomes, proto.CloneOf(e))
 			}
@@ -169,7 +169,7 @@ func TestAWaitIsJournaledAndEnds(t *testing.T) {
 	l.step(nothing, nil)
 	open := l.live.Open[0].Seq()
 	wait := &agentv1.RunWait{Reason: waits.Capacity, RetryAt: timestamppb.New(began.Add(4 * time.Second))}
-	l.step(answers(decide.Answer{Wait: wait}), nil)
+	l.step(answers(decide.Answer{Key: l.live.Key(open), Wait: wait}), nil)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
 	assert.Equal(t, began.Add(4*time.Second), decide.Wake(l.live))
 	assert.Empty(t, l.step(nothing, nil).Entries)

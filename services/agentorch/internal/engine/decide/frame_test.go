@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -163,4 +165,38 @@ func TestACancelEndsTheChildren(t *testing.T) {
 	assert.Equal(t, []string{"model_outcome", "agent_ended", "cancel_acknowledged", "run_finished"}, kinds(d))
 	assert.True(t, d.Entries[1].Event.GetAgentEnded().GetInterrupted())
 	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, d.Finished.GetState())
+}
+
+// What one effect waits for keeps nothing else from going on, also after a restart. The run waits when all of it does.
+func TestAWaitIsOfOneEffect(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, delegates(nil, "one", "two"))
+	l.step(nothing, nil)
+	full := func(task string, seconds int) decide.Answer {
+		return decide.Answer{
+			Key: l.live.Key(l.modelCall(task).Seq()), Wait: &agentv1.RunWait{Reason: waits.Capacity, RetryAt: timestamppb.New(began.Add(time.Duration(seconds) * time.Second))},
+		}
+	}
+	l.step(answers(full("one", 5)), nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, l.live.Phase, "the other goes on")
+	assert.NotNil(t, l.modelCall("one").Wait)
+	assert.Nil(t, l.modelCall("two").Wait)
+	assert.Equal(t, began.Add(5*time.Second), decide.Wake(l.live))
+
+	l.step(answers(full("two", 9)), nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
+	assert.Equal(t, began.Add(5*time.Second), l.live.Wait.GetRetryAt().AsTime(), "lists show the oldest")
+	assert.Empty(t, l.step(nothing, nil).Entries)
+	assert.Equal(t, []string{"wait_changed"}, kinds(l.step(nothing, nil)))
+	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, l.live.Phase)
+	assert.Nil(t, l.modelCall("one").Wait, "it is asked for again, under the same key")
+	assert.NotNil(t, l.modelCall("two").Wait)
+
+	turned := said(l.modelCall("one"), assistant(""))
+	turned.Outcomes[0].GetModelOutcome().Error = &agentv1.RunError{Reason: "PROVIDER_RATE_LIMITED"}
+	turned.Key, turned.Wait = l.live.Key(l.modelCall("one").Seq()), full("one", 60).Wait
+	child := l.modelCall("one").Frame
+	l.step(answers(turned), nil)
+	assert.NotNil(t, child.Wait, "a call that was turned away is over: its agent waits, and asks for another")
+	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
 }

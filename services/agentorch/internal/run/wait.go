@@ -1,0 +1,119 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// Waits calls yield with every wait of the run, and with what waits: an intent, an agent, or the run where both are nil.
+func (s *State) Waits(yield func(wait *agentv1.RunWait, i *Intent, f *Frame) bool) {
+	if s.Pause != nil && !yield(s.Pause, nil, nil) {
+		return
+	}
+	for _, f := range s.frames {
+		if f.Wait != nil && !yield(f.Wait, nil, f) {
+			return
+		}
+	}
+	for _, i := range s.Open {
+		if i.Wait != nil && !yield(i.Wait, i, nil) {
+			return
+		}
+	}
+}
+
+// Subject returns what the run is to be told of when it is there; empty for nothing. Of several the others are looked at
+// by the clock.
+func (s *State) Subject() (subject string) {
+	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
+		subject = wait.GetSubject()
+		return subject == ""
+	})
+	return subject
+}
+
+func (s *State) waitChanged(f *Frame, c *agentv1.WaitChanged) error {
+	switch {
+	case c.GetRun():
+		s.Pause = c.GetWait()
+	case c.GetIntent() == 0:
+		f.Wait = c.GetWait()
+	default:
+		waiting := s.OpenIntent(c.GetIntent())
+		if waiting == nil {
+			return fmt.Errorf("a wait of %d, which is no open intent", c.GetIntent())
+		}
+		for _, i := range s.Open { // Calls of one stage are one request.
+			if i == waiting || journal.Intent(i.Event) && journal.RequestID(i.Event) == journal.RequestID(waiting.Event) {
+				i.Wait = c.GetWait()
+			}
+		}
+	}
+	return nil
+}
+
+// settle makes of an event what follows for the run as a whole. What is being stopped waits for nothing else.
+func (s *State) settle(e *agentv1.Event) {
+	if s.Finished || s.Cutting() {
+		s.Pause = nil
+	}
+	for _, f := range s.frames {
+		if s.Finished || s.Cutting() || f.Ending() {
+			f.Wait = nil
+		}
+	}
+	for _, i := range s.Open {
+		if s.Cuts(i) {
+			i.Wait = nil
+		}
+	}
+	phase, wait := s.phase, s.waitsFor()
+	if wait != nil {
+		phase = agentv1.RunState_RUN_STATE_WAITING
+	}
+	if phase == s.Phase && wait == s.Wait {
+		return
+	}
+	if s.Uncounted() {
+		s.leftAlone(timeOf(e.GetTime()).Sub(s.waiting) - (s.away - s.awayAtWait))
+	}
+	s.Phase, s.Wait, s.waiting, s.awayAtWait = phase, wait, timeOf(e.GetTime()), s.away
+}
+
+// waitsFor returns what the run waits for, the oldest of several; nil while anything is under way or could go on.
+func (s *State) waitsFor() (oldest *agentv1.RunWait) {
+	if s.Pause != nil {
+		return s.Pause
+	}
+	for _, i := range s.Open {
+		if i.Wait == nil && journal.Intent(i.Event) {
+			return nil
+		}
+	}
+	for _, f := range s.frames {
+		if f.Wait == nil && !f.Busy() {
+			return nil
+		}
+	}
+	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
+		if oldest == nil || wait.GetSince().AsTime().Before(oldest.GetSince().AsTime()) {
+			oldest = wait
+		}
+		return true
+	})
+	return oldest
+}
+
+// retryAt returns when the first of the waits is to be looked at again; zero for never.
+func (s *State) retryAt() (first time.Time) {
+	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
+		if at := timeOf(wait.GetRetryAt()); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+		return true
+	})
+	return first
+}
