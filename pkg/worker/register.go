@@ -38,9 +38,9 @@ const DefaultProject = "projects/default"
 // Project returns the id of the project that a registration is for.
 func Project(r *workerv1.Register) (string, error) {
 	if r.GetProject() == "" {
-		return resource.ParseProject("project", DefaultProject)
+		return resource.ParseProject("register.project", DefaultProject)
 	}
-	return resource.ParseProject("project", r.GetProject())
+	return resource.ParseProject("register.project", r.GetProject())
 }
 
 // enrol checks a registration and makes its session, which takes no calls yet.
@@ -55,27 +55,30 @@ func (h *Host) enrol(r *workerv1.Register) (*session, error) {
 	s := newSession(h, project, r.GetWorker())
 	switch n := r.GetMaxInFlight(); {
 	case n < 0 || n > maxInFlight:
-		return nil, rpcerr.InvalidField("max_in_flight", "is %d; want 1 to %d, or nothing for 1", n, maxInFlight)
+		return nil, rpcerr.InvalidField("register.max_in_flight", "is %d; want 1 to %d, or nothing for 1", n, maxInFlight)
 	case n > 0:
 		s.max = int(n)
 	}
 	switch {
 	case len(s.name) > 128:
-		return nil, rpcerr.InvalidField("worker", "is longer than 128 bytes")
+		return nil, rpcerr.InvalidField("register.worker", "is longer than 128 bytes")
 	case len(r.GetOffers()) == 0:
-		return nil, rpcerr.InvalidField("offers", "a worker has to offer something, such as a tool")
+		return nil, rpcerr.InvalidField("register.offers", "a worker has to offer something, such as a tool")
 	case len(r.GetOffers()) > maxOffers:
-		return nil, rpcerr.InvalidField("offers", "there are %d, more than %d", len(r.GetOffers()), maxOffers)
+		return nil, rpcerr.InvalidField("register.offers", "there are %d, more than %d", len(r.GetOffers()), maxOffers)
 	case len(r.GetUnfinished()) > maxUnfinished:
-		return nil, rpcerr.InvalidField("unfinished", "there are %d, more than %d", len(r.GetUnfinished()), maxUnfinished)
+		return nil, rpcerr.InvalidField("register.unfinished", "there are %d, more than %d", len(r.GetUnfinished()), maxUnfinished)
 	}
 	for i, offer := range r.GetOffers() {
 		of := Offered{project, offer.GetKind(), offer.GetName()}
 		if err := h.checkOffer(offer); err != nil {
-			return nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%v", err)
+			if _, ok := rpcerr.As(err); !ok {
+				err = rpcerr.InvalidRequest("%v", err)
+			}
+			return nil, rpcerr.In(fmt.Sprintf("register.offers[%d]", i), err)
 		}
 		if s.offers[of] != nil {
-			return nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%s is offered twice", of)
+			return nil, rpcerr.InvalidField(fmt.Sprintf("register.offers[%d]", i), "%s is offered twice", of)
 		}
 		s.offers[of] = pinned(offer)
 	}
@@ -97,23 +100,23 @@ func (h *Host) checkOffer(offer *workerv1.Offer) error {
 	kind, ok := h.kinds[offer.GetKind()]
 	switch {
 	case !ok:
-		return fmt.Errorf("the kind %q is not served here; served are: %s", offer.GetKind(), strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "))
+		return rpcerr.InvalidField("kind", "the kind %q is not served here; served are: %s", offer.GetKind(), strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "))
 	case !namePattern.MatchString(offer.GetName()):
-		return fmt.Errorf("the name %q is not 1 to 128 letters, digits and ._/-", offer.GetName())
+		return rpcerr.InvalidField("name", "the name %q is not 1 to 128 letters, digits and ._/-", offer.GetName())
 	case offer.GetTimeout() != nil && (offer.GetTimeout().CheckValid() != nil || offer.GetTimeout().AsDuration() <= 0):
-		return fmt.Errorf("the timeout of %s is not a time above 0", offer.GetName())
+		return rpcerr.InvalidField("timeout", "the timeout of %s is not a time above 0", offer.GetName())
 	case len(offer.GetStoreKeys()) > 100:
-		return fmt.Errorf("%s names %d store keys, more than 100", offer.GetName(), len(offer.GetStoreKeys()))
+		return rpcerr.InvalidField("store_keys", "%s names %d store keys, more than 100", offer.GetName(), len(offer.GetStoreKeys()))
 	}
 	switch _, known := onUnknown[offer.GetOnUnknown()]; {
 	case offer.GetOnUnknown() == "ask":
-		return fmt.Errorf("on_unknown of %s is ask, which is not built yet; give fail, and resume what failed once you have decided, or retry", offer.GetName())
+		return rpcerr.InvalidField("on_unknown", "on_unknown of %s is ask, which is not built yet; give fail, and resume what failed once you have decided, or retry", offer.GetName())
 	case !known:
-		return fmt.Errorf("on_unknown of %s is %q; want fail or retry", offer.GetName(), offer.GetOnUnknown())
+		return rpcerr.InvalidField("on_unknown", "on_unknown of %s is %q; want fail or retry", offer.GetName(), offer.GetOnUnknown())
 	}
 	if text := offer.GetParametersJson(); text != "" {
 		if _, err := jsonschema.Compile(json.RawMessage(text)); err != nil {
-			return fmt.Errorf("parameters_json of %s: %w", offer.GetName(), err)
+			return rpcerr.InvalidField("parameters_json", "parameters_json of %s: %v", offer.GetName(), err)
 		}
 	}
 	if kind.Check == nil {

@@ -125,7 +125,7 @@ func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
 	for i, offer := range r.GetOffers() {
 		host, ok := hosts.ByKind[offer.GetKind()]
 		if !ok {
-			return nil, rpcerr.InvalidField(offerAt(i), "the kind %q is not served here; served are: %s", offer.GetKind(), strings.Join(slices.Sorted(maps.Keys(hosts.ByKind)), ", "))
+			return nil, rpcerr.InvalidField(offerAt(i)+".kind", "the kind %q is not served here; served are: %s", offer.GetKind(), strings.Join(slices.Sorted(maps.Keys(hosts.ByKind)), ", "))
 		}
 		name := offer.GetKind() + " " + offer.GetName()
 		if seen[name] {
@@ -139,12 +139,12 @@ func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
 		parts[at].offers, parts[at].places = append(parts[at].offers, offer), append(parts[at].places, i)
 	}
 	if len(parts) == 0 {
-		return nil, rpcerr.InvalidField("offers", "a worker has to offer something, such as a tool")
+		return nil, rpcerr.InvalidField("register.offers", "a worker has to offer something, such as a tool")
 	}
 	return parts, nil
 }
 
-func offerAt(i int) string { return fmt.Sprintf("offers[%d]", i) }
+func offerAt(i int) string { return fmt.Sprintf("register.offers[%d]", i) }
 
 // whole turns a host's refusal of its share into one of the whole registration: an offer is named by the place that the worker gave it.
 func (p *share) whole(err error) error {
@@ -153,8 +153,8 @@ func (p *share) whole(err error) error {
 		return err
 	}
 	for i, place := range p.places {
-		if fault.Fields[0].Path == offerAt(i) {
-			return rpcerr.InvalidField(offerAt(place), "%s", fault.Fields[0].Description)
+		if rpcerr.Concerns(offerAt(i), err) {
+			return rpcerr.Moved(offerAt(i), offerAt(place), err)
 		}
 	}
 	return err

@@ -151,11 +151,11 @@ func TestAFaultOfAnOfferIsNamedByItsPlace(t *testing.T) {
 	w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: r}})
 	err := w.Ended()
 	require.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
-	require.ErrorContains(t, err, "offers[2]: on_unknown of kind")
+	require.ErrorContains(t, err, "register.offers[2].on_unknown: on_unknown of kind")
 	fault, ok := rpcerr.As(err)
 	require.True(t, ok)
 	require.Len(t, fault.Fields, 1)
-	assert.Equal(t, "offers[2]", fault.Fields[0].Path)
+	assert.Equal(t, "register.offers[2].on_unknown", fault.Fields[0].Path)
 }
 
 func TestWhatEndsAConnection(t *testing.T) {
