@@ -12,7 +12,7 @@ import (
 const (
 	// spareBytes is how much garbage a process may make between collections, be its heap ever so small: to collect a
 	// heap of 30 MB each time that it has doubled took a sixth of the processor time of a busy server.
-	spareBytes = 192 << 20
+	spareBytes = 96 << 20
 	// usualPercent is the collector's own target: a heap may double.
 	usualPercent = 100
 )
