@@ -11,7 +11,7 @@ import (
 
 func TestASmallHeapHasRoomForGarbageAndALargeOneDoubles(t *testing.T) {
 	t.Parallel()
-	for live, percent := range map[uint64]int{0: 19200, 1 << 20: 19200, 64 << 20: 300, 192 << 20: 100, 1 << 30: 100} {
+	for live, percent := range map[uint64]int{0: 9600, 1 << 20: 9600, 64 << 20: 150, 192 << 20: 100, 1 << 30: 100} {
 		assert.Equal(t, percent, target(live), live)
 	}
 	runtime.GC()
