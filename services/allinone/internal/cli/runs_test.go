@@ -48,6 +48,7 @@ func TestErrorsAboutARunNameItsFlags(t *testing.T) {
 		`spec.steps[0].name: unknown agent "reac"`:         `--agent: unknown agent "reac"`,
 		`spec.tools[0].name: unknown tool "bsh"`:           `--tool: unknown tool "bsh"`,
 		`spec.sandboxes["default"].driver: unknown driver`: `--sandbox: unknown driver`,
+
 		"spec.limits: no":    "limits: no",
 		"the server's fault": "the server's fault",
 	} {
