@@ -27,8 +27,9 @@ const (
 	window = 1 << 20
 )
 
-// guestExec is a command in a sandbox, asked of its guest without sandboxd. A guest serves whoever listens in its control folder; so sandboxd makes the sandbox and leaves, this
-// program listens in its place, and in the end sandboxd comes back to remove the sandbox.
+// guestExec is a command in a sandbox, asked of its guest without sandboxd. A guest serves whoever listens in its
+// control folder; so sandboxd makes the sandbox and leaves, this program listens in its place, and in the end sandboxd
+// comes back to remove the sandbox.
 func guestExec(ctx context.Context, e *env, stop *cleanup) (load.Call, error) {
 	const name = "guest"
 	made, err := makeBox(ctx, e, name)

@@ -1,7 +1,8 @@
 // Command bench measures the platform against what it stands on, and writes docs/benchmarks.md.
 //
-// A figure alone says little: it is the machine's as much as the program's. So each is measured beside a baseline in the same run, in turns (A B A B …), and what counts is the median
-// of the ratios of neighbours. The baselines are what the platform cannot do without: a fork and an exec, a synced file, a database, a bare proxy.
+// A figure alone says little: it is the machine's as much as the program's. So each is measured beside a baseline in
+// the same run, in turns (A B A B …), and what counts is the median of the ratios of neighbours. The baselines are what
+// the platform cannot do without: a fork and an exec, a synced file, a database, a bare proxy.
 //
 //	go run ./bench                 everything, about three minutes and never over five; rewrites the results in docs/benchmarks.md
 //	go run ./bench -only journal   one benchmark; writes nothing
@@ -29,7 +30,8 @@ import (
 // document is where results are written, in the module's folder.
 const document = "docs/benchmarks.md"
 
-// preparing is what a whole run may take beside the measuring: building, starting, and turns that last longer than they should.
+// preparing is what a whole run may take beside the measuring: building, starting, and turns that last longer than they
+// should.
 const preparing = 100 * time.Second
 
 func main() {

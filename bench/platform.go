@@ -62,7 +62,8 @@ type modelSettings struct {
 	OpenAI map[string]string `json:"openai,omitempty"`
 }
 
-// serve starts a server of one service, or of all when target is empty. Its data is in [env.data]. All servers of an env share a token.
+// serve starts a server of one service, or of all when target is empty. Its data is in [env.data]. All servers of an
+// env share a token.
 func (e *env) serve(ctx context.Context, name, target string, s settings) (*process.Child, error) {
 	evalfleet, err := e.programs.build(ctx)
 	if err != nil {
@@ -116,7 +117,8 @@ func (e *env) scripted(sizes ...int) (settings, error) {
 	return s, nil
 }
 
-// request asks with a text of so many bytes for one as long. Connections bound the requests under way; all requests to a model name the same number.
+// request asks with a text of so many bytes for one as long. Connections bound the requests under way; all requests to
+// a model name the same number.
 func request(size, connections int) *modelv1.GenerateRequest {
 	return &modelv1.GenerateRequest{
 		Parent: "projects/default", Model: scriptedModel, ModelArgsJson: scriptArgs(size),

@@ -19,7 +19,8 @@ import (
 const (
 	// stepRuns is how many runs are at work at once.
 	stepRuns = 256
-	// stepTurns is how many steps each of them takes. Every step asks the model with the whole conversation so far, so longer runs make dearer steps.
+	// stepTurns is how many steps each of them takes. Every step asks the model with the whole conversation so far, so
+	// longer runs make dearer steps.
 	stepTurns = 20
 	// stepWrites is how many durable writes a step is in the protocol: intent, claim, result, result appended.
 	stepWrites = 4

@@ -57,11 +57,13 @@ type suite struct {
 	progress io.Writer
 }
 
-// run runs the benchmarks and reports. It ends with the first that fails; one that cannot run on this machine does not fail.
+// run runs the benchmarks and reports. It ends with the first that fails; one that cannot run on this machine does not
+// fail.
 func (s suite) run(ctx context.Context, list []benchmark) (r report.Report, err error) {
 	begin := time.Now()
 	r = report.Report{Date: begin, Machine: report.ThisMachine()}
-	// Not in the system's folder for temporary files, which is often no disk at all: what is synced there is not durable, and costs nothing.
+	// Not in the system's folder for temporary files, which is often no disk at all: what is synced there is not
+	// durable, and costs nothing.
 	bin := filepath.Join(s.root, "bin")
 	if err := os.MkdirAll(bin, 0o750); err != nil {
 		return r, err

@@ -101,7 +101,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Only the gateway is published, and to this host alone; only modelgw can leave it, and knows the host's own model servers by name.
+// Only the gateway is published, and to this host alone; only modelgw can leave it, and knows the host's own model
+// servers by name.
 func TestComposeNetworks(t *testing.T) {
 	t.Parallel()
 	file := documents[composeFile](t, "../docker-compose.yaml")[0]
@@ -117,8 +118,8 @@ func TestComposeNetworks(t *testing.T) {
 }
 
 // `make up` takes a key file of mode 600: the services get a copy that their user can read, where no other user of the
-// machine can. The hash of the file is handed on, so that a changed one is noticed. When it fails, it shows what the services
-// that are not healthy said. `make down` removes the copy once the containers, which read it, are removed.
+// machine can. The hash of the file is handed on, so that a changed one is noticed. When it fails, it shows what the
+// services that are not healthy said. `make down` removes the copy once the containers, which read it, are removed.
 func TestUpHandsTheKeysOver(t *testing.T) {
 	t.Parallel()
 	checkout, tools := t.TempDir(), t.TempDir()

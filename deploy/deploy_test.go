@@ -1,5 +1,5 @@
-// Package deploy_test checks the form of what installs the platform: that each service is there, bounded and unprivileged, and that
-// addresses and network policies follow the call graph. Nothing is started.
+// Package deploy_test checks the form of what installs the platform: that each service is there, bounded and
+// unprivileged, and that addresses and network policies follow the call graph. Nothing is started.
 package deploy_test
 
 import (

@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readBy returns the variables that a service's configuration reads: the tags of the structs of pkg and of the service itself.
+// readBy returns the variables that a service's configuration reads: the tags of the structs of pkg and of the service
+// itself.
 func readBy(t *testing.T, service string) map[string]bool {
 	t.Helper()
 	tag := regexp.MustCompile(`env:"(EVALFLEET_\w+)"`)
@@ -77,7 +78,8 @@ func TestComposeEnvironment(t *testing.T) {
 			e.mounts = append(e.mounts, "/run/secrets/"+secret)
 		}
 		e.check(t, name)
-		// The token's file is written by the first service, for its owner alone, which is what the services ask of it. A secret that compose mounts would have the modes of the host's file.
+		// The token's file is written by the first service, for its owner alone, which is what the services ask of it.
+		// A secret that compose mounts would have the modes of the host's file.
 		tokens[s.Environment["EVALFLEET_TOKEN_FILE"]] = true
 		assert.NotContains(t, s.Environment, "EVALFLEET_TOKEN")
 	}
@@ -195,7 +197,8 @@ func TestKubernetesEnvironment(t *testing.T) {
 				}
 			}
 			e.check(t, service)
-			// Kubernetes mounts secrets readable by the group, which the services refuse of a token's file; so it comes by the environment.
+			// Kubernetes mounts secrets readable by the group, which the services refuse of a token's file; so it comes
+			// by the environment.
 			assert.Contains(t, e.variables, "EVALFLEET_TOKEN", service)
 			assert.NotContains(t, e.variables, "EVALFLEET_TOKEN_FILE", service)
 		}

@@ -32,7 +32,8 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// Every direct dependency in go.mod has a row in the record of dependencies, and no row speaks of a module that is gone.
+// Every direct dependency in go.mod has a row in the record of dependencies, and no row speaks of a module that is
+// gone.
 func TestDependenciesAreRecorded(t *testing.T) {
 	t.Parallel()
 	record := read(t, "adr/0004-dependencies.md")

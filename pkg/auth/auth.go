@@ -1,4 +1,5 @@
-// Package auth says who calls. A credential is a bearer token; an Authenticator knows whom it stands for; the principal travels in the context.
+// Package auth says who calls. A credential is a bearer token; an Authenticator knows whom it stands for; the principal
+// travels in the context.
 package auth
 
 import (
@@ -58,7 +59,8 @@ type entry struct {
 	principal Principal
 }
 
-// NewTokens knows the given tokens. Service is who refuses all others: a caller of several that should share a token hears which of them has another; empty where there is but one.
+// NewTokens knows the given tokens. Service is who refuses all others: a caller of several that should share a token
+// hears which of them has another; empty where there is but one.
 func NewTokens(service string, tokens map[string]config.Secret) *Tokens {
 	t := &Tokens{service: service}
 	for name, secret := range tokens {

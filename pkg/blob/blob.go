@@ -73,13 +73,13 @@ type Kept struct {
 
 // Store keeps bodies. Its methods may be called concurrently, also for one body.
 type Store interface {
-	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same, save
-	// that the last media type stands. An empty mediaType is DefaultMediaType. It fails with a [TooLargeError] when body goes
-	// over the store's limit and with body's own error when reading fails; nothing is kept then.
+	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same,
+	// save that the last media type stands. An empty mediaType is DefaultMediaType. It fails with a [TooLargeError]
+	// when body goes over the store's limit and with body's own error when reading fails; nothing is kept then.
 	Put(ctx context.Context, project string, body io.Reader, mediaType string) (Ref, error)
 
-	// Get returns the bytes of a body from offset on, at most limit of them when that is not zero. The caller closes the
-	// reader, which goes on to work when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
+	// Get returns the bytes of a body from offset on, at most limit of them when that is not zero. The caller closes
+	// the reader, which goes on to work when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
 	//
 	// A damaged body fails with a [DamagedError]: where all of it is read, each time and at the latest in the place of
 	// its last bytes; where a part is read, when the store finds that the body changed since it checked the whole.

@@ -1,5 +1,6 @@
-// Package board keeps the latest value under each key for whoever looks on. Nobody who posts waits for a watcher: one that is slow misses what was overtaken meanwhile,
-// and holds no more than a mark per key. It is for what people watch and nothing depends on; what must not be missed belongs into a journal.
+// Package board keeps the latest value under each key for whoever looks on. Nobody who posts waits for a watcher: one
+// that is slow misses what was overtaken meanwhile, and holds no more than a mark per key. It is for what people watch
+// and nothing depends on; what must not be missed belongs into a journal.
 package board
 
 import (
@@ -57,7 +58,8 @@ func (b *Board[K, V]) All(wants func(K) bool) map[K]V {
 	return all
 }
 
-// Watch begins to watch the keys that are wanted; what stands there is the first news. Wants is called with the board locked. The caller closes the watcher.
+// Watch begins to watch the keys that are wanted; what stands there is the first news. Wants is called with the board
+// locked. The caller closes the watcher.
 func (b *Board[K, V]) Watch(wants func(K) bool) *Watcher[K, V] {
 	w := &Watcher[K, V]{board: b, wants: wants, changed: make(chan struct{}, 1), marked: map[K]struct{}{}, told: map[K]struct{}{}}
 	w.C = w.changed
@@ -123,7 +125,8 @@ func (w *Watcher[K, V]) Close() {
 // Heartbeat is how often a watcher hears that nothing happened: one that [Board.Follow] tells, and any other.
 const Heartbeat = 15 * time.Second
 
-// Follow tells of what stands and of what changes under the keys that are wanted, until ctx ends or tell fails, and returns why it ended. A nil news is a heartbeat.
+// Follow tells of what stands and of what changes under the keys that are wanted, until ctx ends or tell fails, and
+// returns why it ended. A nil news is a heartbeat.
 func (b *Board[K, V]) Follow(ctx context.Context, wants func(K) bool, tell func(*News[K, V]) error) error {
 	w := b.Watch(wants)
 	defer w.Close()

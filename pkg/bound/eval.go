@@ -31,7 +31,7 @@ const (
 // Templates: texts of solvers and scorers with placeholders.
 const (
 	// TemplateBytes bounds a text once its placeholders are filled; the program and the files of one check count
-	// together. Where a sample's own data is over it, the evaluation is refused, and not made. Where only what the model
-	// said or an earlier step made is, the step or the score fails with REQUEST_TOO_LARGE.
+	// together. Where a sample's own data is over it, the evaluation is refused, and not made. Where only what the
+	// model said or an earlier step made is, the step or the score fails with REQUEST_TOO_LARGE.
 	TemplateBytes = 16 << 20
 )

@@ -19,15 +19,16 @@ type Info struct {
 	Key Key
 	// Size is that of the value in bytes.
 	Size int64
-	// Expires is when the entry ends; zero is never. An entry may be listed after that, until it is looked up or removed.
+	// Expires is when the entry ends; zero is never. An entry may be listed after that, until it is looked up or
+	// removed.
 	Expires time.Time
 }
 
 // Expired says whether the entry has ended. An entry still counts at the very moment it expires.
 func (i Info) Expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }
 
-// Cache keeps bytes. All methods may be called concurrently. A value that was put may be gone at any time; one that is found is whole. Values must
-// not be changed after Put or by those who get them.
+// Cache keeps bytes. All methods may be called concurrently. A value that was put may be gone at any time; one that is
+// found is whole. Values must not be changed after Put or by those who get them.
 type Cache interface {
 	// Get returns the value under key, and whether there is one that has not expired.
 	Get(ctx context.Context, key Key) (value []byte, ok bool, err error)

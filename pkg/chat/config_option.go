@@ -147,8 +147,8 @@ func writeModalities(w *encode.Writer, c *modelv1.GenerateConfig) {
 	w.EndList()
 }
 
-// ImageOutput says whether a configuration asks for images, and with which options: those of the last item that has any, as a JSON object of
-// providers, or an empty text.
+// ImageOutput says whether a configuration asks for images, and with which options: those of the last item that has
+// any, as a JSON object of providers, or an empty text.
 func ImageOutput(c *modelv1.GenerateConfig) (optionsJSON string, wanted bool) {
 	for _, modality := range c.GetModalities().GetValues() {
 		wanted = wanted || modality.GetType() == "image"

@@ -136,8 +136,8 @@ func writeSeconds(w *encode.Writer, name string, d *durationpb.Duration) {
 	}
 }
 
-// readAdaptive reads true, false, the highest limit, `min-max`, `min-start-max`, or an object. All but truth values and a number are filled
-// in with defaults and checked.
+// readAdaptive reads true, false, the highest limit, `min-max`, `min-start-max`, or an object. All but truth values and
+// a number are filled in with defaults and checked.
 func readAdaptive(o *lax.Object, c *modelv1.GenerateConfig) {
 	raw := o.Raw("adaptive_connections")
 	if on, ok := lax.AsBool(raw); ok && !lax.IsInt(raw) {

@@ -44,7 +44,8 @@ func writeSchema(w *encode.Writer, schema *modelv1.ResponseSchema) {
 
 var schemaTypes = []string{"string", "integer", "number", "boolean", "array", "object", "null"}
 
-// checkSchema finds what no provider accepts in a JSON Schema: sub-schemas that are no objects, and keywords of the wrong kind.
+// checkSchema finds what no provider accepts in a JSON Schema: sub-schemas that are no objects, and keywords of the
+// wrong kind.
 func checkSchema(o *lax.Object) {
 	if _, isWord := lax.AsText(o.Raw("type")); isWord {
 		o.Enum("type", schemaTypes...)

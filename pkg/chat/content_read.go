@@ -28,7 +28,8 @@ func readContent(o *lax.Object, field string) *contentv1.MessageContent {
 	return ListContent(parts...)
 }
 
-// partReaders reads the fields of each type of part. Their order is the one in which a part without a type is tried by its own field.
+// partReaders reads the fields of each type of part. Their order is the one in which a part without a type is tried by
+// its own field.
 var partReaders = []struct {
 	name  string
 	field string
@@ -201,8 +202,8 @@ func describeDocument(uri string) (filename, mimeType string) {
 	return path.Base(uri), mimeTypeOf(uri)
 }
 
-// mimeTypes are the types of documents that people give to models. A table of our own, since the one of the operating system differs
-// from machine to machine.
+// mimeTypes are the types of documents that people give to models. A table of our own, since the one of the operating
+// system differs from machine to machine.
 var mimeTypes = map[string]string{
 	".bmp":  "image/bmp",
 	".css":  "text/css",

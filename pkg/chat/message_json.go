@@ -11,8 +11,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// ParseMessage reads one message that someone gives: an absent id is made. A message without a role takes the one that its fields show, else
-// `system`. Unknown fields are dropped. The error names each field that cannot be read.
+// ParseMessage reads one message that someone gives: an absent id is made. A message without a role takes the one that
+// its fields show, else `system`. Unknown fields are dropped. The error names each field that cannot be read.
 func ParseMessage(document []byte) (*modelv1.ChatMessage, error) {
 	m, err := ParseStoredMessage(document)
 	if err == nil {

@@ -6,7 +6,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// MessageOutput returns an output whose one choice is message. It fills in the message's model and source where they are not set.
+// MessageOutput returns an output whose one choice is message. It fills in the message's model and source where they
+// are not set.
 func MessageOutput(model string, message *modelv1.ChatMessage, reason modelv1.StopReason) *modelv1.ModelOutput {
 	if message.GetModel() == "" {
 		message.Model = model
@@ -50,8 +51,8 @@ func StopReason(output *modelv1.ModelOutput) modelv1.StopReason {
 	return output.GetChoices()[0].GetStopReason()
 }
 
-// Overflow returns what a provider said when it refused a conversation as too long, which is an output too: one that ended for a full context before anything was used.
-// ok is false for all others.
+// Overflow returns what a provider said when it refused a conversation as too long, which is an output too: one that
+// ended for a full context before anything was used. ok is false for all others.
 func Overflow(output *modelv1.ModelOutput) (said string, ok bool) {
 	if StopReason(output) != modelv1.StopReason_STOP_REASON_MODEL_LENGTH || output.GetUsage() != nil {
 		return "", false
@@ -59,8 +60,8 @@ func Overflow(output *modelv1.ModelOutput) (said string, ok bool) {
 	return Completion(output), true
 }
 
-// NewStopDetails returns details of a stop, or nil when they hold neither a category list nor an explanation. The category defaults to
-// the first of the list, and the explanation to one that names them all.
+// NewStopDetails returns details of a stop, or nil when they hold neither a category list nor an explanation. The
+// category defaults to the first of the list, and the explanation to one that names them all.
 func NewStopDetails(kind, category, explanation string, categories ...*modelv1.StopCategory) *modelv1.StopDetails {
 	if len(categories) == 0 && explanation == "" {
 		return nil

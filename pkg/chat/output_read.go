@@ -5,7 +5,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// ParseOutput reads an output that someone gives: absent ids of messages are made, an empty completion is filled in from the first choice.
+// ParseOutput reads an output that someone gives: absent ids of messages are made, an empty completion is filled in
+// from the first choice.
 func ParseOutput(document []byte) (*modelv1.ModelOutput, error) {
 	output, err := ParseStoredOutput(document)
 	if err == nil {

@@ -26,8 +26,8 @@ func ContentText(c *contentv1.MessageContent) string {
 	return strings.Join(texts, "\n")
 }
 
-// SetText changes what a message says. In a list of parts one new text stands where the first text was, or at the end when there was none, and
-// the other texts go.
+// SetText changes what a message says. In a list of parts one new text stands where the first text was, or at the end
+// when there was none, and the other texts go.
 func SetText(m *modelv1.ChatMessage, text string) {
 	list := m.GetContent().GetList()
 	if list == nil {

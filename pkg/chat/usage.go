@@ -113,7 +113,8 @@ func ContextTokens(output *modelv1.ModelOutput) (tokens int64, known bool) {
 	}
 }
 
-// Cost returns what usage costs in dollars. longCache says that the provider's cache was asked to keep its entries for an hour.
+// Cost returns what usage costs in dollars. longCache says that the provider's cache was asked to keep its entries for
+// an hour.
 func Cost(prices *modelv1.Prices, usage *modelv1.ModelUsage, longCache bool) float64 {
 	write := prices.GetInputCacheWrite()
 	if longCache {

@@ -7,8 +7,8 @@
 //	yaml:"max_connections"                                 the key in the file
 //	env:"EVALFLEET_MODELGW_MAX_CONNECTIONS"                the variable that overrides it
 //
-// and a doc comment, from which the reference page is made. A key that is not known is a fault. This is the only package
-// that reads the environment.
+// and a doc comment, from which the reference page is made. A key that is not known is a fault. This is the only
+// package that reads the environment.
 package config
 
 import (
@@ -46,8 +46,8 @@ func SetDefaults(cfg any) { setDefaults(reflect.ValueOf(cfg)) }
 // Validate asks cfg, a pointer to a struct, and every struct nested in it for their faults, each with its path.
 func Validate(cfg any) error { return validate(reflect.ValueOf(cfg), "") }
 
-// Load fills cfg, a pointer to a struct: its defaults, the YAML file (none when file is empty), the environment as env tells it; then it validates.
-// Nested structs that are Defaulters or Validators are asked as well, inner ones first.
+// Load fills cfg, a pointer to a struct: its defaults, the YAML file (none when file is empty), the environment as env
+// tells it; then it validates. Nested structs that are Defaulters or Validators are asked as well, inner ones first.
 func Load(ctx context.Context, cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
@@ -69,7 +69,8 @@ func Load(ctx context.Context, cfg any, file string, env func(string) (string, b
 // Env reads the process's environment.
 func Env(name string) (string, bool) { return os.LookupEnv(name) }
 
-// Decode reads YAML over cfg; a key that cfg does not have is an error that names it, its line and the keys that stand there.
+// Decode reads YAML over cfg; a key that cfg does not have is an error that names it, its line and the keys that stand
+// there.
 func Decode(cfg any, b []byte) error {
 	file, err := yamlnode.Parse(b)
 	if file == nil || err != nil {
@@ -175,7 +176,8 @@ func fromEnv(v reflect.Value, env func(string) (string, bool)) error {
 	return errors.Join(faults...)
 }
 
-// set reads text into a field: texts, numbers, booleans, durations, comma-separated lists of text, and what unmarshals itself.
+// set reads text into a field: texts, numbers, booleans, durations, comma-separated lists of text, and what unmarshals
+// itself.
 func set(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))

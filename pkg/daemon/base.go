@@ -27,9 +27,11 @@ type BaseConfig struct {
 	// Token is the admin token; zero takes the one in TokenFile, which is made where it is not there.
 	Token     config.Secret
 	TokenFile string
-	// Listen is the address to take calls at. Where it is in use, Fallback is taken, or the start fails when that is empty; Option is how an operator names another.
+	// Listen is the address to take calls at. Where it is in use, Fallback is taken, or the start fails when that is
+	// empty; Option is how an operator names another.
 	Listen, Fallback, Option string
-	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process that keeps nothing.
+	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process that keeps
+	// nothing.
 	Database, BlobDir string
 	// Owner names the process from its start to its end; no earlier or later process has the name. It is the process of
 	// the one replica that the database has; empty for one that only looks into the database.
@@ -40,7 +42,8 @@ type BaseConfig struct {
 	Logger *slog.Logger
 }
 
-// Base is a process without its services: their credential, their address and their stores. The fields are set by the parts that start them.
+// Base is a process without its services: their credential, their address and their stores. The fields are set by the
+// parts that start them.
 type Base struct {
 	Token    config.Secret
 	Listener net.Listener

@@ -14,8 +14,9 @@ import (
 
 // Config is what an operator sets of every process, whatever runs in it.
 type Config struct {
-	// Listen is the address to take calls at. Default: this machine alone, at the port of the service (gateway and single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address
-	// that others can reach needs AllowRemote.
+	// Listen is the address to take calls at. Default: this machine alone, at the port of the service (gateway and
+	// single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address that others can reach
+	// needs AllowRemote.
 	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
 	// AllowRemote lets Listen be an address that is not loopback. Connections are not encrypted, and the token travels
 	// on them: put TLS in front (docs/deploy.md).
@@ -24,8 +25,9 @@ type Config struct {
 	// shown no accepted token is closed, and where there is none, the new one is refused. Where the process may open
 	// few files it is at most half of those. Default 4096.
 	MaxConnections int `yaml:"max_connections" env:"EVALFLEET_MAX_CONNECTIONS"`
-	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or
-	// ~/.local/share/evalfleet by default; a service that runs alone needs one of its own.
+	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single
+	// binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet by default; a
+	// service that runs alone needs one of its own.
 	DataDir string `yaml:"data_dir" env:"EVALFLEET_DATA_DIR"`
 	// BlobDir is the folder of bodies. Default: blobs in DataDir. Services in processes of their own share one.
 	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`
@@ -36,7 +38,8 @@ type Config struct {
 	MinFreeBytes int64 `yaml:"min_free_bytes" env:"EVALFLEET_MIN_FREE_BYTES"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
-	// TokenFile holds the admin token; it is made where it is not there. Default in the single binary: token in DataDir. Services in processes of their own share one.
+	// TokenFile holds the admin token; it is made where it is not there. Default in the single binary: token in
+	// DataDir. Services in processes of their own share one.
 	TokenFile string `yaml:"token_file" env:"EVALFLEET_TOKEN_FILE"`
 	// Peers are the addresses of the services that run elsewhere.
 	Peers Peers `yaml:"peers"`

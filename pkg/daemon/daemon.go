@@ -1,7 +1,8 @@
-// Package daemon runs one service as a process: it reads the configuration, finds the credential, takes the address, opens the stores, connects to the services that this one calls, serves, and ends in
-// good order when it is told to.
+// Package daemon runs one service as a process: it reads the configuration, finds the credential, takes the address,
+// opens the stores, connects to the services that this one calls, serves, and ends in good order when it is told to.
 //
-// A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own, through [Main], and beside others in one process, whose owner hands it its [Parts].
+// A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own,
+// through [Main], and beside others in one process, whose owner hands it its [Parts].
 //
 //	lock → address → credentials → database → blobs → replica → service → announcement        started in this order, stopped in reverse
 //
@@ -89,12 +90,13 @@ type Parts struct {
 type Server interface {
 	// Serve takes connections of l, once, until Stop. It then returns nil.
 	Serve(l net.Listener) error
-	// Stop lets what goes on end, cuts what still goes on when ctx ends, and lets go of all that the service holds. It works without Serve, too.
+	// Stop lets what goes on end, cuts what still goes on when ctx ends, and lets go of all that the service holds. It
+	// works without Serve, too.
 	Stop(ctx context.Context) error
 }
 
-// Web is a service that offers something over HTTP too. Where it runs in a process of its own, that is at the address of its RPCs; beside others, whoever has the process's
-// address mounts the handler.
+// Web is a service that offers something over HTTP too. Where it runs in a process of its own, that is at the address
+// of its RPCs; beside others, whoever has the process's address mounts the handler.
 type Web interface {
 	// Handler knows its callers itself. It is the same each time.
 	Handler() http.Handler

@@ -29,8 +29,9 @@ type Backend interface {
 	Close(ctx context.Context) error
 }
 
-// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. An HTTP server at the same address shows the metrics of the process at /metrics, to known callers, and
-// all else to a backend that is [Web]. Where the server cannot be made the backend is closed.
+// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. An HTTP server at the same address shows the
+// metrics of the process at /metrics, to known callers, and all else to a backend that is [Web]. Where the server
+// cannot be made the backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
 	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, RequestBytes: grpcserver.MaxPeerBytes})
 	if err != nil {
@@ -69,7 +70,8 @@ type webServer struct {
 	Web
 }
 
-// Serve implements Server. When either the calls or what goes on beside them ends by itself with an error, that error is returned at once; Stop ends the other.
+// Serve implements Server. When either the calls or what goes on beside them ends by itself with an error, that error
+// is returned at once; Stop ends the other.
 func (s *grpcServer) Serve(l net.Listener) error {
 	ended := make(chan error, 2)
 	if !s.begin(l, ended) {

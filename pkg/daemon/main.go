@@ -19,7 +19,8 @@ import (
 // grace is how long calls may go on once the process is told to stop.
 const grace = 25 * time.Second
 
-// Configuration is all that an operator sets of a process: a pointer to a struct that pkg/config can fill. Its Validate should name what [Config.Alone] names.
+// Configuration is all that an operator sets of a process: a pointer to a struct that pkg/config can fill. Its Validate
+// should name what [Config.Alone] names.
 type Configuration interface {
 	// Process returns what runs, and how, once the struct is filled.
 	Process() (Config, Program)
@@ -37,7 +38,8 @@ type Command struct {
 	Ready func(net.Addr)
 }
 
-// Main runs a service until an interrupt or SIGTERM, and returns the exit code. A second signal ends the process at once. The YAML file is the one that -config or EVALFLEET_CONFIG names.
+// Main runs a service until an interrupt or SIGTERM, and returns the exit code. A second signal ends the process at
+// once. The YAML file is the one that -config or EVALFLEET_CONFIG names.
 func Main(c Command, cfg Configuration) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -12,9 +12,9 @@ import (
 )
 
 // Part is the program as a part of the process that it runs in, alone or beside others. When the part starts, assemble
-// returns what the program is built of, but for its ledger, and the listener that it serves; peers that it has connected
-// to are closed when the part stops, and also where assemble or the start fails. A service that ends by itself is
-// reported to failed, which has room for it.
+// returns what the program is built of, but for its ledger, and the listener that it serves; peers that it has
+// connected to are closed when the part stops, and also where assemble or the start fails. A service that ends by
+// itself is reported to failed, which has room for it.
 func (p Program) Part(assemble func(context.Context) (Parts, net.Listener, error), failed chan<- error) lifecycle.Part {
 	var (
 		parts  Parts

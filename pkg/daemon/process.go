@@ -29,7 +29,8 @@ type Process struct {
 	failed  chan error
 }
 
-// New makes a process; nothing runs until Start. Lock is the data directory, held; it is nil for a program that keeps nothing and has none.
+// New makes a process; nothing runs until Start. Lock is the data directory, held; it is nil for a program that keeps
+// nothing and has none.
 func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Process {
 	registry := telemetry.NewRegistry()
 	owner := program.Name + "-" + rand.Text()

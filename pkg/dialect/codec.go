@@ -191,8 +191,8 @@ type Response interface {
 // happened. One that is Complete has all of the answer. Anything between was cut off; what came of it is in Response.
 type StreamReader interface {
 	// Add takes the next event, whose data it does not retain, and returns the pieces of the answer that are in it, in
-	// order, which the caller owns. Events of unknown types have none. After an error the reader is of no further use, but for Started, Usage and
-	// Response.
+	// order, which the caller owns. Events of unknown types have none. After an error the reader is of no further use,
+	// but for Started, Usage and Response.
 	Add(event Event) ([]*modelv1.GenerateDelta, error)
 	// Started reports whether anything of the answer has come.
 	Started() bool

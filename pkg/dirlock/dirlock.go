@@ -1,6 +1,6 @@
-// Package dirlock lets at most one process serve a folder, and tells others who that is. The file `lock` in the folder is locked
-// (flock) by the process that serves it, and says {"address": …, "pid": …, "version": …}. The kernel lets go of it when the process
-// has ended, however that came, so that nothing that a crash leaves must be cleared away.
+// Package dirlock lets at most one process serve a folder, and tells others who that is. The file `lock` in the folder
+// is locked (flock) by the process that serves it, and says {"address": …, "pid": …, "version": …}. The kernel lets go
+// of it when the process has ended, however that came, so that nothing that a crash leaves must be cleared away.
 package dirlock
 
 import (
@@ -60,7 +60,8 @@ func (e *HeldError) Error() string {
 // Lock is a folder held by this process. It is not for concurrent use.
 type Lock struct{ file *os.File }
 
-// Patience is how long one should wait for a holder that starts, or that was killed and is not gone yet: a process with much memory, or on a busy disk, takes its time to die.
+// Patience is how long one should wait for a holder that starts, or that was killed and is not gone yet: a process with
+// much memory, or on a busy disk, takes its time to die.
 const Patience = 15 * time.Second
 
 // How often a claim looks again, and how long a holder may take to answer.
@@ -69,8 +70,9 @@ const (
 	answer = time.Second
 )
 
-// Take takes the folder, which is made where it is not there, to serve it. A holder is waited for until ctx's deadline, unless it answers at its address: then it lives, and Take fails
-// with a [*HeldError] at once. Where ctx is cancelled, its error is returned.
+// Take takes the folder, which is made where it is not there, to serve it. A holder is waited for until ctx's deadline,
+// unless it answers at its address: then it lives, and Take fails with a [*HeldError] at once. Where ctx is cancelled,
+// its error is returned.
 func (d Dir) Take(ctx context.Context) (*Lock, error) {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another with %s", err, d.Option)
@@ -91,8 +93,9 @@ func (d Dir) Take(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// Claim takes the folder for this process, or tells who serves it: exactly one of lock and holder is set. A holder that has no address yet is waited for until ctx's deadline; Claim
-// then fails with a [*HeldError]. Where ctx is cancelled, its error is returned.
+// Claim takes the folder for this process, or tells who serves it: exactly one of lock and holder is set. A holder that
+// has no address yet is waited for until ctx's deadline; Claim then fails with a [*HeldError]. Where ctx is cancelled,
+// its error is returned.
 func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 	file, err := os.OpenFile(filepath.Join(d.Path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -185,7 +188,8 @@ func read(file *os.File) (Holder, bool) {
 	return h, true
 }
 
-// alive reports whether the process is there. When it was killed amid a fork, its child holds the lock a moment longer, and the address leads nowhere.
+// alive reports whether the process is there. When it was killed amid a fork, its child holds the lock a moment longer,
+// and the address leads nowhere.
 func (h Holder) alive() bool {
 	err := syscall.Kill(h.PID, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)

@@ -36,8 +36,8 @@ var (
 	ErrUnknown = errors.New("effect: unknown key")
 	// ErrNotOwner is returned to an owner that does not, or no longer, hold the claim.
 	ErrNotOwner = errors.New("effect: claim is not held by this owner")
-	// ErrSuperseded is returned to a request under an older epoch than its run has had in the ledger: the run has another
-	// owner since.
+	// ErrSuperseded is returned to a request under an older epoch than its run has had in the ledger: the run has
+	// another owner since.
 	ErrSuperseded = errors.New("effect: the run has another owner since")
 	// ErrCancelled is returned for a key that was cancelled.
 	ErrCancelled = errors.New("effect: cancelled")
@@ -227,11 +227,12 @@ type Ledger interface {
 	// repeated.
 	ReleaseRuns(ctx context.Context, project string, runs ...string) error
 
-	// Open returns the running claims of owner, or of every owner when that is empty, in the order of their first claim.
+	// Open returns the running claims of owner, or of every owner when that is empty, in the order of their first
+	// claim.
 	Open(ctx context.Context, owner string) ([]Record, error)
 
 	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped,
-	// yielded and cancelled effects before finished, as well as epochs of runs. Running claims stay. A zero time forgets nothing. It returns the
-	// number of keys forgotten.
+	// yielded and cancelled effects before finished, as well as epochs of runs. Running claims stay. A zero time
+	// forgets nothing. It returns the number of keys forgotten.
 	Expire(ctx context.Context, finished, released time.Time) (int, error)
 }

@@ -44,8 +44,8 @@ type Config struct {
 	Ledger Ledger
 	// Owner names this process from its start to its end; no earlier or later process may have had the name. Required.
 	Owner string
-	// Alive reports whether another owner still runs, such as Alive of package replica. Nil: none does, which holds where
-	// one process has the ledger to itself.
+	// Alive reports whether another owner still runs, such as Alive of package replica. Nil: none does, which holds
+	// where one process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as
 	// it stops is not counted. Zero is [DefaultMaxReissues].
@@ -67,9 +67,9 @@ type Config struct {
 // Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
 // by Drain. attempt tells whether the work may have been done, in part, before.
 //
-// An error is kept as the outcome, save these. After one marked by [NotStarted] the claim is given back. Work that fails
-// with [ErrDraining] was cut short: a successor continues it. So it is after an error for which [rpcerr.Transient]
-// holds, where the work may be repeated; other work is then indeterminate.
+// An error is kept as the outcome, save these. After one marked by [NotStarted] the claim is given back. Work that
+// fails with [ErrDraining] was cut short: a successor continues it. So it is after an error for which
+// [rpcerr.Transient] holds, where the work may be repeated; other work is then indeterminate.
 type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
 
 // Attempt describes one execution of an effect.
@@ -152,13 +152,14 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, running: make(map[Key]*execution), cut: make(chan struct{})}, nil
 }
 
-// Do returns the outcome of an effect and lets fn bring it about unless it exists or is on its way. The execution goes on
-// when ctx ends; Do then returns ctx's error, and a later call with the key attaches. The result is in the ledger before
-// anyone sees it.
+// Do returns the outcome of an effect and lets fn bring it about unless it exists or is on its way. The execution goes
+// on when ctx ends; Do then returns ctx's error, and a later call with the key attaches. The result is in the ledger
+// before anyone sees it.
 //
 // An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled],
-// [ErrReleased], [ErrIndeterminate], [ErrDraining], [ErrSuperseded], an [*ElsewhereError], or the ledger's, in which case the outcome
-// may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the work ended.
+// [ErrReleased], [ErrIndeterminate], [ErrDraining], [ErrSuperseded], an [*ElsewhereError], or the ledger's, in which
+// case the outcome may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the work
+// ended.
 func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if req.Key.IsZero() {
 		ctx, cancel := bound(ctx, req.Timeout)

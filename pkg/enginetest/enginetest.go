@@ -1,8 +1,10 @@
-// Package enginetest gives tests and benchmarks a Docker Engine: the one that answers on this machine, else one of its own.
+// Package enginetest gives tests and benchmarks a Docker Engine: the one that answers on this machine, else one of its
+// own.
 //
-// An engine of its own has a socket and a data root of its own, touches neither networks nor firewall, and is gone with its mounts
-// when it is stopped. It takes root, and Debian's docker.io, which the project's set-up installs. It runs in a container too, where
-// that may mount: its data then lie in memory, since the layers of a container cannot hold those of another engine.
+// An engine of its own has a socket and a data root of its own, touches neither networks nor firewall, and is gone with
+// its mounts when it is stopped. It takes root, and Debian's docker.io, which the project's set-up installs. It runs in
+// a container too, where that may mount: its data then lie in memory, since the layers of a container cannot hold those
+// of another engine.
 package enginetest
 
 import (
@@ -48,7 +50,8 @@ type Engine struct {
 	exited chan struct{}
 }
 
-// Find gives the engine that answers at DOCKER_HOST or the usual place, and starts one where none does. Stop must be called.
+// Find gives the engine that answers at DOCKER_HOST or the usual place, and starts one where none does. Stop must be
+// called.
 func Find(ctx context.Context) (*Engine, error) {
 	if own, _ := config.Env(Variable); own == "own" {
 		return Start(ctx)
@@ -85,9 +88,9 @@ func Start(ctx context.Context) (*Engine, error) {
 	return nil, fmt.Errorf("the Docker Engine does not start: %w", faults)
 }
 
-// script starts the engine in a mount namespace of its own, so that none of its mounts is left or seen, and in a network namespace
-// of its own, since an engine without a bridge removes docker0, which the machine's engine needs. An engine takes a containerd of the
-// system where it finds one; here it shall start its own.
+// script starts the engine in a mount namespace of its own, so that none of its mounts is left or seen, and in a
+// network namespace of its own, since an engine without a bridge removes docker0, which the machine's engine needs. An
+// engine takes a containerd of the system where it finds one; here it shall start its own.
 const script = `
 [ ! -d /run/containerd ] || mount -t tmpfs tmpfs /run/containerd || exit 1
 [ -z "$MEMORY" ] || mount -t tmpfs tmpfs "$DIR/data" || exit 1

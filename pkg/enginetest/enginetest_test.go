@@ -42,8 +42,8 @@ func TestAnEngineOfTheTestsOwnLeavesNothing(t *testing.T) {
 	assert.NoDirExists(t, filepath.Dir(socket))
 }
 
-// TestAnEngineOutlivesTheThreadThatStartedIt: tests change threads, which then end, and one of them may have started the
-// engine.
+// TestAnEngineOutlivesTheThreadThatStartedIt: tests change threads, which then end, and one of them may have started
+// the engine.
 func TestAnEngineOutlivesTheThreadThatStartedIt(t *testing.T) {
 	t.Parallel()
 	type started struct {

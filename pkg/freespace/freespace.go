@@ -19,8 +19,8 @@ const (
 // lookEvery is how long what was found of a disk is taken for true.
 const lookEvery = time.Second
 
-// space is what a disk has and had at first: bytes, and files (inodes). Disks without a bound of files have zero of them,
-// or a negative number free, as CephFS.
+// space is what a disk has and had at first: bytes, and files (inodes). Disks without a bound of files have zero of
+// them, or a negative number free, as CephFS.
 type space struct{ free, size, freeFiles, files int64 }
 
 // Floor is the least free space of some folders at which something new begins. Its methods may be called concurrently.

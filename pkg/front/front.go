@@ -1,4 +1,5 @@
-// Package front lets gRPC and HTTP share one address: it looks at the first bytes of each connection and hands the connection to whoever speaks its protocol.
+// Package front lets gRPC and HTTP share one address: it looks at the first bytes of each connection and hands the
+// connection to whoever speaks its protocol.
 package front
 
 import (

@@ -64,7 +64,8 @@ func follow(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Serve takes connections of l until Stop, which may come first, and says that the server is ready. It then returns nil.
+// Serve takes connections of l until Stop, which may come first, and says that the server is ready. It then returns
+// nil.
 func (s *Server) Serve(l net.Listener) error {
 	if _, ok := l.(*inprocess.Listener); ok { // nobody speaks HTTP within the process
 		s.grpc.SetReady(true)
@@ -90,7 +91,8 @@ func (s *Server) Serve(l net.Listener) error {
 // Unready makes health checks say that the server takes no calls; it takes them all the same.
 func (s *Server) Unready() { s.grpc.SetReady(false) }
 
-// Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a caller bounds ctx.
+// Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a
+// caller bounds ctx.
 func (s *Server) Stop(ctx context.Context) error {
 	s.grpc.SetReady(false)
 	err := s.http.Shutdown(ctx)

@@ -78,7 +78,8 @@ func (t *T) Equal(want, got any, opts ...match.Option) bool {
 	return len(found) == 0
 }
 
-// Same says whether got is what was recorded, and fails nothing: for a record that leaves open which of several ways it was made in.
+// Same says whether got is what was recorded, and fails nothing: for a record that leaves open which of several ways it
+// was made in.
 func (t *T) Same(want, got any, opts ...match.Option) bool {
 	t.Helper()
 	return len(t.matcher.Equal(want, got, opts...)) == 0

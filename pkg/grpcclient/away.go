@@ -7,8 +7,9 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// Away reports whether nobody answers at the other end of a connection now, so that calls wait. A connection that nobody uses, which
-// knows nothing, is made for that: the answer is then found the next time. Connections that New did not make are never away.
+// Away reports whether nobody answers at the other end of a connection now, so that calls wait. A connection that
+// nobody uses, which knows nothing, is made for that: the answer is then found the next time. Connections that New did
+// not make are never away.
 func Away(conn grpc.ClientConnInterface) bool {
 	c, ok := conn.(*grpc.ClientConn)
 	if !ok {
@@ -21,8 +22,8 @@ func Away(conn grpc.ClientConnInterface) bool {
 	return state == connectivity.TransientFailure
 }
 
-// Watch tells whether nobody answers at the other end of a connection, at first and whenever that changes, until ctx ends. It keeps the connection made. Connections that New did not make never are
-// away, and nothing is told of them.
+// Watch tells whether nobody answers at the other end of a connection, at first and whenever that changes, until ctx
+// ends. It keeps the connection made. Connections that New did not make never are away, and nothing is told of them.
 func Watch(ctx context.Context, conn grpc.ClientConnInterface, tell func(away bool)) {
 	c, ok := conn.(*grpc.ClientConn)
 	if !ok {

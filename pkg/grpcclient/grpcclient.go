@@ -17,10 +17,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxMessageBytes is what the transport lets through, over every bound that a server keeps: its refusal names the bound.
+// maxMessageBytes is what the transport lets through, over every bound that a server keeps: its refusal names the
+// bound.
 const maxMessageBytes = 80 << 20
 
-// Bytes that may be under way unread on one stream, and on one connection; fixed for the reason that pkg/grpcserver gives.
+// Bytes that may be under way unread on one stream, and on one connection; fixed for the reason that pkg/grpcserver
+// gives.
 const (
 	streamWindow     = 1 << 20
 	connectionWindow = 4 << 20
@@ -29,7 +31,8 @@ const (
 // redial is how a service that is away is dialled: what waits for it should go on soon after it has come back.
 var redial = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
 
-// serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the caller's to decide, by key.
+// serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the
+// caller's to decide, by key.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`
 
 // Options sets a connection up.
@@ -38,9 +41,11 @@ type Options struct {
 	Token config.Secret
 	// TLS secures the connection; nil sends plain text, which is right on loopback only.
 	TLS credentials.TransportCredentials
-	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's deadline. It holds for calls over the network.
+	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's
+	// deadline. It holds for calls over the network.
 	FailFast bool
-	// Unary is called around each unary call, outside the turning back of errors, within a process without a connection; nil adds nothing.
+	// Unary is called around each unary call, outside the turning back of errors, within a process without a
+	// connection; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
 }
 
@@ -50,7 +55,8 @@ type Conn interface {
 	io.Closer
 }
 
-// New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the kinds of pkg/rpcerr.
+// New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the
+// kinds of pkg/rpcerr.
 func New(address string, o Options) (*grpc.ClientConn, error) {
 	unary := []grpc.UnaryClientInterceptor{unaryErrors}
 	if o.Unary != nil {
@@ -79,8 +85,9 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, options...)
 }
 
-// Within makes a connection to whoever serves l in this process. Of the options, those that say how to reach a server, TLS and FailFast, have no meaning: a call that is made before somebody serves l
-// waits, without a deadline for as long as it takes, and once l is closed it fails with UNAVAILABLE.
+// Within makes a connection to whoever serves l in this process. Of the options, those that say how to reach a server,
+// TLS and FailFast, have no meaning: a call that is made before somebody serves l waits, without a deadline for as long
+// as it takes, and once l is closed it fails with UNAVAILABLE.
 func Within(l *inprocess.Listener, o Options) Conn {
 	c := &within{Conn: l.Dial(maxMessageBytes), unary: o.Unary}
 	if !o.Token.IsZero() {

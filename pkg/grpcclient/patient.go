@@ -16,15 +16,17 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Patience is how long a client waits for a service behind the one it called: long enough for a restart, short enough that somebody hears of a service that stays away.
+// Patience is how long a client waits for a service behind the one it called: long enough for a restart, short enough
+// that somebody hears of a service that stays away.
 const Patience = 10 * time.Second
 
 // againIn is when a client may try again, who has been told that a service is away.
 const againIn = time.Second
 
-// Patient returns conn as it is for what clients ask: a call, and the opening of a stream, waits for a service that is away for as long as wait says, or three quarters of the time to the caller's own
-// deadline, and then fails with UNAVAILABLE (SERVICE_UNAVAILABLE). What runs by itself, and may wait for as long as it takes, calls conn. Connections that New did not make never are away, and are
-// returned as they are.
+// Patient returns conn as it is for what clients ask: a call, and the opening of a stream, waits for a service that is
+// away for as long as wait says, or three quarters of the time to the caller's own deadline, and then fails with
+// UNAVAILABLE (SERVICE_UNAVAILABLE). What runs by itself, and may wait for as long as it takes, calls conn. Connections
+// that New did not make never are away, and are returned as they are.
 func Patient(conn grpc.ClientConnInterface, service string, wait time.Duration) grpc.ClientConnInterface {
 	c, ok := conn.(*grpc.ClientConn)
 	if !ok {

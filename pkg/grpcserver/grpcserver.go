@@ -1,7 +1,9 @@
-// Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection and limits, for calls over the network and for those of the same process.
+// Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection
+// and limits, for calls over the network and for those of the same process.
 //
-// Interceptors, outermost first: recover, request id, log and metrics, status, auth, validate. So the log and the metrics see the final code, and every layer below may return an
-// error of any kind. A caller over the network shows its credential before any of its request is read.
+// Interceptors, outermost first: recover, request id, log and metrics, status, auth, validate. So the log and the
+// metrics see the final code, and every layer below may return an error of any kind. A caller over the network shows
+// its credential before any of its request is read.
 package grpcserver
 
 import (
@@ -31,15 +33,18 @@ import (
 const (
 	// MaxMessageBytes bounds what a client asks: each message of a request.
 	MaxMessageBytes = 4 << 20
-	// MaxPeerBytes bounds what services ask each other, such as a model call with a whole conversation, and every answer.
+	// MaxPeerBytes bounds what services ask each other, such as a model call with a whole conversation, and every
+	// answer.
 	MaxPeerBytes = 64 << 20
 )
 
-// slack is what the transport takes over a bound, so that a message over the bound gets an answer that names the bound, and one far over it is cut off unread.
+// slack is what the transport takes over a bound, so that a message over the bound gets an answer that names the bound,
+// and one far over it is cut off unread.
 const slack = 12 << 20
 
-// Bytes that may be under way unread on one stream, and on one connection. They are fixed, since what grpc-go does to find better ones costs every small call two pings and
-// two window updates, and the wake-ups for them (docs/adr/0018). They let one stream carry 1 GB/s over a round trip of a millisecond.
+// Bytes that may be under way unread on one stream, and on one connection. They are fixed, since what grpc-go does to
+// find better ones costs every small call two pings and two window updates, and the wake-ups for them (docs/adr/0018).
+// They let one stream carry 1 GB/s over a round trip of a millisecond.
 const (
 	streamWindow     = 1 << 20
 	connectionWindow = 4 << 20
@@ -54,7 +59,8 @@ type Options struct {
 	Auth auth.Authenticator
 	// Metrics counts and times calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
-	// Services are services that the server has without their being registered, since it passes them on; reflection and health name them too.
+	// Services are services that the server has without their being registered, since it passes them on; reflection and
+	// health name them too.
 	Services []string
 	// RequestBytes bounds each message of a request; zero is MaxMessageBytes.
 	RequestBytes int
@@ -62,8 +68,9 @@ type Options struct {
 	Extra []grpc.ServerOption
 }
 
-// workers are goroutines that take calls one after another, so that most calls find a stack that has grown to what they need; growing it costs a small call some 30 µs. Calls beyond
-// them, and beside streams that hold them, get goroutines of their own.
+// workers are goroutines that take calls one after another, so that most calls find a stack that has grown to what they
+// need; growing it costs a small call some 30 µs. Calls beyond them, and beside streams that hold them, get goroutines
+// of their own.
 const workers = 16
 
 // Server is a gRPC server with health and reflection.
@@ -147,7 +154,8 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
-// SetPeer has health checks tell whether a service behind this server answers, under the service's short name, such as toolexec.
+// SetPeer has health checks tell whether a service behind this server answers, under the service's short name, such as
+// toolexec.
 func (s *Server) SetPeer(name string, answers bool) {
 	status := healthv1.HealthCheckResponse_NOT_SERVING
 	if answers {
@@ -156,8 +164,8 @@ func (s *Server) SetPeer(name string, answers bool) {
 	s.health.SetServingStatus(name, status)
 }
 
-// Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server was stopped before Serve had begun. Where l is an
-// [inprocess.Listener] it takes calls without connections.
+// Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server
+// was stopped before Serve had begun. Where l is an [inprocess.Listener] it takes calls without connections.
 func (s *Server) Serve(l net.Listener) error {
 	if within, ok := l.(*inprocess.Listener); ok {
 		s.local.Serve(within)

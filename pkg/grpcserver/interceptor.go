@@ -128,7 +128,8 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	return serve(ss)
 }
 
-// begin opens a call. The returned function closes it, with the context as it became: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
+// begin opens a call. The returned function closes it, with the context as it became: it turns a panic into INTERNAL,
+// logs and counts the final code, and writes the status.
 func (c *chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
 	start := time.Now()
 	id := requestID(ctx)

@@ -111,7 +111,8 @@ func (c *call) metadata() (header, trailer metadata.MD) {
 	return c.header.Copy(), c.trailer.Copy()
 }
 
-// isolated is a context without its values and causes: a caller's deadline and end reach the handler, what it carries for its own use does not.
+// isolated is a context without its values and causes: a caller's deadline and end reach the handler, what it carries
+// for its own use does not.
 type isolated struct{ context.Context } //nolint:containedctx // It is one.
 
 // Value implements [context.Context].

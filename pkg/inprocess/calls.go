@@ -55,7 +55,8 @@ func (s *calls) close() {
 	}
 }
 
-// cut takes no more and ends those there are. Their handlers may run on, and each is here until its handler has returned.
+// cut takes no more and ends those there are. Their handlers may run on, and each is here until its handler has
+// returned.
 func (s *calls) cut(why *status.Status) {
 	s.close()
 	s.mu.Lock()

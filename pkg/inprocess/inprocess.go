@@ -1,9 +1,12 @@
 // Package inprocess joins gRPC clients and a gRPC server of one process.
 //
-// Its one idea: between two parts of a process nothing of HTTP/2 is needed but its promises. A call is a goroutine for the handler and a queue of encoded messages in each direction. What callers
-// and handlers see is what they would see over the network: messages pass through the codecs of both sides and share no memory; headers, trailers and the details of a status arrive; the caller's
-// deadline and its leaving reach the handler, and none of the caller's context values or causes do; a side that reads nothing holds the other up; messages and headers have the bounds of the network's.
-// Credentials, interceptors and whatever else makes a client or a server are left to pkg/grpcclient and pkg/grpcserver.
+// Its one idea: between two parts of a process nothing of HTTP/2 is needed but its promises. A call is a goroutine for
+// the handler and a queue of encoded messages in each direction. What callers and handlers see is what they would see
+// over the network: messages pass through the codecs of both sides and share no memory; headers, trailers and the
+// details of a status arrive; the caller's deadline and its leaving reach the handler, and none of the caller's context
+// values or causes do; a side that reads nothing holds the other up; messages and headers have the bounds of the
+// network's. Credentials, interceptors and whatever else makes a client or a server are left to pkg/grpcclient and
+// pkg/grpcserver.
 package inprocess
 
 import (
@@ -14,8 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Listener is where a server is found: clients connect to it, and the server serves it. It is a listener without byte streams, so that a server takes it for one of its
-// addresses. Calls that are made before it is served wait; once it is closed, as a server that ends closes it, those that no server has taken fail with UNAVAILABLE.
+// Listener is where a server is found: clients connect to it, and the server serves it. It is a listener without byte
+// streams, so that a server takes it for one of its addresses. Calls that are made before it is served wait; once it is
+// closed, as a server that ends closes it, those that no server has taken fail with UNAVAILABLE.
 type Listener struct {
 	closed chan struct{}
 	once   sync.Once
@@ -61,7 +65,8 @@ func (l *Listener) latest() (s *Server, changed <-chan struct{}) {
 	return l.server, l.changed
 }
 
-// await waits for a server that takes the call, as a connection waits for an address where somebody answers. Where the call ends before, or none will come, it returns false.
+// await waits for a server that takes the call, as a connection waits for an address where somebody answers. Where the
+// call ends before, or none will come, it returns false.
 func (l *Listener) await(c *call) bool {
 	for {
 		s, changed := l.latest()

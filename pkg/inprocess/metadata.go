@@ -10,13 +10,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// MaxHeaderBytes bounds the headers of one side of a call, and its trailers, counted as HTTP/2 counts them; the network's bound is the same.
+// MaxHeaderBytes bounds the headers of one side of a call, and its trailers, counted as HTTP/2 counts them; the
+// network's bound is the same.
 const MaxHeaderBytes = bound.RequestHeaderBytes
 
 // headerOverhead is what HTTP/2 counts for each header beside its key and its value (RFC 9113, section 6.5.2).
 const headerOverhead = 32
 
-// carry does to metadata what gRPC's transport does before it is sent: what it keeps for its own use is left out, what is no header is refused.
+// carry does to metadata what gRPC's transport does before it is sent: what it keeps for its own use is left out, what
+// is no header is refused.
 func carry(md metadata.MD) error {
 	size := 0
 	for key, values := range md {

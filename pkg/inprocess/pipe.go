@@ -6,7 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// window is how many bytes may lie unread in one direction of a call before its writer waits; as much as on a stream of the network.
+// window is how many bytes may lie unread in one direction of a call before its writer waits; as much as on a stream of
+// the network.
 const window = 1 << 20
 
 // overhead is what a message that lies in a pipe takes beside its bytes, so that empty ones fill the window too.
@@ -27,7 +28,8 @@ func newPipe() pipe {
 	return pipe{filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
-// put adds a message, which is the pipe's from then on, and waits for room before. It returns false when done is closed first, or the pipe has ended.
+// put adds a message, which is the pipe's from then on, and waits for room before. It returns false when done is closed
+// first, or the pipe has ended.
 func (p *pipe) put(message mem.BufferSlice, done <-chan struct{}) bool {
 	for {
 		select {

@@ -20,7 +20,8 @@ type Options struct {
 	Stream grpc.StreamServerInterceptor
 	// ReceiveBytes and SendBytes bound the messages that it takes and gives.
 	ReceiveBytes, SendBytes int
-	// Workers is how many goroutines take calls one after another, so that most calls find a stack that has grown to what they need. Calls beyond them get goroutines of their own.
+	// Workers is how many goroutines take calls one after another, so that most calls find a stack that has grown to
+	// what they need. Calls beyond them get goroutines of their own.
 	Workers int
 }
 
@@ -70,7 +71,8 @@ func (s *Server) Serve(l *Listener) {
 // Close takes no more calls: those that come wait for another server.
 func (s *Server) Close() { s.calls.close() }
 
-// Stop takes no more calls and cuts those under way off: callers hear of it at once, and handlers by their contexts. Wait waits for the handlers.
+// Stop takes no more calls and cuts those under way off: callers hear of it at once, and handlers by their contexts.
+// Wait waits for the handlers.
 func (s *Server) Stop() { s.calls.cut(status.New(codes.Unavailable, "the server is stopping")) }
 
 // Wait waits until the handlers of all calls have returned. It is called after Close or Stop.

@@ -1,8 +1,9 @@
-// Package jsonread is json.Unmarshal for long documents: it walks the bytes once, where encoding/json checks the whole document before it begins and looks at each
-// text twice again. Long prompts are read ten times as fast.
+// Package jsonread is json.Unmarshal for long documents: it walks the bytes once, where encoding/json checks the whole
+// document before it begins and looks at each text twice again. Long prompts are read ten times as fast.
 //
-// It takes what is common and leaves the rest to encoding/json: a document that is faulty, that does not fit, that names a member twice or in other letters than
-// the field's, or a type that it does not know. So values and errors are those of encoding/json, always.
+// It takes what is common and leaves the rest to encoding/json: a document that is faulty, that does not fit, that
+// names a member twice or in other letters than the field's, or a type that it does not know. So values and errors are
+// those of encoding/json, always.
 package jsonread
 
 import (
@@ -16,8 +17,8 @@ import (
 	"sync"
 )
 
-// TextTaker is a json.Unmarshaler for values that are often texts. A text is given to it as it reads; all else it gets by UnmarshalJSON, as encoding/json gives it
-// everything. Both must mean the same.
+// TextTaker is a json.Unmarshaler for values that are often texts. A text is given to it as it reads; all else it gets
+// by UnmarshalJSON, as encoding/json gives it everything. Both must mean the same.
 type TextTaker interface {
 	json.Unmarshaler
 	TakeText(text string)

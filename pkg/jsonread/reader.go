@@ -203,7 +203,8 @@ func (r *reader) text() (string, bool) {
 	return string(inside), ok
 }
 
-// inside reads a text. What it returns is a part of the document where it stands there as it reads, and else valid until the next text is read.
+// inside reads a text. What it returns is a part of the document where it stands there as it reads, and else valid
+// until the next text is read.
 //
 // Most texts have neither escapes nor quotes within, which bytes.IndexByte finds out with vector instructions.
 func (r *reader) inside() ([]byte, bool) {
@@ -328,7 +329,8 @@ func (r *reader) unquoteStretch(to []byte) (_ []byte, ended, ok bool) {
 	return to[:d], false, true
 }
 
-// escape reads the escape that b begins with. Half of a pair of surrogates stands for U+FFFD. size is 0 where it is none.
+// escape reads the escape that b begins with. Half of a pair of surrogates stands for U+FFFD. size is 0 where it is
+// none.
 func escape(b []byte) (char rune, size int) {
 	if len(b) > 1 && jsonscan.Unescape(b[1]) != 0 {
 		return rune(jsonscan.Unescape(b[1])), 2

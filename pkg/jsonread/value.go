@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Raw is a value as it is written. Unmarshal makes it a part of the document, where a json.RawMessage is a copy: the document must not change while it is used.
+// Raw is a value as it is written. Unmarshal makes it a part of the document, where a json.RawMessage is a copy: the
+// document must not change while it is used.
 type Raw []byte
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -1,11 +1,12 @@
-// Package jsonscan finds where members of a JSON object lie, without decoding the document: a program that passes a request on unchanged needs to know the few
-// values that it routes by, and nothing of the rest.
+// Package jsonscan finds where members of a JSON object lie, without decoding the document: a program that passes a
+// request on unchanged needs to know the few values that it routes by, and nothing of the rest.
 //
-// The scan reads the outermost object member by member. It passes over nested values by their quotes and brackets alone and does not check them: what is no JSON
-// within them is left to whoever reads the document in earnest. For a document that is JSON, nested no more than MaxDepth deep, it
-// finds what encoding/json does.
+// The scan reads the outermost object member by member. It passes over nested values by their quotes and brackets alone
+// and does not check them: what is no JSON within them is left to whoever reads the document in earnest. For a document
+// that is JSON, nested no more than MaxDepth deep, it finds what encoding/json does.
 //
-// What a byte within a text is, and how far a text needs no escape, is for readers and writers of JSON too: Plain, KindOf.
+// What a byte within a text is, and how far a text needs no escape, is for readers and writers of JSON too: Plain,
+// KindOf.
 package jsonscan
 
 import (
@@ -29,14 +30,15 @@ func (s Span) Of(doc []byte) []byte { return doc[s.Start:s.End] }
 // ErrNotObject says that a document is no JSON object.
 var ErrNotObject = errors.New("is no JSON object")
 
-// MaxDepth bounds how many objects and lists lie within one another, the outermost included. Readers go down into a document by calling themselves, and most of
-// them have a bound of their own between 128 and 10,000.
+// MaxDepth bounds how many objects and lists lie within one another, the outermost included. Readers go down into a
+// document by calling themselves, and most of them have a bound of their own between 128 and 10,000.
 const MaxDepth = 512
 
 // ErrTooDeep says that a document is nested more deeply than MaxDepth.
 var ErrTooDeep = fmt.Errorf("is nested more than %d levels deep", MaxDepth)
 
-// DuplicateError says that a wanted member is there twice: readers differ in which of them counts, so neither can be relied on.
+// DuplicateError says that a wanted member is there twice: readers differ in which of them counts, so neither can be
+// relied on.
 type DuplicateError struct {
 	// Name is the member's.
 	Name string
@@ -47,9 +49,9 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("has the member %q more than once", e.Name)
 }
 
-// Object finds members of the object that doc is: found[i] becomes where the value of the member names[i] lies. found must be as long as names. Names are
-// compared as they read, whatever escapes they are written with. It fails with an error that wraps ErrNotObject, with ErrTooDeep, or with
-// *DuplicateError.
+// Object finds members of the object that doc is: found[i] becomes where the value of the member names[i] lies. found
+// must be as long as names. Names are compared as they read, whatever escapes they are written with. It fails with an
+// error that wraps ErrNotObject, with ErrTooDeep, or with *DuplicateError.
 func Object(doc []byte, names []string, found []Span) error {
 	clear(found)
 	s := scanner{doc: doc}

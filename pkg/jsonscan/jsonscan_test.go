@@ -111,7 +111,8 @@ func members(doc []byte) (keys []string, values []json.RawMessage, ok bool) {
 	return keys, values, true
 }
 
-// Whatever encoding/json takes for an object, the scan reads alike; what it does not take never makes the scan panic or leave the document.
+// Whatever encoding/json takes for an object, the scan reads alike; what it does not take never makes the scan panic or
+// leave the document.
 func FuzzObject(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"a","stream":true,"max_tokens":12}`, `{"messages":[{"content":"a \"model\": b\\"}],"model":"x"}`, `{"model":"a","model":"b"}`,

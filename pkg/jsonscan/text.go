@@ -8,8 +8,9 @@ import (
 
 // text passes over the rest of a text, its closing quote included.
 //
-// Most texts hold no quotes, and bytes.IndexByte finds their end with vector instructions. Those that quote other texts (code, JSON as a tool answers it) have an
-// escaped quote every few bytes: from the first one on they are looked through by blocks, without a branch for each quote.
+// Most texts hold no quotes, and bytes.IndexByte finds their end with vector instructions. Those that quote other texts
+// (code, JSON as a tool answers it) have an escaped quote every few bytes: from the first one on they are looked
+// through by blocks, without a branch for each quote.
 func (s *scanner) text() bool {
 	i := bytes.IndexByte(s.doc[s.at:], '"')
 	if i < 0 {
@@ -71,8 +72,9 @@ func zeros(x uint64) uint64 {
 	return ^((x&low + low) | x | low) >> 7 * gather >> 56
 }
 
-// follow returns a bit for each byte of a block that a backslash escapes, given whether the first one is, and whether the first byte of the next block is. A run of
-// backslashes escapes what follows when its length is odd: adding the starts of runs that begin at odd places carries through them and tells the two apart.
+// follow returns a bit for each byte of a block that a backslash escapes, given whether the first one is, and whether
+// the first byte of the next block is. A run of backslashes escapes what follows when its length is odd: adding the
+// starts of runs that begin at odd places carries through them and tells the two apart.
 func follow(backslash, escape uint64) (escaped, next uint64) {
 	const even = 0x5555555555555555
 	backslash &^= escape

@@ -1,9 +1,10 @@
 // Package jsonschema checks JSON against JSON Schema, as tools declare it for their arguments and options.
 //
-// Schemas are kept as the text they came in, since models see them. Validation is that of github.com/santhosh-tekuri/jsonschema, draft 7 unless
-// a schema names another, with two differences: every violation is reported, also an enum beside a wrong type, since a model that sees
-// all of them mends all of them; and `format` asserts nothing. Schemas come from strangers, so nothing outside of them is ever read, and
-// size, nesting and numbers are bounded.
+// Schemas are kept as the text they came in, since models see them. Validation is that of
+// github.com/santhosh-tekuri/jsonschema, draft 7 unless a schema names another, with two differences: every violation
+// is reported, also an enum beside a wrong type, since a model that sees all of them mends all of them; and `format`
+// asserts nothing. Schemas come from strangers, so nothing outside of them is ever read, and size, nesting and numbers
+// are bounded.
 package jsonschema
 
 import (
@@ -44,8 +45,8 @@ type Schema struct {
 	compiled *jsonschema.Schema
 }
 
-// Compile reads a schema. It fails on text that is no schema, on references that lead out of it or in circles, on patterns outside RE2, and on schemas over
-// MaxSchemaBytes or MaxDepth or that apply too many schemas to one value.
+// Compile reads a schema. It fails on text that is no schema, on references that lead out of it or in circles, on
+// patterns outside RE2, and on schemas over MaxSchemaBytes or MaxDepth or that apply too many schemas to one value.
 func Compile(text json.RawMessage) (*Schema, error) {
 	if len(text) > MaxSchemaBytes {
 		return nil, fmt.Errorf("the schema is larger than %d bytes", MaxSchemaBytes)
@@ -100,8 +101,8 @@ func (s *Schema) Members() map[string]string {
 	return members
 }
 
-// Check returns every violation of the schema by a JSON document, in a fixed order; none when the document is valid. It fails when the
-// document cannot be checked: it is no JSON, or ErrTooDeep, or ErrNumber.
+// Check returns every violation of the schema by a JSON document, in a fixed order; none when the document is valid. It
+// fails when the document cannot be checked: it is no JSON, or ErrTooDeep, or ErrNumber.
 func (s *Schema) Check(document json.RawMessage) ([]Violation, error) {
 	value, err := decode(document)
 	if err != nil {

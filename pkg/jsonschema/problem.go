@@ -13,7 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// explain says what is wrong with a schema in the words of its author, who knows neither the name under which it is compiled nor the library.
+// explain says what is wrong with a schema in the words of its author, who knows neither the name under which it is
+// compiled nor the library.
 func explain(err error) error {
 	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if cause, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
@@ -58,7 +59,8 @@ func findLoop(root *jsonschema.Schema) (at string, found bool) {
 		return false
 	}
 	found = visit(root)
-	// Members and items are smaller than what they are in, so a way through them ends somewhere: each is a beginning of its own.
+	// Members and items are smaller than what they are in, so a way through them ends somewhere: each is a beginning of
+	// its own.
 	for i := 0; i < len(seen) && !found; i++ {
 		found = slices.ContainsFunc(partOfValue(seen[i]), visit)
 	}

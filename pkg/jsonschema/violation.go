@@ -17,7 +17,8 @@ var english = message.NewPrinter(language.English)
 
 // Violation is one breach of a schema.
 type Violation struct {
-	// Keyword is the schema's keyword that does not hold, such as `type` or `required`; empty where the schema is `false`.
+	// Keyword is the schema's keyword that does not hold, such as `type` or `required`; empty where the schema is
+	// `false`.
 	Keyword string
 	// At is the JSON pointer (RFC 6901) of the value that breaks it; empty for the whole document.
 	At string

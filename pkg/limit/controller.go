@@ -24,9 +24,9 @@ const (
 	shortestRound = 4
 )
 
-// Controller is the rule by which a limit adapts, without any slots. It works in rounds: a round ends after as many clean successes as the
-// limit is high. When the limit was nearly used up in a round, it doubles, or grows slowly once a rate limit was met. A rate limit lowers it at
-// once and starts a cooldown in which nothing counts.
+// Controller is the rule by which a limit adapts, without any slots. It works in rounds: a round ends after as many
+// clean successes as the limit is high. When the limit was nearly used up in a round, it doubles, or grows slowly once
+// a rate limit was met. A rate limit lowers it at once and starts a cooldown in which nothing counts.
 //
 // A Controller is not safe for concurrent use.
 type Controller struct {
@@ -77,8 +77,8 @@ func (c *Controller) Clean(now time.Time, subject string) {
 	}
 }
 
-// RateLimited notes an answer that asks to slow down. How long the other side wants to be left alone does not matter here: the request itself
-// waits for that, and the limit has its own cooldown.
+// RateLimited notes an answer that asks to slow down. How long the other side wants to be left alone does not matter
+// here: the request itself waits for that, and the limit has its own cooldown.
 func (c *Controller) RateLimited(now time.Time, subject string) {
 	c.newRound()
 	c.met = true
@@ -89,7 +89,8 @@ func (c *Controller) RateLimited(now time.Time, subject string) {
 	c.change(max(niceDown(int(float64(c.limit)*c.bounds.DecreaseFactor)), c.min, 1), RateLimit, now, subject)
 }
 
-// SetMax changes the highest limit, by hand. A lower one takes effect at once, a higher one only lets the limit grow. It fails with ErrTooLow.
+// SetMax changes the highest limit, by hand. A lower one takes effect at once, a higher one only lets the limit grow.
+// It fails with ErrTooLow.
 func (c *Controller) SetMax(n int, now time.Time) error {
 	if n < 1 {
 		return ErrTooLow

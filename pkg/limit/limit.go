@@ -1,10 +1,11 @@
 // Package limit bounds how much goes on at once under a key: requests in flight to one account of a provider, say.
 //
-// A key names a pool. A pool has a limit, which is fixed or adapts to what the other side bears, and a queue. The queue is fair between
-// tenants: each has its own line, and lines are served in turn. Whoever must come back after a failed attempt may stand at the head of its
-// own line, never of another's.
+// A key names a pool. A pool has a limit, which is fixed or adapts to what the other side bears, and a queue. The queue
+// is fair between tenants: each has its own line, and lines are served in turn. Whoever must come back after a failed
+// attempt may stand at the head of its own line, never of another's.
 //
-// Limiter is the port; Memory is the implementation for one process. limittest holds the suite that every implementation passes.
+// Limiter is the port; Memory is the implementation for one process. limittest holds the suite that every
+// implementation passes.
 package limit
 
 import (
@@ -24,17 +25,17 @@ var ErrTooLow = errors.New("a limit must be at least 1")
 
 // Limiter admits callers to pools. All methods may be called concurrently.
 type Limiter interface {
-	// Acquire waits for a slot of the pool under r.Key and returns the function that frees it, which may be called more than once. The first
-	// call for a key makes the pool with r's bounds; later bounds are not looked at. It fails with ErrFull at once when r.MaxWaiting callers
-	// wait already, and with ctx's error when ctx ends first.
+	// Acquire waits for a slot of the pool under r.Key and returns the function that frees it, which may be called more
+	// than once. The first call for a key makes the pool with r's bounds; later bounds are not looked at. It fails with
+	// ErrFull at once when r.MaxWaiting callers wait already, and with ctx's error when ctx ends first.
 	Acquire(ctx context.Context, r Request) (release func(), err error)
-	// Report tells an adaptive pool how a request went; a fixed one does not listen. Subject is what the history of the limit names. A key
-	// without a pool is ignored.
+	// Report tells an adaptive pool how a request went; a fixed one does not listen. Subject is what the history of the
+	// limit names. A key without a pool is ignored.
 	Report(ctx context.Context, key string, outcome Outcome, subject string)
 	// Pools returns the state of all pools, by key.
 	Pools(ctx context.Context) ([]Pool, error)
-	// SetMax changes the limit of a fixed pool, or the highest limit of an adaptive one. Nobody who holds a slot loses it. It fails with
-	// ErrUnknownPool or ErrTooLow.
+	// SetMax changes the limit of a fixed pool, or the highest limit of an adaptive one. Nobody who holds a slot loses
+	// it. It fails with ErrUnknownPool or ErrTooLow.
 	SetMax(ctx context.Context, key string, n int) (Pool, error)
 }
 

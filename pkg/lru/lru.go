@@ -1,4 +1,5 @@
-// Package lru keeps values by key up to a bound on their weight. When a new one would go over it, those that were not used for longest go.
+// Package lru keeps values by key up to a bound on their weight. When a new one would go over it, those that were not
+// used for longest go.
 //
 // It has no lock: whoever keeps values has one for more than this.
 package lru
@@ -37,7 +38,8 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return element.Value.(*entry[K, V]).value, true
 }
 
-// Put keeps a value in the place of the key's former one, and returns those that had to go, the longest unused first. A value that weighs more than all may weigh goes itself.
+// Put keeps a value in the place of the key's former one, and returns those that had to go, the longest unused first. A
+// value that weighs more than all may weigh goes itself.
 func (c *Cache[K, V]) Put(key K, value V, weight int64) (gone []V) {
 	if former, ok := c.Remove(key); ok {
 		gone = append(gone, former)

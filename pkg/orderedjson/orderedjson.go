@@ -1,7 +1,9 @@
-// Package orderedjson reads and writes JSON whose objects keep the order of their members and whose numbers keep their digits.
+// Package orderedjson reads and writes JSON whose objects keep the order of their members and whose numbers keep their
+// digits.
 //
-// Arguments of tools and their schemas are JSON written by others. Where the platform has to change a part of such a document, the rest
-// must come out as it went in: an order of keys that a provider's cache relies on, an integer of thirty digits, a 1.0 that is no 1.
+// Arguments of tools and their schemas are JSON written by others. Where the platform has to change a part of such a
+// document, the rest must come out as it went in: an order of keys that a provider's cache relies on, an integer of
+// thirty digits, a 1.0 that is no 1.
 package orderedjson
 
 import (
@@ -93,8 +95,9 @@ func (o *Object) All() iter.Seq2[string, any] {
 // MarshalJSON writes the object in its order, without blanks.
 func (o *Object) MarshalJSON() ([]byte, error) { return Append(nil, o), nil }
 
-// Decode reads one JSON document. Values are nil, bool, json.Number, string, []any and *Object. Of members with one name the last value
-// counts, at the place of the first; what is no Unicode in a text becomes U+FFFD. It fails on what encoding/json refuses.
+// Decode reads one JSON document. Values are nil, bool, json.Number, string, []any and *Object. Of members with one
+// name the last value counts, at the place of the first; what is no Unicode in a text becomes U+FFFD. It fails on what
+// encoding/json refuses.
 func Decode(document []byte) (any, error) {
 	value, _, err := decode(document)
 	return value, err
@@ -113,8 +116,8 @@ func DecodeObject(document []byte) (*Object, error) {
 	return object, nil
 }
 
-// Tidy returns document without blanks around it, and else as it is where every reader agrees about what it says. Where a name occurs twice
-// or a text holds what is no Unicode, it returns the document as Decode reads it.
+// Tidy returns document without blanks around it, and else as it is where every reader agrees about what it says. Where
+// a name occurs twice or a text holds what is no Unicode, it returns the document as Decode reads it.
 func Tidy(document []byte) (json.RawMessage, error) {
 	value, exact, err := decode(document)
 	if err != nil {
@@ -237,8 +240,8 @@ func (r *reader) next() byte {
 	return r.rest[0]
 }
 
-// item reads over what stands before an item, a bracket or a comma, and reports whether there is one. Where there is none it
-// reads over the end.
+// item reads over what stands before an item, a bracket or a comma, and reports whether there is one. Where there is
+// none it reads over the end.
 func (r *reader) item(end byte) bool {
 	if r.next() != end {
 		r.rest = r.rest[1:]

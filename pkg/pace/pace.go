@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Writer is an http.ResponseWriter whose client has to go on reading: a write fails when it cannot be done within a time, and so does all after it. A client that is
-// only slow is not cut off, since each write has the time anew. It is for one goroutine.
+// Writer is an http.ResponseWriter whose client has to go on reading: a write fails when it cannot be done within a
+// time, and so does all after it. A client that is only slow is not cut off, since each write has the time anew. It is
+// for one goroutine.
 type Writer struct {
 	http.ResponseWriter
 
@@ -17,7 +18,8 @@ type Writer struct {
 	until   time.Time
 }
 
-// NewWriter returns a writer over w. within bounds each write; zero is no bound. The server lifts the bound when the handler has returned and the rest was sent.
+// NewWriter returns a writer over w. within bounds each write; zero is no bound. The server lifts the bound when the
+// handler has returned and the rest was sent.
 func NewWriter(w http.ResponseWriter, within time.Duration) *Writer {
 	return &Writer{ResponseWriter: w, control: http.NewResponseController(w), within: within}
 }

@@ -4,8 +4,8 @@
 //
 //	{replica, process, epoch, beat}    Join: a new process, epoch + 1 │ Beat: beat = the store's clock │ Leave: no process
 //
-// The clock is the store's, so that clocks of machines need not agree. A process that was replaced, has left, or has not
-// beaten for longer than the time to live counts as dead, and others may take over what it had claimed.
+// The clock is the store's, so that clocks of machines need not agree. A process that was replaced, has left, or has
+// not beaten for longer than the time to live counts as dead, and others may take over what it had claimed.
 package replica
 
 import (

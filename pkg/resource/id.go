@@ -12,8 +12,8 @@ import (
 const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // NewID makes the id of a resource, of a request or of a call: 18 characters, the first ten of which are the time in
-// milliseconds, so that ids sort by it; the others are random. Effect keys begin with ids, so they are short. It is safe
-// for concurrent use.
+// milliseconds, so that ids sort by it; the others are random. Effect keys begin with ids, so they are short. It is
+// safe for concurrent use.
 func NewID() string {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails

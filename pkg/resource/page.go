@@ -20,7 +20,8 @@ type List interface {
 
 // Page is the page that a request asks for.
 type Page struct {
-	// After is the position that the page follows; empty for the first page. What a position is, each list says for itself.
+	// After is the position that the page follows; empty for the first page. What a position is, each list says for
+	// itself.
 	After string
 	// Size is how many entries the page has at most.
 	Size int
@@ -28,7 +29,8 @@ type Page struct {
 	request List
 }
 
-// PageOf reads a request's page_size and page_token. It fails with INVALID_CURSOR where the token is that of another list.
+// PageOf reads a request's page_size and page_token. It fails with INVALID_CURSOR where the token is that of another
+// list.
 func PageOf(request List) (Page, error) {
 	after, err := position("page_token", request.GetPageToken(), request)
 	return Page{After: after, Size: PageSize(request.GetPageSize()), request: request}, err
@@ -45,13 +47,15 @@ func PageSize(asked int32) int {
 	return int(asked)
 }
 
-// AfterNumber is After where positions are numbers from 0; it is 0 for the first page. It fails with INVALID_CURSOR where After is none.
+// AfterNumber is After where positions are numbers from 0; it is 0 for the first page. It fails with INVALID_CURSOR
+// where After is none.
 func (p Page) AfterNumber() (int64, error) { return number("page_token", p.After) }
 
 // Token is the token of the page that follows a position.
 func (p Page) Token(position string) string { return token(position, p.request) }
 
-// Cut leaves of found, for which one entry more than Size was looked for, what is on the page, and returns the next page's token; empty when there is none.
+// Cut leaves of found, for which one entry more than Size was looked for, what is on the page, and returns the next
+// page's token; empty when there is none.
 func Cut[E any](p Page, found []E, position func(E) string) (page []E, next string) {
 	if len(found) <= p.Size {
 		return found, ""

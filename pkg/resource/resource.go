@@ -11,7 +11,8 @@ import (
 // DefaultProject is the project of those who name none.
 const DefaultProject = "projects/default"
 
-// isProjectID reports whether s is 1 to 63 lower-case letters, digits and -, begins with a letter and does not end with -.
+// isProjectID reports whether s is 1 to 63 lower-case letters, digits and -, begins with a letter and does not end with
+// -.
 func isProjectID(s string) bool {
 	if len(s) == 0 || len(s) > 63 || !lower(s[0]) || s[len(s)-1] == '-' {
 		return false

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Schedule computes growing waits with a random part. The zero value waits for nothing; Default is the schedule of model
-// calls, whose form is Inspect's. Loops of our own use [Backoff].
+// Schedule computes growing waits with a random part. The zero value waits for nothing; Default is the schedule of
+// model calls, whose form is Inspect's. Loops of our own use [Backoff].
 type Schedule struct {
 	// First is the wait after the first failure, without its random part. It doubles with each further one.
 	First time.Duration
@@ -48,8 +48,8 @@ func (s Schedule) Delay(n int, asked time.Duration) time.Duration {
 type Policy struct {
 	// MaxRetries bounds the attempts after the first; nil is no bound, and zero allows one attempt.
 	MaxRetries *int
-	// Timeout bounds the time since the first attempt began; nil is no bound, and zero allows one attempt. It is asked after a failure and
-	// never cuts an attempt.
+	// Timeout bounds the time since the first attempt began; nil is no bound, and zero allows one attempt. It is asked
+	// after a failure and never cuts an attempt.
 	Timeout *time.Duration
 }
 

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d, and not at all where d is not positive. It fails with the cause of ctx's end when that comes first.
+// Sleep waits for d, and not at all where d is not positive. It fails with the cause of ctx's end when that comes
+// first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -20,8 +20,8 @@ type failure struct {
 	} `json:"error"`
 }
 
-// JSON writes a status as REST has it: `{"error": {"code": 404, "status": "NOT_FOUND", "message": "…", "details": […]}}`.
-// Every error over HTTP has this form, within a stream too.
+// JSON writes a status as REST has it: `{"error": {"code": 404, "status": "NOT_FOUND", "message": "…", "details":
+// […]}}`. Every error over HTTP has this form, within a stream too.
 func JSON(s *status.Status, httpStatus int) []byte {
 	var f failure
 	f.Error.Code, f.Error.Status, f.Error.Message = httpStatus, code.Code(s.Code()).String(), s.Message()

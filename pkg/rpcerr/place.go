@@ -81,8 +81,8 @@ func Concerns(path string, err error) bool {
 	})
 }
 
-// Below returns what of a path is below another one, as it is put behind a path: `.model`, `[0]`, `/template`, or empty for
-// the path itself. Every path is below the empty one.
+// Below returns what of a path is below another one, as it is put behind a path: `.model`, `[0]`, `/template`, or empty
+// for the path itself. Every path is below the empty one.
 func Below(path, above string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, above)
 	switch {

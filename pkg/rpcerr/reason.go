@@ -13,9 +13,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// Here is the one place that says which code, which facts and which time to try again go with a reason: each reason has its constructor, which asks for its facts
-// before the message. What a reason means to callers is said in evalfleet/errors/v1/error_reason.proto, and a test holds the two against one another. Formats may wrap
-// a cause with %w, which stays on this side of the wire.
+// Here is the one place that says which code, which facts and which time to try again go with a reason: each reason has
+// its constructor, which asks for its facts before the message. What a reason means to callers is said in
+// evalfleet/errors/v1/error_reason.proto, and a test holds the two against one another. Formats may wrap a cause with
+// %w, which stays on this side of the wire.
 
 // fault makes an error of a kind.
 func fault(code codes.Code, reason errorsv1.ErrorReason, format string, args ...any) *Error {
@@ -58,7 +59,8 @@ func RequestTooLarge(field string, limitBytes int, format string, args ...any) *
 	return e
 }
 
-// InvalidCursor says that a page token or a watch's cursor, in that field, cannot be read or belongs to another request.
+// InvalidCursor says that a page token or a watch's cursor, in that field, cannot be read or belongs to another
+// request.
 func InvalidCursor(field, format string, args ...any) *Error {
 	e := fault(codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, format, args...)
 	return e.WithField(field, "%s", e.Message)
@@ -77,10 +79,11 @@ func NotFound(resource, format string, args ...any) *Error {
 	return fault(codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, format, args...).with("resource", resource)
 }
 
-// Names within a request that nothing is known of are faults of the request. The field is that of the message which holds
-// the name, such as `name` of a ToolRef; In says where the message stands.
+// Names within a request that nothing is known of are faults of the request. The field is that of the message which
+// holds the name, such as `name` of a ToolRef; In says where the message stands.
 
-// ModelNotFound says that a model's provider is not known, or does not know the model. Known are the names that would do.
+// ModelNotFound says that a model's provider is not known, or does not know the model. Known are the names that would
+// do.
 func ModelNotFound(model string, known []string, format string, args ...any) *Error {
 	e := fault(codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, format, args...).with("model", model).with("known", strings.Join(known, ", "))
 	return e.WithField("model", "%s", e.Message)
@@ -116,8 +119,8 @@ func DriverNotFound(name string, known []string) *Error {
 	return unknown(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", "driver", name, known)
 }
 
-// unknown says that nothing of that name is known, and names what is. Thing is what it would be; it is also the key of the
-// fact. The field is empty where the name is an element of a list.
+// unknown says that nothing of that name is known, and names what is. Thing is what it would be; it is also the key of
+// the fact. The field is empty where the name is an element of a list.
 func unknown(reason errorsv1.ErrorReason, thing, field, name string, known []string) *Error {
 	all := strings.Join(known, ", ")
 	e := fault(codes.InvalidArgument, reason, "unknown %s %q; %sknown: %s", thing, name, suggest.Question(name, known), all).with(thing, name).with("known", all)
@@ -256,7 +259,8 @@ func CapabilityUnsupported(capability, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, format, args...).with("capability", capability)
 }
 
-// ProviderRejected says that a provider rejects a request for good, with that HTTP status; 0 where it refused in an answer.
+// ProviderRejected says that a provider rejects a request for good, with that HTTP status; 0 where it refused in an
+// answer.
 func ProviderRejected(provider string, status int, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED, format, args...).upstream(provider, status)
 }
@@ -307,7 +311,8 @@ func ConnectionQueueFull(account string, after time.Duration, format string, arg
 	return fault(codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, format, args...).with("account", account).retryIn(after)
 }
 
-// SandboxQuota says that no more of something may be there now: quota names it, such as `sandboxes`, limit is how many; 0 is not known.
+// SandboxQuota says that no more of something may be there now: quota names it, such as `sandboxes`, limit is how many;
+// 0 is not known.
 func SandboxQuota(quota string, limit int, after time.Duration, format string, args ...any) *Error {
 	e := fault(codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, format, args...).with("quota", quota).retryIn(after)
 	if limit != 0 {
@@ -383,7 +388,8 @@ func Internal(format string, args ...any) *Error {
 	return fault(codes.Internal, errorsv1.ErrorReason_ERROR_REASON_INTERNAL, format, args...)
 }
 
-// Hidden is what a client sees of a fault of ours: where to look for the cause. Without a request id the log is all there is to name.
+// Hidden is what a client sees of a fault of ours: where to look for the cause. Without a request id the log is all
+// there is to name.
 func Hidden(requestID string) *Error {
 	if requestID == "" {
 		return Internal("internal error; the server's log has the cause")

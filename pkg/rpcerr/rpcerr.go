@@ -1,7 +1,8 @@
 // Package rpcerr is the platform's errors: a gRPC code, a documented reason, and details that programs can read.
 //
-// Domain code makes one with the constructor of its kind and wraps it with %w as it likes; a server's interceptor turns it into a status (ToStatus), a client's
-// interceptor turns the status back (FromStatus), so that Code, Is and the rest answer alike on both sides of the wire. Nothing matches on message text.
+// Domain code makes one with the constructor of its kind and wraps it with %w as it likes; a server's interceptor turns
+// it into a status (ToStatus), a client's interceptor turns the status back (FromStatus), so that Code, Is and the rest
+// answer alike on both sides of the wire. Nothing matches on message text.
 package rpcerr
 
 import (
@@ -27,7 +28,8 @@ type Error struct {
 	Code codes.Code
 	// Reason says why, for programs.
 	Reason errorsv1.ErrorReason
-	// Message is for people: lower case, names the thing and the next step, never a secret, a prompt or an upstream body.
+	// Message is for people: lower case, names the thing and the next step, never a secret, a prompt or an upstream
+	// body.
 	Message string
 	// Metadata holds the facts that the reason documents; keys are lowerCamelCase.
 	Metadata map[string]string
@@ -92,7 +94,8 @@ func (e *Error) clone() *Error {
 // As returns the *Error in err's chain, if there is one.
 func As(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
-// Code returns the gRPC code of err: OK for nil, CANCELLED and DEADLINE_EXCEEDED for the context's errors, UNKNOWN for errors of no kind.
+// Code returns the gRPC code of err: OK for nil, CANCELLED and DEADLINE_EXCEEDED for the context's errors, UNKNOWN for
+// errors of no kind.
 func Code(err error) codes.Code {
 	if err == nil {
 		return codes.OK

@@ -18,11 +18,12 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 )
 
-// ToStatus turns err into the status that a client gets. A fault of ours, and an error of no kind, becomes INTERNAL without its text, which belongs into the log.
+// ToStatus turns err into the status that a client gets. A fault of ours, and an error of no kind, becomes INTERNAL
+// without its text, which belongs into the log.
 func ToStatus(err error) *status.Status { return ToStatusUnder(err, "") }
 
-// ToStatusUnder is ToStatus where the log has the cause under a request id, which a fault of ours then names. One that came from another service stays as it is: it
-// names what stands in that service's log.
+// ToStatusUnder is ToStatus where the log has the cause under a request id, which a fault of ours then names. One that
+// came from another service stays as it is: it names what stands in that service's log.
 func ToStatusUnder(err error, requestID string) *status.Status {
 	s := ToPeer(err)
 	if e, ok := As(err); s.Code() == codes.Internal && (!ok || e.ours()) {
@@ -31,8 +32,8 @@ func ToStatusUnder(err error, requestID string) *status.Status {
 	return s
 }
 
-// ToPeer turns err into the status that a part of the same service gets, or a successor that reads what was kept: a fault of ours keeps its text, which the peer hides from
-// clients in its turn.
+// ToPeer turns err into the status that a part of the same service gets, or a successor that reads what was kept: a
+// fault of ours keeps its text, which the peer hides from clients in its turn.
 func ToPeer(err error) *status.Status {
 	if err == nil {
 		return status.New(codes.OK, "")
@@ -144,7 +145,8 @@ func (e *Error) obstacle() protoadapt.MessageV1 {
 	}
 }
 
-// FromStatus turns an error that came over the wire back into an *Error. Errors that are no status are returned as they are.
+// FromStatus turns an error that came over the wire back into an *Error. Errors that are no status are returned as they
+// are.
 func FromStatus(err error) error {
 	if err == nil {
 		return nil

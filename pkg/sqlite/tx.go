@@ -31,8 +31,8 @@ type View struct {
 }
 
 // Tx is what a function given to [DB.Write] sees: the database with the changes of the functions before it in the same
-// transaction, and its own. The transaction itself is the writer's: a function runs no COMMIT or ROLLBACK, and none of the
-// conflict clauses OR ROLLBACK and OR FAIL.
+// transaction, and its own. The transaction itself is the writer's: a function runs no COMMIT or ROLLBACK, and none of
+// the conflict clauses OR ROLLBACK and OR FAIL.
 type Tx struct {
 	View
 }

@@ -53,17 +53,17 @@ func openWriter(ctx context.Context, dsn string, maxBatch int) (*writer, error) 
 	return w, nil
 }
 
-// Write queues fn for the next transaction and returns nil once that is committed and synced to disk. When fn returns an
-// error its own changes are undone, those of the others in the transaction stand, and Write returns that error. When the
-// commit fails, or the database itself does, every function in the transaction fails with that error ([Away]).
+// Write queues fn for the next transaction and returns nil once that is committed and synced to disk. When fn returns
+// an error its own changes are undone, those of the others in the transaction stand, and Write returns that error. When
+// the commit fails, or the database itself does, every function in the transaction fails with that error ([Away]).
 //
-// While fn is queued the end of ctx withdraws it, and Write returns ctx's error; from then on Write waits for the outcome,
-// so that an error of ctx always means that fn has had no effect. [ErrClosed] is returned after Close.
+// While fn is queued the end of ctx withdraws it, and Write returns ctx's error; from then on Write waits for the
+// outcome, so that an error of ctx always means that fn has had no effect. [ErrClosed] is returned after Close.
 //
 // fn runs on the writer's goroutine and everyone waits for it: it should do nothing but talk to tx. It may run twice,
-// when another function of its transaction fails midway; only the last run counts, so it should set, not add to, what it
-// hands out. A panic of fn counts as an error and is raised again in the caller. fn must not call [runtime.Goexit], which
-// is what a failing test's FailNow does.
+// when another function of its transaction fails midway; only the last run counts, so it should set, not add to, what
+// it hands out. A panic of fn counts as an error and is raised again in the caller. fn must not call [runtime.Goexit],
+// which is what a failing test's FailNow does.
 func (db *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (w *writer) next() []*write {
 var errRerun = errors.New("a function failed after a change")
 
 // commit runs a batch in one transaction and sets the outcome of each function. The first run is bare: savepoints cost
-// about a third of a small write, and nearly every function that fails has changed nothing by then. When one has, all is
-// rolled back and run again with a savepoint around each.
+// about a third of a small write, and nearly every function that fails has changed nothing by then. When one has, all
+// is rolled back and run again with a savepoint around each.
 func (w *writer) commit(batch []*write) {
 	err := w.transact(batch, false)
 	if errors.Is(err, errRerun) && len(batch) == 1 {

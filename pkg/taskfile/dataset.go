@@ -50,7 +50,8 @@ func (r *reader) dataset(n *yaml.Node) error {
 	return r.datasetFile(n, name, d, file)
 }
 
-// fields reads a mapping from fields of a sample to columns. Its names are checked here, where their lines are known; the server reads the rest.
+// fields reads a mapping from fields of a sample to columns. Its names are checked here, where their lines are known;
+// the server reads the rest.
 func (r *reader) fields(n *yaml.Node, to *string) error {
 	if n.Kind == yaml.MappingNode {
 		skip := func(*yaml.Node) error { return nil }

@@ -12,7 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// scriptArg is the argument of a model that names a file of scripted answers; blobPrefix marks one that names a body instead.
+// scriptArg is the argument of a model that names a file of scripted answers; blobPrefix marks one that names a body
+// instead.
 const (
 	scriptArg  = "script"
 	blobPrefix = "blob:"

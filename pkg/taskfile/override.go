@@ -17,7 +17,8 @@ type Override struct {
 	SampleIDs []string
 	// Epochs and MaxSamples are at least 1.
 	Epochs, MaxSamples int32
-	// Driver is that of all sandboxes, which AllowUnisolated lets be made although a part of their isolation is missing.
+	// Driver is that of all sandboxes, which AllowUnisolated lets be made although a part of their isolation is
+	// missing.
 	Driver          string
 	AllowUnisolated bool
 	// Tags are added.

@@ -1,9 +1,12 @@
-// Package taskfile reads task files, YAML that describes an evaluation, for the command line and for the server. The format is described in docs/task-file.md.
+// Package taskfile reads task files, YAML that describes an evaluation, for the command line and for the server. The
+// format is described in docs/task-file.md.
 //
-// A task file names other files (a dataset, a scripted model's answers) by paths relative to itself. They do not travel in the specification: each is named there by its content ([Files]). Those of
-// this machine are listed in Bodies for the caller to upload first. So a task runs the same on the server next door and on this machine.
+// A task file names other files (a dataset, a scripted model's answers) by paths relative to itself. They do not travel
+// in the specification: each is named there by its content ([Files]). Those of this machine are listed in Bodies for
+// the caller to upload first. So a task runs the same on the server next door and on this machine.
 //
-// Whatever the file says about names (of solvers, tools, scorers, models, drivers) and about their parameters is for the server to judge, which knows them; this package knows the shape alone.
+// Whatever the file says about names (of solvers, tools, scorers, models, drivers) and about their parameters is for
+// the server to judge, which knows them; this package knows the shape alone.
 package taskfile
 
 import (
@@ -40,8 +43,9 @@ type Body struct {
 	Ref *contentv1.BlobRef
 }
 
-// Load reads the task file at path, with changes laid over it in order. Every fault names the file, the line and what would do; all faults are joined.
-// Only regular files are read, the task file and those that it names; ctx ends the reading.
+// Load reads the task file at path, with changes laid over it in order. Every fault names the file, the line and what
+// would do; all faults are joined. Only regular files are read, the task file and those that it names; ctx ends the
+// reading.
 func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -99,7 +103,8 @@ func Read(ctx context.Context, path string, text []byte, files Files, changes ..
 	return r.task, nil
 }
 
-// ModelArgs turns arguments of a model into JSON text. Relative paths in them start in the working directory, dir. Bodies are the files that they name.
+// ModelArgs turns arguments of a model into JSON text. Relative paths in them start in the working directory, dir.
+// Bodies are the files that they name.
 func ModelArgs(ctx context.Context, dir string, args map[string]string) (text string, bodies []Body, err error) {
 	files := workingDirectory(dir)
 	text, err = modelArgs(ctx, files, args)

@@ -336,8 +336,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A parameter cannot be set below a scorer that the file names alone or in a list. The whole can, as docs/from-inspect.md
-// shows.
+// A parameter cannot be set below a scorer that the file names alone or in a list. The whole can, as
+// docs/from-inspect.md shows.
 func TestAScorerIsSetAsAWhole(t *testing.T) {
 	t.Parallel()
 	for _, scorer := range []string{"match", "[match, includes]"} {

@@ -32,8 +32,8 @@ var commonWords = []Naming{
 	{regexp.MustCompile(`\b(metadata|fields|extra_body)_json\b`), "$1"},
 }
 
-// Words are the names that a task file has for fields of the API, in the order in which they are put in. They are not to be
-// changed.
+// Words are the names that a task file has for fields of the API, in the order in which they are put in. They are not
+// to be changed.
 var Words = []Naming{
 	{regexp.MustCompile(`^spec\.dataset\.inline\.samples\[`), "dataset["},
 	{regexp.MustCompile(`^spec\.dataset\.file\.`), "dataset."},

@@ -1,6 +1,6 @@
 // Package toolcall decides what the service that plans the calls of an assistant message and the one that executes them
-// must decide alike: which calls run side by side, which are skipped after a failure, and which entries of a run's store
-// a tool may use. It executes nothing and keeps no state.
+// must decide alike: which calls run side by side, which are skipped after a failure, and which entries of a run's
+// store a tool may use. It executes nothing and keeps no state.
 package toolcall
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// StageEnd returns the end of the stage that begins with a call, as an index past its last call. Neighbours that may run
-// side by side are one stage, every other call is a stage of its own.
+// StageEnd returns the end of the stage that begins with a call, as an index past its last call. Neighbours that may
+// run side by side are one stage, every other call is a stage of its own.
 func StageEnd(begin, calls int, parallel func(call int) bool) int {
 	end := begin + 1
 	if parallel(begin) {

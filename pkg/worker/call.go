@@ -22,7 +22,8 @@ import (
 )
 
 var (
-	// ErrUnknown says that the worker of a call was lost and did not come back with it, and that the call must not be given out again.
+	// ErrUnknown says that the worker of a call was lost and did not come back with it, and that the call must not be
+	// given out again.
 	ErrUnknown = errors.New("the worker was lost during the call, so it is not known whether the call took effect")
 	// ErrTimeout says that a worker did not answer within the time of the call.
 	ErrTimeout = errors.New("the worker did not answer in time")
@@ -36,11 +37,13 @@ type Call struct {
 	Kind, Name string
 	// PayloadJSON is the JSON form of the kind's payload.
 	PayloadJSON string
-	// OnUnknown is what happens when the worker is lost; unspecified is FAIL. ASK is as FAIL here: who is asked is the caller's matter.
+	// OnUnknown is what happens when the worker is lost; unspecified is FAIL. ASK is as FAIL here: who is asked is the
+	// caller's matter.
 	OnUnknown toolv1.OnUnknown
 	// Timeout bounds the time in a worker's hands; zero is no bound.
 	Timeout time.Duration
-	// Progress is told what a worker says of the call while it goes on, as one line. It must not wait for anything. Nil: nobody is told.
+	// Progress is told what a worker says of the call while it goes on, as one line. It must not wait for anything.
+	// Nil: nobody is told.
 	Progress func(message string)
 	// Read takes the payload of a result and says why it is of no use. Nil: any is.
 	Read func(payloadJSON string) error

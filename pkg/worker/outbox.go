@@ -9,8 +9,8 @@ import (
 // roomy is how many frames may wait before a worker's own frames are no longer read.
 const roomy = 256
 
-// outbox is what is to be sent to one worker, in order. Adding never blocks. What the host says of itself is bounded by the calls in flight; what it says in answer is
-// bounded by room.
+// outbox is what is to be sent to one worker, in order. Adding never blocks. What the host says of itself is bounded by
+// the calls in flight; what it says in answer is bounded by room.
 type outbox struct {
 	mu     sync.Mutex
 	frames []*workerv1.ConnectResponse

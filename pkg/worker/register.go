@@ -85,7 +85,8 @@ func (h *Host) enrol(r *workerv1.Register) (*session, error) {
 	return s, nil
 }
 
-// pinned is an offer as it is compared, pinned and shown: without the blanks in its schema, which differ from language to language.
+// pinned is an offer as it is compared, pinned and shown: without the blanks in its schema, which differ from language
+// to language.
 func pinned(offer *workerv1.Offer) *workerv1.Offer {
 	offer = proto.CloneOf(offer)
 	var schema bytes.Buffer
@@ -125,7 +126,8 @@ func (h *Host) checkOffer(offer *workerv1.Offer) error {
 	return kind.Check(offer)
 }
 
-// admitSession adds a session, and returns which of the calls that it still has nobody wants any more. Those that somebody may come for are held.
+// admitSession adds a session, and returns which of the calls that it still has nobody wants any more. Those that
+// somebody may come for are held.
 func (h *Host) admitSession(ctx context.Context, s *session, unfinished []string) error {
 	h.mu.Lock()
 	switch {

@@ -19,7 +19,8 @@ type session struct {
 	project string
 	offers  map[Offered]*workerv1.Offer
 	max     int
-	// calls are in the worker's hands, by key. held are calls of an earlier connection that nobody has asked for yet, with the result where the worker has sent it.
+	// calls are in the worker's hands, by key. held are calls of an earlier connection that nobody has asked for yet,
+	// with the result where the worker has sent it.
 	calls map[string]*call
 	held  map[string]*result
 	// delivered are calls whose result is not durable yet, with why it is of no use, where it is.
@@ -162,7 +163,8 @@ func (s *session) watch(stream workerv1.WorkerService_ConnectServer) error {
 	}
 }
 
-// read handles frames until the stream ends or breaks the protocol. A worker that does not take its answers is not read any further.
+// read handles frames until the stream ends or breaks the protocol. A worker that does not take its answers is not read
+// any further.
 func (s *session) read(stream workerv1.WorkerService_ConnectServer) error {
 	for {
 		if !s.out.room(s.over) {

@@ -1,7 +1,9 @@
-// Package worker hosts workers: programs in any language that serve tools, scorers and functions of agents over WorkerService.
+// Package worker hosts workers: programs in any language that serve tools, scorers and functions of agents over
+// WorkerService.
 //
-// A worker opens one stream, says what it serves, and is given calls. Workers that offer the same within a project are a pool. The service that needs a kind of thing
-// has a [Host] for it and asks with [Host.Do], inside an effect whose key is the call's:
+// A worker opens one stream, says what it serves, and is given calls. Workers that offer the same within a project are
+// a pool. The service that needs a kind of thing has a [Host] for it and asks with [Host.Do], inside an effect whose
+// key is the call's:
 //
 //	         slot free             result               durable
 //	waiting ───────────▶ given ───────────▶ answered ──────────▶ accepted: the worker forgets
@@ -11,8 +13,9 @@
 //	                       └──▶ orphaned ──┤
 //	                                       └─ not in time ────▶ unknown
 //
-// The host keeps nothing that must last. Claims and results are kept by the effect around Do; after a crash its successor asks again, and a worker that comes back offers the
-// calls that it still has. So each result counts once, whoever crashed. Which bytes a payload holds is for the kinds to know, and who may call whom for the services.
+// The host keeps nothing that must last. Claims and results are kept by the effect around Do; after a crash its
+// successor asks again, and a worker that comes back offers the calls that it still has. So each result counts once,
+// whoever crashed. Which bytes a payload holds is for the kinds to know, and who may call whom for the services.
 package worker
 
 import (
@@ -35,9 +38,11 @@ import (
 
 // Config sets how long things may take. Zero values are the defaults.
 type Config struct {
-	// Reconnect is how long a lost worker has to come back with a call that must not be given out twice, before the call's outcome counts as unknown. Default 30s.
+	// Reconnect is how long a lost worker has to come back with a call that must not be given out twice, before the
+	// call's outcome counts as unknown. Default 30s.
 	Reconnect time.Duration `yaml:"reconnect"`
-	// Absence is how long calls wait, as durable waits of their runs, once the last worker that serves them has left. Default 10m.
+	// Absence is how long calls wait, as durable waits of their runs, once the last worker that serves them has left.
+	// Default 10m.
 	Absence time.Duration `yaml:"absence"`
 	// Silence is how long a worker may say nothing, not even answer a ping, before it counts as lost. Default 30s.
 	Silence time.Duration `yaml:"silence"`
@@ -85,7 +90,8 @@ type Kind struct {
 type Deps struct {
 	// Kinds are what it serves.
 	Kinds []Kind
-	// Ledger is where the callers of Do keep claims and results. It tells which calls of a returning worker are still wanted.
+	// Ledger is where the callers of Do keep claims and results. It tells which calls of a returning worker are still
+	// wanted.
 	Ledger effect.Ledger
 	// Logger logs. Of payloads it sees the edges of those that are of no use.
 	Logger *slog.Logger
@@ -129,8 +135,8 @@ func (h *Host) Register(registrar grpc.ServiceRegistrar) {
 	workerv1.RegisterWorkerServiceServer(registrar, h)
 }
 
-// Close ends all connections and returns when nothing of them runs. Calls that workers have stay theirs: Do fails with [effect.ErrDraining], which leaves the claim to a
-// successor, and the workers offer them there.
+// Close ends all connections and returns when nothing of them runs. Calls that workers have stay theirs: Do fails with
+// [effect.ErrDraining], which leaves the claim to a successor, and the workers offer them there.
 func (h *Host) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -153,7 +159,8 @@ func stopping() error {
 	return rpcerr.ServiceUnavailable("WorkerService", time.Second, "the server is stopping; connect again")
 }
 
-// Find returns what workers of a project offer under a name, or nil. An offer is known as long as calls would wait for it.
+// Find returns what workers of a project offer under a name, or nil. An offer is known as long as calls would wait for
+// it.
 func (h *Host) Find(project, kind, name string) *workerv1.Offer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -181,7 +188,8 @@ func (h *Host) List(project, kind string) []*workerv1.Offer {
 // Served tells what workers that take calls serve, as they come and go.
 func (h *Host) Served() *board.Board[Offered, struct{}] { return &h.served }
 
-// Accept tells whoever answered a call that its result is durable. It is called once the effect around Do has kept the result.
+// Accept tells whoever answered a call that its result is durable. It is called once the effect around Do has kept the
+// result.
 func (h *Host) Accept(key effect.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -291,7 +291,8 @@ func TestWhatWorkersServeIsToldAsTheyComeAndGo(t *testing.T) {
 	})
 }
 
-// A worker need not wait for the answer to its registration before it sends the results that it kept, nor read which of them to forget.
+// A worker need not wait for the answer to its registration before it sends the results that it kept, nor read which of
+// them to forget.
 func TestKeptResultsMayFollowTheRegistrationAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package agentorch is the orchestrator: it runs agents and evaluations, whose journals are the one record of what they did.
+// Package agentorch is the orchestrator: it runs agents and evaluations, whose journals are the one record of what they
+// did.
 //
 //	             RunService · EvalService · AdminService
 //	                  │ creates, reads, sends commands
@@ -87,7 +88,8 @@ type Config struct {
 
 // Deps are what the service works with.
 type Deps struct {
-	// Models, Tools and Sandboxes are connections to modelgw, toolexec and sandboxd, whose errors are those of pkg/rpcerr.
+	// Models, Tools and Sandboxes are connections to modelgw, toolexec and sandboxd, whose errors are those of
+	// pkg/rpcerr.
 	Models, Tools, Sandboxes grpc.ClientConnInterface
 	// DB holds the journals.
 	DB *sqlite.DB
@@ -95,12 +97,13 @@ type Deps struct {
 	Blobs blob.Store
 	// Logger logs. Prompts, outputs and commands are never logged.
 	Logger *slog.Logger
-	// Owner names this process in the ledger of what it asks workers for, from its start to its end: no earlier or later
-	// process has the name. Required.
+	// Owner names this process in the ledger of what it asks workers for, from its start to its end: no earlier or
+	// later process has the name. Required.
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
-	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for nothing.
+	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for
+	// nothing.
 	Lack func() string
 	// Services and DataDir are what GetServerInfo tells. No services are this one alone.
 	Services []string
@@ -225,8 +228,8 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	agentv1.RegisterSteeringServiceServer(registrar, agentv1.UnimplementedSteeringServiceServer{})
 }
 
-// Run takes over the runs and evals that this replica owned before, and drives them and new ones until ctx ends. It returns when nothing runs any more. All stays as it
-// is, for this replica or another to go on with.
+// Run takes over the runs and evals that this replica owned before, and drives them and new ones until ctx ends. It
+// returns when nothing runs any more. All stays as it is, for this replica or another to go on with.
 func (s *Service) Run(ctx context.Context) error {
 	engine, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -257,7 +260,8 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.workers.Close(ctx)
 }
 
-// adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until all adoption is over.
+// adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until
+// all adoption is over.
 func (s *Service) adoptEval(l journal.Listed, _ string) {
 	s.evals.Adopting(l.Ref)
 	s.adoptions.Go(func() { s.evals.Adopt(l.Head) })

@@ -60,7 +60,8 @@ func wait(t *testing.T, conn grpc.ClientConnInterface, eval *agentv1.Eval) (*age
 	return eval, run
 }
 
-// A worker's scorer is asked like any other; and while its worker is away and the service dies, the run waits and says for what.
+// A worker's scorer is asked like any other; and while its worker is away and the service dies, the run waits and says
+// for what.
 func TestAWorkerScores(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -1,7 +1,9 @@
-// Package allinone is every service in one process: joined within it, with embedded parts, and the gateway in front on one loopback address.
+// Package allinone is every service in one process: joined within it, with embedded parts, and the gateway in front on
+// one loopback address.
 //
-// The services are the same as in a fleet, and so are their calls: each has a gRPC server of its own with its own check of credentials; only HTTP/2 is left out (pkg/inprocess). Journal, effect
-// ledgers and catalogue share one SQLite database, so that one sync of the disk makes the steps of many runs durable at once.
+// The services are the same as in a fleet, and so are their calls: each has a gRPC server of its own with its own check
+// of credentials; only HTTP/2 is left out (pkg/inprocess). Journal, effect ledgers and catalogue share one SQLite
+// database, so that one sync of the disk makes the steps of many runs durable at once.
 //
 //	clients ──▶ gateway (TCP, loopback) ──▶ modelgw   toolexec   sandboxd   agentorch      (in-process listeners)
 //	                                           ▲          ▲          ▲          │
@@ -101,7 +103,8 @@ func New(cfg Config, deps Deps) *Server {
 // Start starts everything in order and returns when clients are served. When a part fails, those before it are stopped.
 func (s *Server) Start(ctx context.Context) error { return s.group.Start(ctx) }
 
-// Stop stops everything in reverse within grace: clients first, then runs are left to whoever serves the data directory next, and sandboxes to their leases.
+// Stop stops everything in reverse within grace: clients first, then runs are left to whoever serves the data directory
+// next, and sandboxes to their leases.
 func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	return s.group.Stop(ctx, grace)
 }
@@ -118,10 +121,12 @@ func (s *Server) Token() config.Secret { return s.base.Token }
 // Clients is the number of connections that clients have open.
 func (s *Server) Clients() int { return int(s.listener.open.Load()) }
 
-// Announce tells in the data directory where clients are served, or takes that back, so that new ones wait. An idle server is not announced.
+// Announce tells in the data directory where clients are served, or takes that back, so that new ones wait. An idle
+// server is not announced.
 func (s *Server) Announce(serving bool) error { return s.base.Announce(serving) }
 
-// share gives the services what they have in common, and each of those that call others a credential, good for the life of this process.
+// share gives the services what they have in common, and each of those that call others a credential, good for the life
+// of this process.
 func (s *Server) share(programs []daemon.Program) {
 	s.listener = &countedListener{Listener: s.base.Listener}
 	known := map[string]config.Secret{"admin": s.base.Token}

@@ -33,7 +33,8 @@ import (
 )
 
 // What is declared and not built is marked: the RPCs that answer NOT_BUILT_YET are those whose comment in the protocol
-// says so and whose option not_built names the capability, and those that have `x-evalfleet-status: not-built` in the OpenAPI document (proto/openapi.yaml).
+// says so and whose option not_built names the capability, and those that have `x-evalfleet-status: not-built` in the
+// OpenAPI document (proto/openapi.yaml).
 func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())
 	server, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})
@@ -83,8 +84,8 @@ func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 	assert.Equal(t, overREST, marked, "proto/openapi.yaml lists the RPCs that are not built")
 }
 
-// Whoever generates code from the protocol learns by file what is held: a file has methods that are built or methods that
-// are not, and buf.yaml exempts the latter files, and no others, from the comparison with the baseline.
+// Whoever generates code from the protocol learns by file what is held: a file has methods that are built or methods
+// that are not, and buf.yaml exempts the latter files, and no others, from the comparison with the baseline.
 func TestFilesOfWhatIsNotBuiltAreExempt(t *testing.T) {
 	t.Parallel()
 	var unstable []string

@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// The script of docs/rest.md for CI works as it is written: it ends well above the bound, badly below it, and is the same
-// evaluation when it runs again.
+// The script of docs/rest.md for CI works as it is written: it ends well above the bound, badly below it, and is the
+// same evaluation when it runs again.
 func TestTheScriptForCI(t *testing.T) {
 	for _, program := range []string{"curl", "jq", "sha256sum"} {
 		if _, err := exec.LookPath(program); err != nil {

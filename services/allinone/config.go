@@ -18,7 +18,8 @@ var Targets = []string{"modelgw", "toolexec", "sandboxd", "agentorch", "gateway"
 // Config is all that an operator sets of a process.
 type Config struct {
 	daemon.Config `yaml:",inline"`
-	// Target is the service to run alone: modelgw, toolexec, sandboxd, agentorch or gateway. Default: all of them. The others are then called at the addresses under peers.
+	// Target is the service to run alone: modelgw, toolexec, sandboxd, agentorch or gateway. Default: all of them. The
+	// others are then called at the addresses under peers.
 	Target string `yaml:"target" env:"EVALFLEET_TARGET"`
 	// Gateway sets whom the gateway serves.
 	Gateway gateway.Config `yaml:"gateway"`

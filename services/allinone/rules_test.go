@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What the protocol says of a field is what servers hold: the comment of a field, or of a oneof, begins with "Required."
-// when a rule refuses a message without it, and never otherwise.
+// What the protocol says of a field is what servers hold: the comment of a field, or of a oneof, begins with
+// "Required." when a rule refuses a message without it, and never otherwise.
 func TestAFieldSaysThatItIsRequiredWhenARuleRefusesItsAbsence(t *testing.T) {
 	t.Parallel()
 	comments := comments(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// A watch of a project is server-sent events: the place of now at once, then what changes; it goes on after Last-Event-ID.
+// A watch of a project is server-sent events: the place of now at once, then what changes; it goes on after
+// Last-Event-ID.
 func TestAProjectIsWatchedOverREST(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())
 	server, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})

@@ -43,7 +43,8 @@ func forward(address string, within time.Duration, known auth.Authenticator, log
 			proxy.ServeHTTP(w, r)
 			return
 		}
-		// Else the server may close the request's body when the answer begins, a moment before the transport has seen the body's end.
+		// Else the server may close the request's body when the answer begins, a moment before the transport has seen
+		// the body's end.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		proxy.ServeHTTP(pace.NewWriter(w, within), r)
 	}), transport.CloseIdleConnections

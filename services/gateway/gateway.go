@@ -1,4 +1,5 @@
-// Package gateway is the one address for clients: gRPC of every service, REST, server-sent events, OpenAPI, health and metrics. It keeps nothing.
+// Package gateway is the one address for clients: gRPC of every service, REST, server-sent events, OpenAPI, health and
+// metrics. It keeps nothing.
 package gateway
 
 import (
@@ -56,11 +57,13 @@ func (c *Config) Validate() error {
 
 // Deps are the services behind the gateway, and what it shares with the process.
 type Deps struct {
-	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They pass the caller's credential on and add none of their own.
+	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They pass the caller's credential
+	// on and add none of their own.
 	Models, Tools, Sandboxes, Orchestrator grpc.ClientConnInterface
 	// Listen is the address that the gateway was told to take clients at: one that they may name as the Host.
 	Listen string
-	// Vendor serves the vendor-shaped endpoints, below /v1/, where modelgw is in this process. Its handler knows its callers itself.
+	// Vendor serves the vendor-shaped endpoints, below /v1/, where modelgw is in this process. Its handler knows its
+	// callers itself.
 	Vendor http.Handler
 	// VendorAddress is where modelgw serves them, host:port, where it is not. Without either there are none.
 	VendorAddress string
@@ -180,7 +183,8 @@ func paced(next http.Handler, within time.Duration) http.Handler {
 // Serve takes connections of l, gRPC and HTTP alike, until Stop.
 func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 
-// Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a caller bounds ctx.
+// Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a
+// caller bounds ctx.
 func (g *Gateway) Stop(ctx context.Context) error {
 	defer g.idle()
 	g.stopWatching()

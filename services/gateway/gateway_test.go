@@ -292,7 +292,8 @@ func TestAForeignHostOrOriginIsRefused(t *testing.T) {
 	assert.Regexp(t, `"title": "evalfleet",\s+"description": "[^"]+",\s+"version": "v1"`, body)
 }
 
-// What a fleet's gateway gets for the vendor-shaped endpoints goes to modelgw as it is, with the caller's own credential, and comes back as it comes.
+// What a fleet's gateway gets for the vendor-shaped endpoints goes to modelgw as it is, with the caller's own
+// credential, and comes back as it comes.
 func TestVendorShapesArePassedOn(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})

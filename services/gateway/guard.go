@@ -11,7 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS rebinding) or a foreign Origin.
+// guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS
+// rebinding) or a foreign Origin.
 func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	served := func(host string) bool {
 		name := host

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// RefuseOwn fails where an account's base URL leads to one of these addresses, host:port, at which the platform itself takes clients: calls of the
-// account would come back to it, with the wrong credential.
+// RefuseOwn fails where an account's base URL leads to one of these addresses, host:port, at which the platform itself
+// takes clients: calls of the account would come back to it, with the wrong credential.
 func (c *Config) RefuseOwn(addresses ...string) error {
 	bases := c.baseURLs()
 	var faults []error

@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 )
 
-// BenchmarkGenerate is a call of the scripted model with an answer of 2 KB over an in-memory connection: without a key, and with one whose claim and
-// answer are on disk before it is answered.
+// BenchmarkGenerate is a call of the scripted model with an answer of 2 KB over an in-memory connection: without a key,
+// and with one whose claim and answer are on disk before it is answered.
 func BenchmarkGenerate(b *testing.B) {
 	script := fmt.Sprintf(`{"outputs": [{"output": %q}]}`, strings.Repeat("x", 2048))
 	bench := func(b *testing.B, g *gateway, key bool) {

@@ -39,7 +39,8 @@ func flood(sent *atomic.Int64, gone chan<- struct{}, start, piece string) http.H
 	}
 }
 
-// An answer that is read into the platform's own form has a bound, whoever reads it or not: the vendor's stream is ended there, and the client is told why.
+// An answer that is read into the platform's own form has a bound, whoever reads it or not: the vendor's stream is
+// ended there, and the client is told why.
 func TestAnAnswerWithoutEndIsEnded(t *testing.T) {
 	t.Parallel()
 	const bound = 1 << 20

@@ -85,7 +85,8 @@ func TestErrorsOfMessagesHaveTheirShape(t *testing.T) {
 	}
 }
 
-// A client of one vendor talks to a model of the other: its request is read, sent in the other format, and answered in its own.
+// A client of one vendor talks to a model of the other: its request is read, sent in the other format, and answered in
+// its own.
 func TestAClientOfOneVendorTalksToAModelOfTheOther(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
@@ -136,7 +137,8 @@ func TestAnyModelStreamsMessages(t *testing.T) {
 	}
 }
 
-// A conversation that a model has no room for is told in the words of the client's vendor, by which its programs know to make it shorter.
+// A conversation that a model has no room for is told in the words of the client's vendor, by which its programs know
+// to make it shorter.
 func TestAConversationThatIsTooLongIsSaidSoInTheClientsWords(t *testing.T) {
 	t.Parallel()
 	const (

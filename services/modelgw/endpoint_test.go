@@ -159,7 +159,8 @@ func (g *gateway) spent(t *testing.T) int64 {
 const whole = `{ "usage" : {"prompt_tokens": 9, "completion_tokens":3,"total_tokens":12, "odd": 1e0},
   "choices":[{"message":{"role":"assistant","content":"\u00e9 \/ caf\u00e9"},"finish_reason":"stop","index":0}], "new_field":[1.0,  2], "id":"chatcmpl-9"}` + "\n"
 
-// What a client sends reaches the vendor byte for byte but for the model's name, and so does the answer on its way back.
+// What a client sends reaches the vendor byte for byte but for the model's name, and so does the answer on its way
+// back.
 func TestBytesGoThroughUntouched(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
@@ -748,7 +749,8 @@ func TestAnyModelStreamsInTheClientsShape(t *testing.T) {
 	assert.Equal(t, "Default output from mockllm/model", text.String())
 }
 
-// What fails before the first piece has a status; what fails after it is an event that ends the stream, and is not begun anew.
+// What fails before the first piece has a status; what fails after it is an event that ends the stream, and is not
+// begun anew.
 func TestAStreamThatFails(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil, withScript(t, "early", `{"default": {"error": {"status": 429, "message": "slow down", "retry_after_s": 0.001}}}`),

@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
-// BenchmarkLanes is a request at the endpoints, whose vendor answers at once: in the same format, and in the other one. It
-// counts the client and the vendor too, which are the same in all.
+// BenchmarkLanes is a request at the endpoints, whose vendor answers at once: in the same format, and in the other one.
+// It counts the client and the vendor too, which are the same in all.
 func BenchmarkLanes(b *testing.B) {
 	const pieces = 200
 	text := strings.Repeat("a rather long answer ", 50)

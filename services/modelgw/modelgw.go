@@ -1,7 +1,9 @@
-// Package modelgw is the model gateway: it generates with any configured model, so that others need to know neither vendors nor keys.
+// Package modelgw is the model gateway: it generates with any configured model, so that others need to know neither
+// vendors nor keys.
 //
-// Around each call is the pipeline of internal/generate: cache, metrics, budget, retries, admission to the account's connections, attempt. A call that has a key
-// happens once: its claim and its answer are kept in the ledger of effects, and whoever comes again with the key gets that answer.
+// Around each call is the pipeline of internal/generate: cache, metrics, budget, retries, admission to the account's
+// connections, attempt. A call that has a key happens once: its claim and its answer are kept in the ledger of effects,
+// and whoever comes again with the key gets that answer.
 package modelgw
 
 import (
@@ -50,10 +52,12 @@ const cancelGrace = time.Second
 type Config struct {
 	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none.
 	AttemptTimeout time.Duration `yaml:"attempt_timeout" env:"EVALFLEET_MODELGW_ATTEMPT_TIMEOUT"`
-	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with CONNECTION_QUEUE_FULL. Zero is no bound.
+	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with
+	// CONNECTION_QUEUE_FULL. Zero is no bound.
 	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
-	// MaxAnswerBytes bounds an answer of a vendor that is read into the platform's own form, in bytes as they come, streamed or not; a larger one ends with
-	// PROVIDER_RESPONSE_INVALID. What goes through the endpoints as bytes has no bound, since nothing keeps it. Default 64 MiB.
+	// MaxAnswerBytes bounds an answer of a vendor that is read into the platform's own form, in bytes as they come,
+	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. What goes through the endpoints as bytes has
+	// no bound, since nothing keeps it. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A stop in
 	// good order counts nothing. A call that is lost more often has no known outcome, and its run waits for a decision.
@@ -63,8 +67,8 @@ type Config struct {
 	CancelGrace time.Duration `yaml:"-"`
 	// CacheBytes bounds the response cache. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
-	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
-	// Other scopes, and accounts that are not configured, are refused.
+	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`,
+	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused.
 	Budgets map[string]Budget `yaml:"budgets"`
 	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known, and
 	// models are refused where a limit or a budget bounds dollars.

@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
-// TestTwoReplicasLeaveOneAnothersCallsAlone: a call that one of them has in flight is no lost one to the other, until it
-// has ended.
+// TestTwoReplicasLeaveOneAnothersCallsAlone: a call that one of them has in flight is no lost one to the other, until
+// it has ended.
 func TestTwoReplicasLeaveOneAnothersCallsAlone(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "shared.db"), sqlite.Options{Readers: 1})

@@ -1,7 +1,8 @@
 // Package sandboxd is the service that makes sandboxes and acts in them: commands, files, leases.
 //
-// A sandbox and what runs in it live apart from this process. Its guest holds the commands and their results; this service holds
-// records and leases, and a connection to each guest that is made again when it is cut. So ending this process ends nothing.
+// A sandbox and what runs in it live apart from this process. Its guest holds the commands and their results; this
+// service holds records and leases, and a connection to each guest that is made again when it is cut. So ending this
+// process ends nothing.
 package sandboxd
 
 import (
@@ -40,11 +41,14 @@ func Drivers() []string { return []string{"docker", "local"} }
 type Config struct {
 	// The limits of sandboxes are those of the lifecycle.
 	lifecycle.Config `yaml:",inline"`
-	// Dir holds what drivers keep of sandboxes on this machine. One process has it at a time, whatever its data directory. Default: sandboxes in the data directory.
+	// Dir holds what drivers keep of sandboxes on this machine. One process has it at a time, whatever its data
+	// directory. Default: sandboxes in the data directory.
 	Dir string `yaml:"dir" env:"EVALFLEET_SANDBOXD_DIR"`
-	// GuestPath is the program `guestd`. Default: the file of that name beside the running program, else the one within it.
+	// GuestPath is the program `guestd`. Default: the file of that name beside the running program, else the one within
+	// it.
 	GuestPath string `yaml:"guest_path" env:"EVALFLEET_SANDBOXD_GUEST_PATH"`
-	// Python is the prefix of the Python installation that local sandboxes show. Default: that of the python3 in SearchPath.
+	// Python is the prefix of the Python installation that local sandboxes show. Default: that of the python3 in
+	// SearchPath.
 	Python string `yaml:"python" env:"EVALFLEET_SANDBOXD_PYTHON"`
 	// SearchPath is where programs of this machine are looked for.
 	SearchPath string `yaml:"search_path" env:"PATH"`
@@ -70,14 +74,15 @@ type Deps struct {
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
-	// Space is the free disk space below which no sandbox is made; nil for no floor. Config.Dir and the folder of a Docker Engine on
-	// this machine are looked at too.
+	// Space is the free disk space below which no sandbox is made; nil for no floor. Config.Dir and the folder of a
+	// Docker Engine on this machine are looked at too.
 	Space *freespace.Floor
 	// Logger logs. Commands, their input and their output are never logged.
 	Logger *slog.Logger
 }
 
-// folderPatience is how long a process that was killed may hold the folder of sandboxes after its data directory, which was waited for.
+// folderPatience is how long a process that was killed may hold the folder of sandboxes after its data directory, which
+// was waited for.
 const folderPatience = time.Second
 
 // Service is sandboxd. It may be used concurrently.
@@ -87,8 +92,8 @@ type Service struct {
 	lock   *dirlock.Lock
 }
 
-// New makes the service and takes over the sandboxes that an earlier process left. Run lets their leases end, Close ends the service. It fails with a [*dirlock.HeldError] when another process has the
-// sandboxes of the folder.
+// New makes the service and takes over the sandboxes that an earlier process left. Run lets their leases end, Close
+// ends the service. It fails with a [*dirlock.HeldError] when another process has the sandboxes of the folder.
 func New(cfg Config, deps Deps) (_ *Service, err error) {
 	config.SetDefaults(&cfg)
 	if err := config.Validate(&cfg); err != nil {
@@ -101,7 +106,8 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx := context.Background() // a start is as short as the disk allows
-	// Also where the data directory is held: another installation with this folder would take boxes in the making for what a crash left, and remove them.
+	// Also where the data directory is held: another installation with this folder would take boxes in the making for
+	// what a crash left, and remove them.
 	within, cancel := context.WithTimeout(ctx, folderPatience)
 	defer cancel()
 	lock, err := dirlock.Dir{Path: cfg.Dir, Option: "sandboxd.dir (EVALFLEET_SANDBOXD_DIR)"}.Take(within)
@@ -133,8 +139,8 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 // hostName is the file in the folder of sandboxes that names it.
 const hostName = "host"
 
-// hostOf gives the name of a folder of sandboxes, which it keeps in the folder: sandboxes are where that is, whatever the
-// machine is called. The folder is locked.
+// hostOf gives the name of a folder of sandboxes, which it keeps in the folder: sandboxes are where that is, whatever
+// the machine is called. The folder is locked.
 func hostOf(dir string) (string, error) {
 	file := filepath.Join(dir, hostName)
 	name, err := os.ReadFile(file)
@@ -195,8 +201,8 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 // Run ends leases, collects orphans and finds sandboxes that died, until ctx ends.
 func (s *Service) Run(ctx context.Context) error { return s.boxes.Run(ctx) }
 
-// Close waits for what is being made and lets go of the sandboxes, which live on under their leases. When ctx ends first, the rest
-// is cut short and left to whoever asks for it again.
+// Close waits for what is being made and lets go of the sandboxes, which live on under their leases. When ctx ends
+// first, the rest is cut short and left to whoever asks for it again.
 func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(s.boxes.Close(ctx), s.lock.Release())
 }

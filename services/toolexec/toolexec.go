@@ -1,7 +1,8 @@
 // Package toolexec is the service that knows the tools, checks the arguments of their calls and runs them.
 //
-// It keeps no state of a run: what a tool must remember is in the sandbox, or in the run's store, which travels with each request. What it does keep
-// is the claim and the result of every call that has a key, so that a call happens once though its caller, the connection or this process dies.
+// It keeps no state of a run: what a tool must remember is in the sandbox, or in the run's store, which travels with
+// each request. What it does keep is the claim and the result of every call that has a key, so that a call happens once
+// though its caller, the connection or this process dies.
 package toolexec
 
 import (
@@ -27,14 +28,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/workertool"
 )
 
-// maxReissues bounds how often a call runs again because the process that ran it died. Such calls act by keyed commands alone, so another run
-// costs little; but one that ends its process each time must not do so for ever.
+// maxReissues bounds how often a call runs again because the process that ran it died. Such calls act by keyed commands
+// alone, so another run costs little; but one that ends its process each time must not do so for ever.
 const maxReissues = 16
 
 // Config sets how calls are run.
 type Config struct {
-	// CallTimeout bounds every call whose request sets no bound of its own. Zero, the default, is none: then a tool's own timeout and the life of its
-	// sandbox are what ends a call.
+	// CallTimeout bounds every call whose request sets no bound of its own. Zero, the default, is none: then a tool's
+	// own timeout and the life of its sandbox are what ends a call.
 	CallTimeout time.Duration `yaml:"call_timeout" env:"EVALFLEET_TOOLEXEC_CALL_TIMEOUT"`
 	// Workers sets how long workers of tools may be silent or away.
 	Workers worker.Config `yaml:"workers"`
@@ -84,7 +85,8 @@ func Tools() []string {
 	return names
 }
 
-// New makes the service with the built-in tools, and with those of the workers that connect. Run keeps its ledger small, Close ends it.
+// New makes the service with the built-in tools, and with those of the workers that connect. Run keeps its ledger
+// small, Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
 	registry := &tool.Registry{}
 	for _, kind := range builtIn() {

@@ -373,7 +373,8 @@ func TestWithoutAWorker(t *testing.T) {
 	assert.Equal(t, "sun", result.GetContent().GetText())
 }
 
-// The process ends while a worker has a call, whose tool allows no second run. The worker comes back to the next process with the result, and it counts.
+// The process ends while a worker has a call, whose tool allows no second run. The worker comes back to the next
+// process with the result, and it counts.
 func TestAProcessDiesDuringAWorkersCall(t *testing.T) {
 	t.Parallel()
 	ledger := &memory.Ledger{}

@@ -1,4 +1,5 @@
-// Package gotest runs benchmarks that are part of packages which other programs cannot import. A package's test binary is built once; each measurement is a run of one benchmark of it.
+// Package gotest runs benchmarks that are part of packages which other programs cannot import. A package's test binary
+// is built once; each measurement is a run of one benchmark of it.
 package gotest
 
 import (
@@ -24,7 +25,8 @@ type Binary struct {
 	env []string
 }
 
-// Build builds the test binary of a package, such as `./pkg/effect`, of the module in root, into the folder out. Env are further variables for its runs.
+// Build builds the test binary of a package, such as `./pkg/effect`, of the module in root, into the folder out. Env
+// are further variables for its runs.
 func Build(ctx context.Context, root, pkg, out string, env ...string) (Binary, error) {
 	b := Binary{path: filepath.Join(out, strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-")+".test"), dir: filepath.Join(root, pkg), env: env}
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", b.path, pkg)
@@ -71,7 +73,8 @@ var (
 	errSeveral = errors.New("more than one benchmark ran")
 )
 
-// parse reads the one line of results: name, iterations, then pairs of value and unit. See golang.org/design/14313-benchmark-format.
+// parse reads the one line of results: name, iterations, then pairs of value and unit. See
+// golang.org/design/14313-benchmark-format.
 func parse(said []byte) (map[string]float64, error) {
 	var metrics map[string]float64
 	for lines := bufio.NewScanner(bytes.NewReader(said)); lines.Scan(); {

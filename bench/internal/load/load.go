@@ -1,4 +1,5 @@
-// Package load keeps callers at work for a while and counts what they did. Each caller is strictly one call after another, as the callers of a service are.
+// Package load keeps callers at work for a while and counts what they did. Each caller is strictly one call after
+// another, as the callers of a service are.
 package load
 
 import (
@@ -25,7 +26,8 @@ type Tally struct {
 // PerSecond is the rate.
 func (t Tally) PerSecond() float64 { return float64(t.Calls) / t.Took.Seconds() }
 
-// Callers lets each of several callers work for d, and finish what it began by then. It makes at least one call for each and stops at the first error.
+// Callers lets each of several callers work for d, and finish what it began by then. It makes at least one call for
+// each and stops at the first error.
 func Callers(ctx context.Context, callers int, d time.Duration, work Call) (Tally, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -69,7 +71,8 @@ func Latency(work Call) paired.Sampler {
 	}
 }
 
-// CPU is a sampler of the processor time per call in microseconds, as used tells it of whoever serves the calls. Used gives a total that only grows.
+// CPU is a sampler of the processor time per call in microseconds, as used tells it of whoever serves the calls. Used
+// gives a total that only grows.
 func CPU(callers int, work Call, used func() (time.Duration, error)) paired.Sampler {
 	return func(ctx context.Context, d time.Duration) (float64, error) {
 		before, err := used()

@@ -1,5 +1,5 @@
-// Package paired measures things that mean something only side by side. It lets them take turns, so that whatever the machine does meanwhile befalls all of them alike, and compares
-// what they gave in the same round:
+// Package paired measures things that mean something only side by side. It lets them take turns, so that whatever the
+// machine does meanwhile befalls all of them alike, and compares what they gave in the same round:
 //
 //	warm-up: A B C    round 1: A B C    round 2: A B C    …        A to B = median over the rounds of A ÷ B
 package paired
@@ -19,7 +19,8 @@ type Sampler func(ctx context.Context, d time.Duration) (float64, error)
 // Table is what was measured: a row for each round, a column for each sampler in their order.
 type Table [][]float64
 
-// Measure lets the samplers take turns for n rounds, each turn of about d, after a short round that does not count. It fails with the first sampler that fails.
+// Measure lets the samplers take turns for n rounds, each turn of about d, after a short round that does not count. It
+// fails with the first sampler that fails.
 func Measure(ctx context.Context, n int, d time.Duration, samplers ...Sampler) (Table, error) {
 	if _, err := round(ctx, d/4, samplers); err != nil {
 		return nil, err
@@ -79,7 +80,8 @@ func (t Table) Ratio(a, b int, scale float64) Ratio {
 	return Ratio{Median: Quantile(all, 0.5), Low: Quantile(all, 0.25), High: Quantile(all, 0.75)}
 }
 
-// Quantile is the q-quantile of xs, 0 to 1, between the two nearest values where none is at the place; NaN where there are no values.
+// Quantile is the q-quantile of xs, 0 to 1, between the two nearest values where none is at the place; NaN where there
+// are no values.
 func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()

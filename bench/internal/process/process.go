@@ -1,7 +1,7 @@
 // Package process runs children whose processor time is to be told from everyone else's.
 //
-// A child says where it serves in the first line of its standard output, as `evalfleet serve --json` does: {"address": "127.0.0.1:7460"}. It ends by SIGTERM, also when the program that
-// started it ends without a word.
+// A child says where it serves in the first line of its standard output, as `evalfleet serve --json` does: {"address":
+// "127.0.0.1:7460"}. It ends by SIGTERM, also when the program that started it ends without a word.
 package process
 
 import (
@@ -49,7 +49,8 @@ type Child struct {
 	err    error         // how it ended, once ended is closed
 }
 
-// Start runs a program and waits until it is ready. Variables that configure the platform are taken from its environment. The caller must Stop it.
+// Start runs a program and waits until it is ready. Variables that configure the platform are taken from its
+// environment. The caller must Stop it.
 func Start(ctx context.Context, program string, args ...string) (*Child, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	c := &Child{cmd: cmd, stderr: &bytes.Buffer{}, ended: make(chan struct{})}
@@ -139,7 +140,8 @@ func (c *Child) kill() {
 	<-c.ended
 }
 
-// CPU is the processor time that a process has used so far, to the nanosecond: its CPU-time clock, which clock_getcpuclockid(3) tells how to name.
+// CPU is the processor time that a process has used so far, to the nanosecond: its CPU-time clock, which
+// clock_getcpuclockid(3) tells how to name.
 func CPU(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED of linux/posix-timers.h: the whole process, as the scheduler counts it.
 	var t unix.Timespec

@@ -1,5 +1,6 @@
-// Package rawlog is the plainest durable log there could be: records go to the end of a file, which is synced once for all that wait at that moment. It keeps no order, no index and
-// no checks, and so bounds from above what a durable store can do on a disk.
+// Package rawlog is the plainest durable log there could be: records go to the end of a file, which is synced once for
+// all that wait at that moment. It keeps no order, no index and no checks, and so bounds from above what a durable
+// store can do on a disk.
 package rawlog
 
 import (

@@ -1,4 +1,5 @@
-// Package report holds what was measured and shows it: as a table for people, as JSON, and as the section of results in a Markdown document.
+// Package report holds what was measured and shows it: as a table for people, as JSON, and as the section of results in
+// a Markdown document.
 package report
 
 import (

@@ -1,5 +1,5 @@
-// Package role is what the program is as its own child: the plainest reverse proxy there is, and a server that always answers the same. Each has a process to itself, so that its
-// processor time can be told from everyone else's.
+// Package role is what the program is as its own child: the plainest reverse proxy there is, and a server that always
+// answers the same. Each has a process to itself, so that its processor time can be told from everyone else's.
 package role
 
 import (
@@ -77,7 +77,8 @@ func proxy(to string) http.Handler {
 			two.ServeHTTP(w, r)
 			return
 		}
-		// Else the server may close the request's body when the answer begins, a moment before the transport has seen the body's end, and the transport then drops the answer.
+		// Else the server may close the request's body when the answer begins, a moment before the transport has seen
+		// the body's end, and the transport then drops the answer.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		one.ServeHTTP(w, r)
 	})

@@ -1,9 +1,10 @@
-// Package yaml11 turns a YAML document into JSON by the scalar rules of YAML 1.1: `yes` is true, `010` is 8, `12:30` is 750.
+// Package yaml11 turns a YAML document into JSON by the scalar rules of YAML 1.1: `yes` is true, `010` is 8, `12:30` is
+// 750.
 //
-// Models now and then send bare text where a tool call wants a JSON object, and what such text means was settled by parsers of YAML 1.1.
-// Syntax is left to go.yaml.in/yaml/v3; only its node tree is used, since its own values follow YAML 1.2. What plain text means is decided
-// by the patterns of https://yaml.org/type/, in the reading that PyYAML gave them: single letters are no booleans, and an exponent needs a
-// point and a sign.
+// Models now and then send bare text where a tool call wants a JSON object, and what such text means was settled by
+// parsers of YAML 1.1. Syntax is left to go.yaml.in/yaml/v3; only its node tree is used, since its own values follow
+// YAML 1.2. What plain text means is decided by the patterns of https://yaml.org/type/, in the reading that PyYAML gave
+// them: single letters are no booleans, and an exponent needs a point and a sign.
 package yaml11
 
 import (
@@ -17,14 +18,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
-// ToJSON reads one YAML document and returns it as compact JSON. Empty text is null. Keys keep their order; of equal keys the last
-// value counts, at the place of the first. Keys that are no text become the JSON form of their value. Values that JSON lacks stay text
-// as written: dates and times, binary, infinities and not-a-number.
+// ToJSON reads one YAML document and returns it as compact JSON. Empty text is null. Keys keep their order; of equal
+// keys the last value counts, at the place of the first. Keys that are no text become the JSON form of their value.
+// Values that JSON lacks stay text as written: dates and times, binary, infinities and not-a-number.
 //
 // Surrogates that are escaped in quoted text are read as JSON reads them.
 //
-// It fails on text that is no YAML, on more than one document, on keys that are lists or maps, on tags outside the YAML 1.1 types,
-// and with the errors of pkg/yamlnode on documents beyond its bounds.
+// It fails on text that is no YAML, on more than one document, on keys that are lists or maps, on tags outside the YAML
+// 1.1 types, and with the errors of pkg/yamlnode on documents beyond its bounds.
 func ToJSON(text string) (json.RawMessage, error) {
 	document, err := toJSON(text)
 	if err != nil && surrogates.MatchString(text) {

@@ -5,8 +5,8 @@
 //	.incoming/                                              bodies being received
 //	.databases/<id>                                         the mark of a database that names bodies
 //
-// A body is received into a file of its own, synced, renamed into place, and the directory synced; so a body that can be
-// seen is whole, and one that was answered for is on disk.
+// A body is received into a file of its own, synced, renamed into place, and the directory synced; so a body that can
+// be seen is whole, and one that was answered for is on disk.
 package disk
 
 import (

@@ -1,7 +1,9 @@
-// Package encode writes JSON by appending, with members in the order of the calls and with JSON text of others passed through byte for byte.
+// Package encode writes JSON by appending, with members in the order of the calls and with JSON text of others passed
+// through byte for byte.
 //
-// It is for documents whose bytes must not depend on the run of the program: requests to providers, whose prompt caches compare prefixes,
-// and the JSON form of messages. Nothing here reflects, and a text without anything to escape costs one copy.
+// It is for documents whose bytes must not depend on the run of the program: requests to providers, whose prompt caches
+// compare prefixes, and the JSON form of messages. Nothing here reflects, and a text without anything to escape costs
+// one copy.
 package encode
 
 import (
@@ -10,8 +12,8 @@ import (
 	"strconv"
 )
 
-// Writer builds one JSON document. The zero value is ready to use. The caller keeps the order of a document: a Key before each value of an
-// object, no Key in a list.
+// Writer builds one JSON document. The zero value is ready to use. The caller keeps the order of a document: a Key
+// before each value of an object, no Key in a list.
 type Writer struct {
 	buf   []byte
 	comma bool

@@ -12,7 +12,8 @@ const hexDigits = "0123456789abcdef"
 // widest is what a byte becomes at most.
 const widest = len(`\u0000`)
 
-// AppendText appends text as a JSON string, with no more escapes than JSON asks for. Bytes that are no UTF-8 become U+FFFD.
+// AppendText appends text as a JSON string, with no more escapes than JSON asks for. Bytes that are no UTF-8 become
+// U+FFFD.
 func AppendText(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	for {

@@ -1,5 +1,6 @@
-// Package configdoc writes the reference page of a configuration from its structs: keys and variables from their tags, meanings from their doc comments in the sources. So the page says what the
-// program does, and a test can tell when it does not.
+// Package configdoc writes the reference page of a configuration from its structs: keys and variables from their tags,
+// meanings from their doc comments in the sources. So the page says what the program does, and a test can tell when it
+// does not.
 package configdoc
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
 
-// Page returns the reference of a configuration struct as Markdown: a table of keys for each struct, outer ones first. Dir tells where the sources of a package are, by its import path.
+// Page returns the reference of a configuration struct as Markdown: a table of keys for each struct, outer ones first.
+// Dir tells where the sources of a package are, by its import path.
 func Page(cfg any, dir func(importPath string) string) (string, error) {
 	p := &page{sources: &sources{dir: dir}}
 	if err := p.section("", "", reflect.TypeOf(cfg)); err != nil {
@@ -160,7 +162,8 @@ func key(f reflect.StructField) string {
 
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*\b`)
 
-// inKeys writes a doc comment with the names of the file in place of those of the struct: its own, with which it begins, and others of several words, which can mean nothing else.
+// inKeys writes a doc comment with the names of the file in place of those of the struct: its own, with which it
+// begins, and others of several words, which can mean nothing else.
 func inKeys(doc, own string, keys map[string]string) string {
 	if rest, ok := strings.CutPrefix(doc, own+" "); ok {
 		doc = "`" + keys[own] + "` " + rest

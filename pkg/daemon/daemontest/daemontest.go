@@ -21,7 +21,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Run runs a program with these variables and arguments until ctx ends. Ready is told its address once it serves; nil tells nobody.
+// Run runs a program with these variables and arguments until ctx ends. Ready is told its address once it serves; nil
+// tells nobody.
 func Run(ctx context.Context, c daemon.Configuration, env map[string]string, ready func(net.Addr), args ...string) error {
 	lookUp := func(name string) (string, bool) {
 		value, ok := env[name]
@@ -48,7 +49,8 @@ type Program struct {
 	t         *testing.T
 }
 
-// Start runs a program on a port of its own, with a data directory and a token of its own and these variables beside them. It is stopped when the test ends, which must be without a fault.
+// Start runs a program on a port of its own, with a data directory and a token of its own and these variables beside
+// them. It is stopped when the test ends, which must be without a fault.
 func Start(t *testing.T, c daemon.Configuration, env map[string]string) *Program {
 	t.Helper()
 	dir := t.TempDir()

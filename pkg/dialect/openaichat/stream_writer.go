@@ -177,8 +177,8 @@ func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*encode.W
 	s.event(s.data)
 }
 
-// event makes an event ready. Line breaks between the tokens of JSON that others wrote would end it, and mean no more than
-// blanks.
+// event makes an event ready. Line breaks between the tokens of JSON that others wrote would end it, and mean no more
+// than blanks.
 func (s *streamWriter) event(data []byte) {
 	s.events.WriteString("data: ")
 	for len(data) > 0 {

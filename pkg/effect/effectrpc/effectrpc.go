@@ -145,8 +145,8 @@ func (o *Owner) fault(key effect.Key, err error) *rpcerr.Error {
 	return nil
 }
 
-// Hash is the hash of what is asked for, in one message or several: a request without its key, its deadline and on whose
-// behalf it is made. Two requests with one key must have one hash.
+// Hash is the hash of what is asked for, in one message or several: a request without its key, its deadline and on
+// whose behalf it is made. Two requests with one key must have one hash.
 func Hash(contents ...proto.Message) (effect.Hash, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

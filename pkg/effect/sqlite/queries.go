@@ -54,7 +54,8 @@ func queriesIn(table func(string) string) queries {
 			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
 		enter: table(`UPDATE effects SET state = ?3, changed_at = ?4
 			WHERE project = ?1 AND id = ?2`),
-		// For an effect that there is. As INSERT … SELECT, SQLite would keep copies of the pages, for more rows than one to fail together.
+		// For an effect that there is. As INSERT … SELECT, SQLite would keep copies of the pages, for more rows than
+		// one to fail together.
 		insertBody: table(`INSERT INTO effects_body (seq, body)
 			VALUES ((SELECT seq FROM effects WHERE project = ?1 AND id = ?2), ?3)`),
 		find: table(columns + `, body FROM effects LEFT JOIN effects_body USING (seq)

@@ -1,4 +1,5 @@
-// Package workertest has workers for tests: one that a test leads by the hand, over any stream, and one that serves functions.
+// Package workertest has workers for tests: one that a test leads by the hand, over any stream, and one that serves
+// functions.
 package workertest
 
 import (

@@ -107,7 +107,8 @@ func (c *client) watch(t *testing.T, name string) (*agentv1.Eval, error) {
 	return c.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
 }
 
-// endsBefore waits for the end of an evaluation, and fails when a server dies before: where others run, a watch goes on without it.
+// endsBefore waits for the end of an evaluation, and fails when a server dies before: where others run, a watch goes on
+// without it.
 func (c *client) endsBefore(t *testing.T, name string, death <-chan string) error {
 	t.Helper()
 	ended := make(chan error, 1)

@@ -214,7 +214,8 @@ func TestCommandOutlivesItsServer(t *testing.T) {
 	})
 }
 
-// An interrupt ends one's own evaluation and says how to go on with it; a later command does, and what was done stays done.
+// An interrupt ends one's own evaluation and says how to go on with it; a later command does, and what was done stays
+// done.
 func TestInterruptAndResume(t *testing.T) {
 	t.Parallel()
 	h, release := holding(t, "slow")

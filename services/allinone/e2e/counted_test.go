@@ -19,8 +19,9 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// The counted evaluation tells by its own verdicts whether every command ran exactly once: each one adds a letter to a file in its sample's sandbox, and the scorers are right only when that file holds
-// each letter once. The scripted model keeps a log of its calls beside that.
+// The counted evaluation tells by its own verdicts whether every command ran exactly once: each one adds a letter to a
+// file in its sample's sandbox, and the scorers are right only when that file holds each letter once. The scripted
+// model keeps a log of its calls beside that.
 //
 //	turn 1   a            one call
 //	turn 2   b  c         two calls side by side
@@ -138,7 +139,8 @@ func callsOf(t *testing.T, file string) map[string]int {
 	return calls
 }
 
-// checkCounted asks that a counted evaluation was carried out exactly once, as its journals, the model's log and the sandboxes tell. It returns how many model calls were issued again.
+// checkCounted asks that a counted evaluation was carried out exactly once, as its journals, the model's log and the
+// sandboxes tell. It returns how many model calls were issued again.
 func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) (reissues int) {
 	t.Helper()
 	calls := callsOf(t, callLog)

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The demonstration comes to the verdicts that its answers were written for, and ends with a table, where the log is, and what to try next.
+// The demonstration comes to the verdicts that its answers were written for, and ends with a table, where the log is,
+// and what to try next.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	demo(t, newHome(t, &shipped, single))

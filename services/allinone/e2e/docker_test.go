@@ -139,8 +139,9 @@ func (s *switched) off() {
 	s.work.Wait()
 }
 
-// Without an engine an evaluation is refused. Once it has been started the same server makes it, from the image that the task names, although its own is missing. When the engine goes away, samples
-// wait and say for what; when it is back, they go on, and none has failed.
+// Without an engine an evaluation is refused. Once it has been started the same server makes it, from the image that
+// the task names, although its own is missing. When the engine goes away, samples wait and say for what; when it is
+// back, they go on, and none has failed.
 func TestAnEngineThatComesGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	env := docker.env(t)
@@ -184,8 +185,8 @@ func TestAnEngineThatComesGoesAndComesBack(t *testing.T) {
 	assert.EqualValues(t, 3, eval.GetProgress().GetSucceeded())
 }
 
-// The server is killed at each boundary of the making of a container. The same request to the next server is the same sandbox, which
-// has one container; when it is deleted there is none.
+// The server is killed at each boundary of the making of a container. The same request to the next server is the same
+// sandbox, which has one container; when it is deleted there is none.
 func TestKillWhileAContainerIsMade(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"docker-folder", "docker-container", "docker-started", "after-create"} {

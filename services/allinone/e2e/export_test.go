@@ -142,7 +142,8 @@ func inspect(t *testing.T, program string, args ...string) []byte {
 	return out
 }
 
-// logged is an evaluation with all that a log may hold: an agent at work, one that fails and is tried again, one that meets a limit, ids and inputs of every kind.
+// logged is an evaluation with all that a log may hold: an agent at work, one that fails and is tried again, one that
+// meets a limit, ids and inputs of every kind.
 func logged(t *testing.T) *agentv1.EvalSpec {
 	t.Helper()
 	words := strings.Repeat("long enough to stand in a log only once ", 5)

@@ -16,7 +16,8 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// Each of five processes is killed in turn, amid an evaluation, and started again at its address. Nothing tells that anything happened.
+// Each of five processes is killed in turn, amid an evaluation, and started again at its address. Nothing tells that
+// anything happened.
 func TestKillEachServiceOfFive(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()
@@ -81,7 +82,8 @@ func TestAnEvaluationSaysWhoIsAway(t *testing.T) {
 	assert.Empty(t, eval.GetProgress().GetWaits())
 }
 
-// Whoever starts a server right after the last one was killed finds it still there: the kernel takes its time. The new one waits for that, and takes over.
+// Whoever starts a server right after the last one was killed finds it still there: the kernel takes its time. The new
+// one waits for that, and takes over.
 func TestStartWhileTheLastOneDies(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

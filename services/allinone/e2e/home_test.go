@@ -17,7 +17,8 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// patience bounds every wait of these tests. It is far above what anything takes here, so that only what hangs meets it.
+// patience bounds every wait of these tests. It is far above what anything takes here, so that only what hangs meets
+// it.
 const patience = 8 * time.Minute
 
 // slots bounds the homes at work at once: the tests share two processors.
@@ -42,7 +43,8 @@ type home struct {
 	started   int
 }
 
-// newHome makes an empty installation. Servers and commands there get env beside PATH and HOME, and nothing else of this process's environment.
+// newHome makes an empty installation. Servers and commands there get env beside PATH and HOME, and nothing else of
+// this process's environment.
 func newHome(t *testing.T, b *build, f form, env ...string) *home {
 	t.Helper()
 	b.program(t) // Before a slot is taken: the first one builds.
@@ -95,7 +97,8 @@ func (h *home) token() string {
 	return strings.TrimSpace(string(text))
 }
 
-// close ends what a test has left: sandboxes first, since they outlive servers, then the servers, callers first. The test's own context is over by now.
+// close ends what a test has left: sandboxes first, since they outlive servers, then the servers, callers first. The
+// test's own context is over by now.
 func (h *home) close() {
 	if !h.up() && h.started > 0 && h.boxes() > 0 {
 		h.env = slices.DeleteFunc(h.env, func(v string) bool { return strings.HasPrefix(v, "EVALFLEET_FAILPOINT") })

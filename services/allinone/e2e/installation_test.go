@@ -25,7 +25,8 @@ type form string
 const (
 	// single is `evalfleet serve`: all services in one process.
 	single form = "single"
-	// five is a process for each service, from a binary of its own, with a data directory of its own; they share the token's file and the folder of bodies.
+	// five is a process for each service, from a binary of its own, with a data directory of its own; they share the
+	// token's file and the folder of bodies.
 	five form = "five"
 	// targets is five by `evalfleet serve --target`.
 	targets form = "targets"

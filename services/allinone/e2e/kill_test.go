@@ -53,8 +53,9 @@ func undisturbed(t *testing.T) verdicts {
 	return calm.verdicts
 }
 
-// boundaries are the places of a step where a crash is interesting, as the code names them. Those with a number are passed so often before. Where the crash comes between the claim of a model call and
-// its kept answer, that call must have been issued again, and journaled so.
+// boundaries are the places of a step where a crash is interesting, as the code names them. Those with a number are
+// passed so often before. Where the crash comes between the claim of a model call and its kept answer, that call must
+// have been issued again, and journaled so.
 var boundaries = []struct {
 	place   string
 	reissue bool
@@ -73,7 +74,8 @@ var boundaries = []struct {
 	{place: "agentorch/during-scoring=3"},            // a scorer judges
 }
 
-// The server is killed at each boundary of a step, by name, and started again over the same data directory. The evaluation goes on by itself, and nothing tells that anything happened.
+// The server is killed at each boundary of a step, by name, and started again over the same data directory. The
+// evaluation goes on by itself, and nothing tells that anything happened.
 func TestKillAtEveryBoundary(t *testing.T) {
 	want := undisturbed(t)
 	inEachForm(t, func(t *testing.T, f form) {
@@ -114,7 +116,8 @@ func (c *client) ask(t *testing.T, spec *agentv1.EvalSpec) (string, error) {
 	return eval.GetName(), err
 }
 
-// A command runs on in its sandbox while the server is away. The next server attaches to it, and the command has run once.
+// A command runs on in its sandbox while the server is away. The next server attaches to it, and the command has run
+// once.
 func TestKillDuringExec(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -314,7 +317,8 @@ func (c *client) has(t *testing.T, sandbox, path string) bool {
 	return err == nil
 }
 
-// rounds says how often the tests of chaos are run: EVALFLEET_CHAOS_ROUNDS, or twice. The seed of a round is in its name.
+// rounds says how often the tests of chaos are run: EVALFLEET_CHAOS_ROUNDS, or twice. The seed of a round is in its
+// name.
 func rounds(t *testing.T) int {
 	t.Helper()
 	given := os.Getenv("EVALFLEET_CHAOS_ROUNDS")
@@ -326,7 +330,8 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// The server is killed at a boundary that chance chooses, as deep into the work as chance has it, perhaps deeper than there is work.
+// The server is killed at a boundary that chance chooses, as deep into the work as chance has it, perhaps deeper than
+// there is work.
 func TestChaosBoundaries(t *testing.T) {
 	want := undisturbed(t)
 	inEachForm(t, func(t *testing.T, f form) {
@@ -391,7 +396,8 @@ func TestChaosKills(t *testing.T) {
 	})
 }
 
-// anyMoment lets a random time pass. These tests wait for nothing by time; here any moment will do, and that is the point.
+// anyMoment lets a random time pass. These tests wait for nothing by time; here any moment will do, and that is the
+// point.
 func anyMoment(random *rand.Rand, within time.Duration) {
 	<-time.After(time.Duration(random.Int64N(int64(within))))
 }

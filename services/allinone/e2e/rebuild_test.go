@@ -15,10 +15,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// record are the tables that cannot be made again, by how their names begin: the journal with its inbox, each service's ledger of effects, the catalogues of sandboxes, the schema's version.
+// record are the tables that cannot be made again, by how their names begin: the journal with its inbox, each service's
+// ledger of effects, the catalogues of sandboxes, the schema's version.
 var record = []string{"journal", "modelgw_effects", "toolexec_effects", "sandboxd_effects", "sandboxes", "sandboxd_installation", "schema_version", "sqlite_"}
 
-// Everything but the record is made of it: with all other tables dropped, lists, evaluations, samples and runs are what they were.
+// Everything but the record is made of it: with all other tables dropped, lists, evaluations, samples and runs are what
+// they were.
 func TestRebuildProjections(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

@@ -163,7 +163,8 @@ func TestTooLargeRequest(t *testing.T) {
 	})
 }
 
-// What is wrong with a task file, its dataset or the command line is said with the place, and the exit code tells that nothing was begun.
+// What is wrong with a task file, its dataset or the command line is said with the place, and the exit code tells that
+// nothing was begun.
 func TestWrongFilesAndFlags(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)
@@ -200,7 +201,8 @@ func TestWrongFilesAndFlags(t *testing.T) {
 	assert.Empty(t, list.GetEvals(), "nothing was begun")
 }
 
-// A port that is taken, a data directory that is served already, an address that others could reach: serve says so and ends.
+// A port that is taken, a data directory that is served already, an address that others could reach: serve says so and
+// ends.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -30,7 +30,8 @@ func (h *home) rest() rest {
 	return rest{address: h.address(), token: h.token(), curl: curl}
 }
 
-// do sends a request with an object as its body (nil: none) and further headers, each `Name: value`, and returns the answer whole: of a stream, when it has ended.
+// do sends a request with an object as its body (nil: none) and further headers, each `Name: value`, and returns the
+// answer whole: of a stream, when it has ended.
 func (r rest) do(t *testing.T, method, path string, body any, headers ...string) (status int, answer string) {
 	t.Helper()
 	if r.token != "" {

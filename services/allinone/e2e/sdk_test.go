@@ -55,7 +55,8 @@ type vendorRequest struct {
 	}
 }
 
-// serving checks the account's key and hands a request on; what is asked of no known role or of a busy model is refused.
+// serving checks the account's key and hands a request on; what is asked of no known role or of a busy model is
+// refused.
 func (v *vendors) serving(header, key string, answer func(w http.ResponseWriter, r *vendorRequest, refuse func(int, string))) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -108,8 +108,8 @@ func TestAnInterruptLeavesOthersAlone(t *testing.T) {
 	assert.Contains(t, own.out, "evalfleet eval resume ")
 }
 
-// The first interrupt of a command that serves ends its own evaluation alone, and says how to go on with it and that it serves on. The second one ends the server; what others have at work is taken up by
-// the next server.
+// The first interrupt of a command that serves ends its own evaluation alone, and says how to go on with it and that it
+// serves on. The second one ends the server; what others have at work is taken up by the next server.
 func TestTheSecondInterruptEndsTheServer(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)

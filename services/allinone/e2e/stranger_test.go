@@ -94,8 +94,8 @@ func TestStrangersSilenceNobody(t *testing.T) {
 		for _, address := range h.addresses {
 			n := idle
 			if f != single {
-				// 5,000 at each of five addresses are more than this process, which holds all of them and the caller's own,
-				// may have open. 500 are still more than each server may, which is what the bounds are for.
+				// 5,000 at each of five addresses are more than this process, which holds all of them and the caller's
+				// own, may have open. 500 are still more than each server may, which is what the bounds are for.
 				n = idle / 10
 			}
 			strangers.connect(address, bodies, half)

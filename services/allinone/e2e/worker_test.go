@@ -165,7 +165,8 @@ func undisturbedSquares(t *testing.T) verdicts {
 	return calmSquares.verdicts
 }
 
-// A worker in Python serves a tool and a scorer. It is killed in the middle of a call and started again, and nothing in the results tells of it.
+// A worker in Python serves a tool and a scorer. It is killed in the middle of a call and started again, and nothing in
+// the results tells of it.
 func TestKillAWorker(t *testing.T) {
 	want := undisturbedSquares(t)
 	inEachForm(t, func(t *testing.T, f form) {
@@ -183,7 +184,8 @@ func TestKillAWorker(t *testing.T) {
 	})
 }
 
-// The servers are killed while a worker has a call. It connects to the next ones, and nothing in the results tells of it.
+// The servers are killed while a worker has a call. It connects to the next ones, and nothing in the results tells of
+// it.
 func TestKillServersDuringAWorkersCall(t *testing.T) {
 	want := undisturbedSquares(t)
 	t.Run("single", func(t *testing.T) {

@@ -1,5 +1,6 @@
-// Package lax reads JSON objects written by people and by other programs the way the reference's validation does: a number may stand in a
-// text, `10.0` is an integer, `yes` is true, null is absent. What cannot be read so is a fault that names its field.
+// Package lax reads JSON objects written by people and by other programs the way the reference's validation does: a
+// number may stand in a text, `10.0` is an integer, `yes` is true, null is absent. What cannot be read so is a fault
+// that names its field.
 //
 // An Object collects faults instead of returning one from every call: read all fields, then ask Err once.
 package lax
@@ -115,8 +116,8 @@ func (o *Object) Object(name string) *Object {
 	return newObject(raw, o.at(name), o.faults)
 }
 
-// RawObject returns the text of a field that is an object, without blanks around it and with the last of members that share a name. It is
-// empty when the field is absent or null.
+// RawObject returns the text of a field that is an object, without blanks around it and with the last of members that
+// share a name. It is empty when the field is absent or null.
 func (o *Object) RawObject(name string) string {
 	raw := o.Raw(name)
 	if raw == nil {

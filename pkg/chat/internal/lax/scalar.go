@@ -78,7 +78,8 @@ func (o *Object) StringMap(name string) (texts map[string]string, ok bool) {
 	return texts, true
 }
 
-// Int64 reads an integer: a number without a fraction, a text that holds one, or a truth value. Nil when it is absent or null.
+// Int64 reads an integer: a number without a fraction, a text that holds one, or a truth value. Nil when it is absent
+// or null.
 func (o *Object) Int64(name string) *int64 { return read(o, name, AsInt, "must be an integer") }
 
 // Int32 is Int64 within 32 bits.

@@ -1,14 +1,16 @@
 // Package agent is the port to agents and solvers: what a step of a run can be.
 //
-// An agent is a pure reducer. Its [Machine] is a fold of the run's journal, as the run itself is, and says what to do next:
+// An agent is a pure reducer. Its [Machine] is a fold of the run's journal, as the run itself is, and says what to do
+// next:
 //
 //	   ┌──────────── Apply(event), for every event of the step ◀─────────────┐
 //	   ▼                                                                      │
 //	Machine ── Next ──▶ Action{events to append, then an effect} ──▶ engine ──┘
 //	                     (messages, history …)     (generate, call tools, score, wait, done)
 //
-// Next is asked while nothing of the agent is under way: every effect that it wanted has ended in the journal. A [Watching]
-// machine is asked after each of them. It does no I/O and draws no random numbers, so that a successor that folds the same journal comes to the same action, and no goroutine waits inside an agent.
+// Next is asked while nothing of the agent is under way: every effect that it wanted has ended in the journal. A
+// [Watching] machine is asked after each of them. It does no I/O and draws no random numbers, so that a successor that
+// folds the same journal comes to the same action, and no goroutine waits inside an agent.
 package agent
 
 import (
@@ -25,8 +27,9 @@ type Definition struct {
 	Description string
 	// Parameters is the JSON Schema of its parameters, an object that allows no others.
 	Parameters string
-	// Resolve checks a step whose parameters keep to the schema, and writes into it all that a later version might read otherwise: defaults, prompts, tools of
-	// its own. What it leaves is pinned in the run. Its errors name the parameter.
+	// Resolve checks a step whose parameters keep to the schema, and writes into it all that a later version might read
+	// otherwise: defaults, prompts, tools of its own. What it leaves is pinned in the run. Its errors name the
+	// parameter.
 	Resolve func(step *agentv1.AgentRef) error
 	// Workers tells which functions of a step workers are to serve: kinds and names. Nil: none.
 	Workers func(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error)
@@ -38,7 +41,8 @@ type Definition struct {
 type Machine interface {
 	// Apply folds an event of the step that was appended. The run has folded it already.
 	Apply(event *agentv1.Event)
-	// Next says what to do now. An error ends the run. After a model call that failed for a reason that passes it is asked again at the same place.
+	// Next says what to do now. An error ends the run. After a model call that failed for a reason that passes it is
+	// asked again at the same place.
 	Next(run View) (Action, error)
 	// Call runs a call of one of the agent's own tools, which no one else knows. It is pure.
 	Call(run View, call *toolv1.ToolCall) *toolv1.ToolResult
@@ -46,8 +50,8 @@ type Machine interface {
 	ToolBound(function string) (maxBytes int64, set bool)
 }
 
-// Watching is a machine that goes on while effects of it are under way: it is asked again whenever one of them has ended.
-// Where it has nothing to do until the next one, it wants neither events nor effects.
+// Watching is a machine that goes on while effects of it are under way: it is asked again whenever one of them has
+// ended. Where it has nothing to do until the next one, it wants neither events nor effects.
 type Watching interface {
 	Machine
 	// Watches only marks the machine.
@@ -60,7 +64,8 @@ func IsWatching(m Machine) bool {
 	return watching
 }
 
-// Demanding is a machine that needs more of a run than a conversation, and can tell before the run starts that it lacks.
+// Demanding is a machine that needs more of a run than a conversation, and can tell before the run starts that it
+// lacks.
 type Demanding interface {
 	Machine
 	// Demand fails with INVALID_REQUEST where the run can only fail.
@@ -93,20 +98,22 @@ type View interface {
 	Scores() []*agentv1.NamedScore
 }
 
-// Action is what a machine wants: first the events, then what follows. Both are journaled in one append. Nil Then asks again after the events.
+// Action is what a machine wants: first the events, then what follows. Both are journaled in one append. Nil Then asks
+// again after the events.
 //
-// Events need neither sequence numbers, times nor ids; messages without an id get one. Messages that are added next to each other are added together or, where a
-// bound of messages forbids it, not at all.
+// Events need neither sequence numbers, times nor ids; messages without an id get one. Messages that are added next to
+// each other are added together or, where a bound of messages forbids it, not at all.
 type Action struct {
 	Events []*agentv1.Event
 	Then   Then
 }
 
-// Then is what follows an action's events: an effect, which is one of [Generate], [CallTools], [Ask], [Start] and [Score],
-// several of them as [All], [Wait] or [Done].
+// Then is what follows an action's events: an effect, which is one of [Generate], [CallTools], [Ask], [Start] and
+// [Score], several of them as [All], [Wait] or [Done].
 type Then interface{ then() }
 
-// Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the conversation.
+// Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the
+// conversation.
 type Generate struct {
 	// Model is `provider/name`, or a role of the run; empty is the run's model.
 	Model string
@@ -118,7 +125,8 @@ type Generate struct {
 	Config *modelv1.GenerateConfig
 }
 
-// CallTools runs the tool calls of the conversation's last assistant message, and ends when their results are in the conversation.
+// CallTools runs the tool calls of the conversation's last assistant message, and ends when their results are in the
+// conversation.
 type CallTools struct{}
 
 // Ask asks a worker that is pinned in the step, and ends with a WorkerOutcome. One that failed ends the run.

@@ -56,7 +56,8 @@ func Replace(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event
 	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
 }
 
-// Shorten is the event that leaves of a conversation what after holds. Where that is some of the messages in their order, only the ids of the others are noted.
+// Shorten is the event that leaves of a conversation what after holds. Where that is some of the messages in their
+// order, only the ids of the others are noted.
 func Shorten(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event {
 	var removed []string
 	rest := after

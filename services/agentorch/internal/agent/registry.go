@@ -23,7 +23,8 @@ type Registry struct {
 	schemas     map[string]*jsonschema.Schema
 }
 
-// NewRegistry makes a registry of the given agents. It panics where two have one name or a schema cannot be read, which are faults of the program.
+// NewRegistry makes a registry of the given agents. It panics where two have one name or a schema cannot be read, which
+// are faults of the program.
 func NewRegistry(definitions ...Definition) *Registry {
 	r := &Registry{definitions: map[string]Definition{}, schemas: map[string]*jsonschema.Schema{}}
 	for _, d := range definitions {
@@ -44,8 +45,8 @@ func (r *Registry) Definitions() []Definition {
 	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Resolve returns a copy of a step as a run pins it: parameters checked, defaults written out, the agent's own tools added. It fails with AGENT_NOT_FOUND, or with
-// INVALID_REQUEST that names the parameter.
+// Resolve returns a copy of a step as a run pins it: parameters checked, defaults written out, the agent's own tools
+// added. It fails with AGENT_NOT_FOUND, or with INVALID_REQUEST that names the parameter.
 func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
 	d, ok := r.definitions[step.GetName()]
 	if !ok {
@@ -70,7 +71,8 @@ func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
 	return resolved, nil
 }
 
-// Workers tells which functions of a step workers are to serve. The step need not be resolved; of one that cannot be read nothing is told.
+// Workers tells which functions of a step workers are to serve. The step need not be resolved; of one that cannot be
+// read nothing is told.
 func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
 	d := r.definitions[step.GetName()]
 	if d.Workers == nil {
@@ -112,7 +114,8 @@ func (r *Registry) violated(name string, violations []jsonschema.Violation) erro
 	return err
 }
 
-// New makes the machine of a resolved step. It fails where this version does not know the agent or cannot read its parameters.
+// New makes the machine of a resolved step. It fails where this version does not know the agent or cannot read its
+// parameters.
 func (r *Registry) New(step *agentv1.AgentRef) (Machine, error) {
 	d, ok := r.definitions[step.GetName()]
 	if !ok {

@@ -1,10 +1,13 @@
-// Package check is the scorer exec: it runs a program in the sample's sandbox, and the program's exit code is the verdict.
+// Package check is the scorer exec: it runs a program in the sample's sandbox, and the program's exit code is the
+// verdict.
 //
-// The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and `{metadata.test}`; metadata that the sample does
-// not have is an error, other unknown names stay as they are written. The program decides alone: exit code 0
-// is right, everything else is wrong, a time-out too. What it printed stands in the score's explanation.
+// The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and
+// `{metadata.test}`; metadata that the sample does not have is an error, other unknown names stay as they are written.
+// The program decides alone: exit code 0 is right, everything else is wrong, a time-out too. What it printed stands in
+// the score's explanation.
 //
-// The command is a check (evalfleet.sandbox.v1.ExecCheck): what the agent left in the sandbox, its processes above all, has no part in the verdict.
+// The command is a check (evalfleet.sandbox.v1.ExecCheck): what the agent left in the sandbox, its processes above all,
+// has no part in the verdict.
 package check
 
 import (
@@ -45,7 +48,8 @@ const (
 	targetVariable     = "EVALFLEET_TARGET"
 )
 
-// Exec is the effect that the scorer asks for: a command in a sandbox of the run. Its result is an *[agentv1.ExecOutcome].
+// Exec is the effect that the scorer asks for: a command in a sandbox of the run. Its result is an
+// *[agentv1.ExecOutcome].
 type Exec struct {
 	// Environment is the sandbox's name within the run.
 	Environment string
@@ -173,7 +177,8 @@ func (s *scorer) Demand(in score.Input, sandboxes []string) error {
 	return err
 }
 
-// known fails where the text names metadata that the sample does not have. Other unknown names may be the program's own braces.
+// known fails where the text names metadata that the sample does not have. Other unknown names may be the program's own
+// braces.
 func (s *scorer) known(in score.Input) error {
 	missing := template.Missing(s.params.Program+s.params.Command+texts(s.params.Files), metadataPrefix+".", valuesOf(in, ""))
 	if len(missing) == 0 {

@@ -2,8 +2,8 @@ package check
 
 import "strings"
 
-// lastBlock returns the last block of code between fences (``` or ~~~): of those marked with the language, where there are any, else of all. A block that the text
-// ends within counts too, since answers are cut.
+// lastBlock returns the last block of code between fences (``` or ~~~): of those marked with the language, where there
+// are any, else of all. A block that the text ends within counts too, since answers are cut.
 func lastBlock(text, language string) (string, bool) {
 	var (
 		block, best       []string

@@ -1,7 +1,8 @@
-// Package choice holds the options of a multiple-choice sample: their letters, the prompt that lists them, and the letters that a model answers.
+// Package choice holds the options of a multiple-choice sample: their letters, the prompt that lists them, and the
+// letters that a model answers.
 //
-// It is pure. The solver that asks the question, the scorer that judges the selection and the dataset that shuffles the options share it, so that
-// all of them mean the same option by a letter.
+// It is pure. The solver that asks the question, the scorer that judges the selection and the dataset that shuffles the
+// options share it, so that all of them mean the same option by a letter.
 package choice
 
 import (
@@ -110,8 +111,8 @@ func (c Choices) Unshuffled() Choices {
 	return original
 }
 
-// TargetPositions reads which options a sample's targets name, in the order given: letters separated by commas, white space or nothing, and
-// numbers for options behind Z. It fails on a letter that is no option of c.
+// TargetPositions reads which options a sample's targets name, in the order given: letters separated by commas, white
+// space or nothing, and numbers for options behind Z. It fails on a letter that is no option of c.
 func (c Choices) TargetPositions(targets []string) ([]int, error) {
 	var positions []int
 	var outside []string

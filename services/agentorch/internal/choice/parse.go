@@ -27,11 +27,12 @@ var (
 	anywhere = regexp.MustCompile(`(?i)` + label + letters + `(?:[^\p{L}\p{N}_]|$)`)
 )
 
-// Parse reads the options that a completion names in its last `ANSWER:` line and returns their positions among n options, in order. An answer on
-// a line of its own goes before one within other text. Case, a trailing full stop, emphasis and parentheses around a letter do not matter.
+// Parse reads the options that a completion names in its last `ANSWER:` line and returns their positions among n
+// options, in order. An answer on a line of its own goes before one within other text. Case, a trailing full stop,
+// emphasis and parentheses around a letter do not matter.
 //
-// Unless multiple is set exactly one letter must be given. With it letters may be separated by commas, spaces or `and`, or run together. A letter
-// that is no option voids the whole answer. Nil means that no option was named.
+// Unless multiple is set exactly one letter must be given. With it letters may be separated by commas, spaces or `and`,
+// or run together. A letter that is no option voids the whole answer. Nil means that no option was named.
 func Parse(completion string, n int, multiple bool) []int {
 	text := inDollars.ReplaceAllString(completion, "$1")
 	text = unwrapParentheses(inAsterisks.ReplaceAllString(text, "$1"))

@@ -14,8 +14,8 @@ const (
 	askLastLine = "Reason step by step first. End your reply with one line in this form: 'ANSWER: %s' (without quotes), where %s."
 )
 
-// DefaultTemplate is the prompt template of multiple choice. With reasoning the model is asked to think before its last line; with multiple it may
-// name several options.
+// DefaultTemplate is the prompt template of multiple choice. With reasoning the model is asked to think before its last
+// line; with multiple it may name several options.
 func DefaultTemplate(reasoning, multiple bool) string {
 	ask := askWhole
 	if reasoning {
@@ -36,8 +36,9 @@ func CheckTemplate(template string) error {
 	return nil
 }
 
-// Prompt fills a template: `{question}`, `{choices}` with the options one a line, `{letters}` with `A,B,C`. `{{` and `}}` are single braces. Text
-// that is put in is not read again. It fails with REQUEST_TOO_LARGE where the prompt is over bound.TemplateBytes.
+// Prompt fills a template: `{question}`, `{choices}` with the options one a line, `{letters}` with `A,B,C`. `{{` and
+// `}}` are single braces. Text that is put in is not read again. It fails with REQUEST_TOO_LARGE where the prompt is
+// over bound.TemplateBytes.
 func (c Choices) Prompt(text, question string) (string, error) {
 	return template.NewRoom().Prompt(text, template.Map(map[string]string{
 		"question": question, "choices": c.List(), "letters": strings.Join(c.Letters(), ","),

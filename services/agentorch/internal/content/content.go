@@ -1,6 +1,6 @@
-// Package content takes what users, models and tools wrote out of messages of the protocol, for viewers who may see what
-// happened but not what was said. The protocol marks such fields with the option evalfleet.options.v1.content; nothing
-// here knows them by name.
+// Package content takes what users, models and tools wrote out of messages of the protocol, for viewers who may see
+// what happened but not what was said. The protocol marks such fields with the option evalfleet.options.v1.content;
+// nothing here knows them by name.
 package content
 
 import (

@@ -136,8 +136,8 @@ func canonical(t *testing.T, b []byte) string {
 	return strings.ReplaceAll(string(b), " ", "")
 }
 
-// full returns m with a value in every field: the secret in every text of content, and another word in every other text.
-// Of a oneof it sets the given field, or the first.
+// full returns m with a value in every field: the secret in every text of content, and another word in every other
+// text. Of a oneof it sets the given field, or the first.
 func full(m protoreflect.Message, kind protoreflect.FieldDescriptor) protoreflect.Message {
 	fill(m, kind, open, 0)
 	return m

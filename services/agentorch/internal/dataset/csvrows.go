@@ -14,8 +14,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
-// csvReader splits CSV into records as Python's csv module does: a cell that begins with a quote goes on to the next single quote and may hold
-// delimiters, line breaks and doubled quotes; quotes elsewhere are text. Line breaks of any kind end a record and become \n within a cell.
+// csvReader splits CSV into records as Python's csv module does: a cell that begins with a quote goes on to the next
+// single quote and may hold delimiters, line breaks and doubled quotes; quotes elsewhere are text. Line breaks of any
+// kind end a record and become \n within a cell.
 type csvReader struct {
 	r         *bufio.Reader
 	delimiter rune
@@ -25,7 +26,8 @@ type csvReader struct {
 	left int
 }
 
-// next returns the cells of the next record and the line on which it begins. A blank line is a record without cells. At the end it fails with io.EOF.
+// next returns the cells of the next record and the line on which it begins. A blank line is a record without cells. At
+// the end it fails with io.EOF.
 func (c *csvReader) next() (cells []string, line int, err error) {
 	line, c.left = c.line, bound.DatasetRowBytes
 	start, err := c.r.Peek(1)
@@ -164,7 +166,8 @@ func header(c *csvReader, given []string) (columns []string, line int, err error
 	return columns, line, nil
 }
 
-// checkHeader refuses names that occur twice, of which one would be lost, and a plan that asks for columns which are not there.
+// checkHeader refuses names that occur twice, of which one would be lost, and a plan that asks for columns which are
+// not there.
 func checkHeader(columns []string, line int, p *plan) error {
 	seen := map[string]bool{}
 	for _, name := range columns {

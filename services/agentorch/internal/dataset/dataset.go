@@ -1,11 +1,12 @@
 // Package dataset reads the samples of an evaluation from JSON Lines, JSON and CSV files.
 //
-// A file is a sequence of rows, a row a set of named columns, and Fields tells which column, template or pattern each field of a sample comes from.
-// Nothing is lost on the way: a row that cannot be read, a column that is missing and a value of the wrong kind are errors that name the file, the
-// line, the field and the column, and say what to do. The rules for values are those of Inspect's datasets.
+// A file is a sequence of rows, a row a set of named columns, and Fields tells which column, template or pattern each
+// field of a sample comes from. Nothing is lost on the way: a row that cannot be read, a column that is missing and a
+// value of the wrong kind are errors that name the file, the line, the field and the column, and say what to do. The
+// rules for values are those of Inspect's datasets.
 //
-// The package does no more I/O than reading the file and looking for files that its rows name. Messages and sandboxes are left as JSON and names for
-// others to decode. Values are not safe for concurrent changes.
+// The package does no more I/O than reading the file and looking for files that its rows name. Messages and sandboxes
+// are left as JSON and names for others to decode. Values are not safe for concurrent changes.
 package dataset
 
 import (
@@ -20,8 +21,8 @@ type Sample struct {
 	ID ID
 	// Text is the input when it is one text, the user's message.
 	Text string
-	// Messages is the input when it is a conversation: JSON objects with role, content, source `input` and, where given, tool_calls (id, function,
-	// arguments, type), tool_call_id, function and error. Nil when the input is Text.
+	// Messages is the input when it is a conversation: JSON objects with role, content, source `input` and, where
+	// given, tool_calls (id, function, arguments, type), tool_call_id, function and error. Nil when the input is Text.
 	Messages []json.RawMessage
 	// Targets are what is right. A target that was given as one text is a list of one.
 	Targets []string
@@ -58,7 +59,8 @@ type File struct {
 // Content is text, or a file or folder of the host that holds it. Text may be a data URI, which stands for its bytes.
 type Content struct {
 	Text string
-	// HostPath is the absolute path of an existing file or folder below the dataset's directory; empty when Text is the content.
+	// HostPath is the absolute path of an existing file or folder below the dataset's directory; empty when Text is the
+	// content.
 	HostPath string
 }
 

@@ -10,16 +10,16 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Fields tells which columns the fields of a sample come from. A field that is nil comes from the column of its own name where a row has it; a field
-// that is given must be there in every row, unless its source is optional.
+// Fields tells which columns the fields of a sample come from. A field that is nil comes from the column of its own
+// name where a row has it; a field that is given must be there in every row, unless its source is optional.
 type Fields struct {
 	Input, Target, Choices, ID, Sandbox, Files, Setup *Source
 	// Metadata is nil for the column `metadata`, which holds an object or the JSON text of one.
 	Metadata *Metadata
 }
 
-// Source is where a value comes from: a column, a template over columns, or a pattern over a column. In JSON it is the name of a column, or an object
-// with the members below.
+// Source is where a value comes from: a column, a template over columns, or a pattern over a column. In JSON it is the
+// name of a column, or an object with the members below.
 type Source struct {
 	// Column is the column's name.
 	Column string
@@ -27,14 +27,15 @@ type Source struct {
 	Template string
 	// Pattern is a regular expression in the syntax of Python's re. Its first match in the column is the value.
 	Pattern string
-	// Group is the pattern's group, by name or number, that is the value. Empty takes the first group, or the whole match without groups.
+	// Group is the pattern's group, by name or number, that is the value. Empty takes the first group, or the whole
+	// match without groups.
 	Group string
 	// Optional says that a row may lack the value; the field is then as if it had no source.
 	Optional bool
 }
 
-// Metadata tells what a sample's metadata are made of. Exactly one member is set. In JSON it is a list of columns, `"*"`, the name of a column, or an
-// object of sources by name.
+// Metadata tells what a sample's metadata are made of. Exactly one member is set. In JSON it is a list of columns,
+// `"*"`, the name of a column, or an object of sources by name.
 type Metadata struct {
 	// Columns are gathered under their names.
 	Columns []string
@@ -55,8 +56,8 @@ type NamedSource struct {
 // fieldNames are the fields of a sample in the order in which messages list them.
 var fieldNames = []string{"input", "target", "choices", "id", "metadata", "sandbox", "files", "setup"}
 
-// ParseFields reads the JSON object of a mapping from fields to sources. Empty text is the zero Fields. It fails with INVALID_REQUEST on unknown
-// fields and on sources that cannot be read.
+// ParseFields reads the JSON object of a mapping from fields to sources. Empty text is the zero Fields. It fails with
+// INVALID_REQUEST on unknown fields and on sources that cannot be read.
 func ParseFields(raw []byte) (Fields, error) {
 	var f Fields
 	if len(raw) == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
-// ID is a sample's id: an integer or a text, which stay apart although 7 and "7" read alike. The zero ID is not set. IDs compare with ==.
+// ID is a sample's id: an integer or a text, which stay apart although 7 and "7" read alike. The zero ID is not set.
+// IDs compare with ==.
 type ID struct {
 	text string
 	kind idKind
@@ -30,7 +31,8 @@ func TextID(text string) ID { return ID{text: text, kind: idText} }
 // IntegerID makes an id of an integer.
 func IntegerID(n int) ID { return ID{text: fmt.Sprint(n), kind: idInteger} }
 
-// ParseID makes an id of its text and type, the reverse of String and IsInteger. It fails when the text of an integer is none.
+// ParseID makes an id of its text and type, the reverse of String and IsInteger. It fails when the text of an integer
+// is none.
 func ParseID(text string, integer bool) (ID, error) {
 	if !integer {
 		return TextID(text), nil
@@ -88,7 +90,8 @@ func (id *ID) UnmarshalJSON(raw []byte) error {
 // padding is how many digits integers are brought to where ids are compared as texts.
 const padding = 20
 
-// SortKey is a text by which samples of one epoch are ordered in logs: integers with zeros before them, texts as they are.
+// SortKey is a text by which samples of one epoch are ordered in logs: integers with zeros before them, texts as they
+// are.
 func (id ID) SortKey() string {
 	if id.kind != idInteger {
 		return id.text

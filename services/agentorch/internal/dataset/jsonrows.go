@@ -165,8 +165,8 @@ func jsonList(text []byte, s *scales, yield func(row, error) bool) {
 	}
 }
 
-// withConstants replaces the constants that Python writes into JSON for numbers that JSON cannot hold: NaN, which datasets use for a missing value,
-// by null, and the infinities by numbers beyond all limits.
+// withConstants replaces the constants that Python writes into JSON for numbers that JSON cannot hold: NaN, which
+// datasets use for a missing value, by null, and the infinities by numbers beyond all limits.
 func withConstants(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text

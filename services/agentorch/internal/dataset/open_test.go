@@ -18,7 +18,8 @@ var formats = map[string]dataset.Format{
 	".jsonl": dataset.JSONLines, ".json": dataset.JSON, ".csv": dataset.CSV, ".tsv": dataset.CSV, ".tab": dataset.CSV,
 }
 
-// open reads a dataset from a file as its ending says. Values of files, setup and sandbox that name files below the file's directory become their paths.
+// open reads a dataset from a file as its ending says. Values of files, setup and sandbox that name files below the
+// file's directory become their paths.
 func open(t testing.TB, path string, opts dataset.Options) (*whole, error) {
 	t.Helper()
 	path, err := filepath.Abs(path)

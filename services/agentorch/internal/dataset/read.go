@@ -18,7 +18,8 @@ import (
 // Format is the form of a dataset's file.
 type Format string
 
-// The formats. All are UTF-8, with or without a byte order mark, and may be gzipped, which is recognised from the content.
+// The formats. All are UTF-8, with or without a byte order mark, and may be gzipped, which is recognised from the
+// content.
 const (
 	JSONLines Format = "jsonl" // one object a line
 	JSON      Format = "json"  // a list of objects, or one object

@@ -363,7 +363,8 @@ func TestADataSetThatStandsForTooMuchIsRefused(t *testing.T) {
 	}
 }
 
-// peak measures the memory that is in use from now on. The function that it returns ends that and returns the most in bytes.
+// peak measures the memory that is in use from now on. The function that it returns ends that and returns the most in
+// bytes.
 func peak(t *testing.T) (most func() uint64) {
 	t.Helper()
 	runtime.GC()

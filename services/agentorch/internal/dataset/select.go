@@ -14,8 +14,8 @@ import (
 type Selection struct {
 	// Range takes samples by their position; nil takes all.
 	Range *Range
-	// IDs takes samples whose id matches one of these. Texts are shell patterns (`*`, `?`, `[ab]`, `[!ab]`); integers and texts of digits are
-	// equal by value. Not to be used together with Range.
+	// IDs takes samples whose id matches one of these. Texts are shell patterns (`*`, `?`, `[ab]`, `[!ab]`); integers
+	// and texts of digits are equal by value. Not to be used together with Range.
 	IDs []ID
 }
 
@@ -24,17 +24,17 @@ type Range struct {
 	Start, End int
 }
 
-// IDs numbers the samples of a dataset as they are read, and finds ids that two of them have. It keeps a hash of each id, and
-// not the id.
+// IDs numbers the samples of a dataset as they are read, and finds ids that two of them have. It keeps a hash of each
+// id, and not the id.
 type IDs struct {
 	seed  maphash.Seed
 	first map[uint64]int32 // the position of the sample with an id, from 0, by the hash of its text
 	count int
 }
 
-// Next returns the id of the next sample: its own or, where it has none, its position from 1. At returns the id of an earlier
-// sample by its position from 0. Next fails when an earlier sample has the id, also when one is the integer and one the text of
-// it, since logs name samples by the text.
+// Next returns the id of the next sample: its own or, where it has none, its position from 1. At returns the id of an
+// earlier sample by its position from 0. Next fails when an earlier sample has the id, also when one is the integer and
+// one the text of it, since logs name samples by the text.
 func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
 	if n.first == nil {
 		n.seed, n.first = maphash.MakeSeed(), map[uint64]int32{}

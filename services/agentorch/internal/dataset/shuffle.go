@@ -48,7 +48,8 @@ func (c *choiceShuffle) next(s Sample) (Sample, error) {
 	return changed, nil
 }
 
-// withChoiceOrder returns the sample with choices in a new order: at each position the choice that stood at order[position].
+// withChoiceOrder returns the sample with choices in a new order: at each position the choice that stood at
+// order[position].
 func (s Sample) withChoiceOrder(order []int) (Sample, error) {
 	if len(s.Choices) == 0 {
 		return s, nil

@@ -66,7 +66,8 @@ func setTarget(s *Sample, v value) error {
 	return nil
 }
 
-// setChoices reads a list, or text that is split at commas, or at white space where it has none. Empty choices are left out.
+// setChoices reads a list, or text that is split at commas, or at white space where it has none. Empty choices are left
+// out.
 func setChoices(s *Sample, v value) error {
 	var texts []string
 	switch given := v.given.(type) {
@@ -96,7 +97,8 @@ func setChoices(s *Sample, v value) error {
 	return nil
 }
 
-// setID keeps texts and integers apart. A number without fraction is an integer however it is written; true and false are 1 and 0.
+// setID keeps texts and integers apart. A number without fraction is an integer however it is written; true and false
+// are 1 and 0.
 func setID(s *Sample, v value) error {
 	switch given := v.given.(type) {
 	case nil:

@@ -17,7 +17,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 )
 
-// TestARateLimitIsAskedAgainUnderANewKey: the gateway has tried and keeps the failure under the key, so the run waits and begins another effect.
+// TestARateLimitIsAskedAgainUnderANewKey: the gateway has tried and keeps the failure under the key, so the run waits
+// and begins another effect.
 func TestARateLimitIsAskedAgainUnderANewKey(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -42,8 +42,8 @@ func (f *fleet) someUnfinished() string {
 	return left[0].Name
 }
 
-// BenchmarkSteps measures durable steps: intent journaled, model asked, outcome journaled, with 256 agents at once that take 20 turns each and answers of 2 KiB. An
-// operation is a batch of 5,120 steps.
+// BenchmarkSteps measures durable steps: intent journaled, model asked, outcome journaled, with 256 agents at once that
+// take 20 turns each and answers of 2 KiB. An operation is a batch of 5,120 steps.
 func BenchmarkSteps(b *testing.B) {
 	const runs, turns = 256, 20
 	f := newFleet(b)

@@ -23,7 +23,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// fuse is a store that dies at an append, as the process would: just before it is durable, or just after. Nothing is written from then on.
+// fuse is a store that dies at an append, as the process would: just before it is durable, or just after. Nothing is
+// written from then on.
 type fuse struct {
 	journal.Store
 	after bool
@@ -55,7 +56,8 @@ func (f *fuse) Append(ctx context.Context, a journal.Append) error {
 	return errDead
 }
 
-// wholeLife is a run that does everything: two sandboxes, a step without a model, two tools at once, one after the other, a wrong and a right submission, and two scorers.
+// wholeLife is a run that does everything: two sandboxes, a step without a model, two tools at once, one after the
+// other, a wrong and a right submission, and two scorers.
 func wholeLife(f *fleet) *agentv1.RunSpec {
 	f.Models.Answer = ownertest.ByTurn(
 		ownertest.Says("Two at once.", call("c1", "add", `{"x": 1}`), call("c2", "add", `{"x": 2}`), call("c3", "note", `{}`)),
@@ -134,8 +136,8 @@ func TestWholeLife(t *testing.T) {
 	assert.Empty(t, f.Sandboxes.Alive())
 }
 
-// TestDeathAtEveryAppend ends the engine at each append of a run, just before it is durable and just after, and goes on with another engine over the same journal and the
-// same owners: nothing is lost and nothing happens twice.
+// TestDeathAtEveryAppend ends the engine at each append of a run, just before it is durable and just after, and goes on
+// with another engine over the same journal and the same owners: nothing is lost and nothing happens twice.
 func TestDeathAtEveryAppend(t *testing.T) {
 	t.Parallel()
 	calm := newFleet(t).start()

@@ -56,8 +56,8 @@ import (
 
 // Config sets how runs are driven. The zero value is the intended one.
 type Config struct {
-	// Replica is the name under which the process owns runs. It must stay the same over restarts, and is not needed where
-	// one process has the data directory. Default `local`.
+	// Replica is the name under which the process owns runs. It must stay the same over restarts, and is not needed
+	// where one process has the data directory. Default `local`.
 	Replica string `yaml:"replica" env:"EVALFLEET_REPLICA"`
 	// MaxGenerates bounds the open model calls per account; the runs behind them wait without cost. Default 512.
 	MaxGenerates int `yaml:"max_generates" env:"EVALFLEET_AGENTORCH_MAX_GENERATES"`

@@ -34,7 +34,8 @@ func (m *countingModels) Generate(ctx context.Context, r *modelv1.GenerateReques
 	return m.Models.Generate(ctx, r, o...)
 }
 
-// A replica that beats again after a lapse asks for nothing of a run that rested when it was taken over: it reads the journal first, and another wrote that.
+// A replica that beats again after a lapse asks for nothing of a run that rested when it was taken over: it reads the
+// journal first, and another wrote that.
 func TestARunThatRestedDuringALapseIsNotDriven(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

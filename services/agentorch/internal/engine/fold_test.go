@@ -75,7 +75,8 @@ func apply(t *testing.T, s *run.State, events iter.Seq[*agentv1.Event]) {
 	}
 }
 
-// TestFold folds the journal of a run that does everything: in one go, in two parts cut anywhere, and from events that went over a wire.
+// TestFold folds the journal of a run that does everything: in one go, in two parts cut anywhere, and from events that
+// went over a wire.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -80,7 +80,8 @@ func limitOutputs(t *goldentest.T, recorded any, prices *modelv1.Prices) (all []
 	return all
 }
 
-// limitStep is the step of a recorded solver: `chat` is made for these cases, the others are ways of the solver generate.
+// limitStep is the step of a recorded solver: `chat` is made for these cases, the others are ways of the solver
+// generate.
 func limitStep(t *goldentest.T, recorded any) *agentv1.AgentRef {
 	solver, _ := recorded.(map[string]any)
 	switch solver["kind"] {

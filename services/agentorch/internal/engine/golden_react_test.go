@@ -195,8 +195,8 @@ func scoreValue(t *goldentest.T, recorded any) score.Value {
 	return score.Value{}
 }
 
-// asRecorded changes events in two places where a record holds no more than that there is something: the error of a model call is the recorder's own text, and
-// long texts are kept elsewhere.
+// asRecorded changes events in two places where a record holds no more than that there is something: the error of a
+// model call is the recorder's own text, and long texts are kept elsewhere.
 func asRecorded(want, got any) {
 	recorded, _ := want.([]any)
 	events, _ := got.([]any)

@@ -218,7 +218,8 @@ func asJSON(t *goldentest.T, value any) (plain any) {
 	return plain
 }
 
-// recordedForm writes messages as they are recorded, which is without the model that answered and without the type of a call.
+// recordedForm writes messages as they are recorded, which is without the model that answered and without the type of a
+// call.
 func recordedForm(t *goldentest.T, messages []*modelv1.ChatMessage) []any {
 	all := []any{}
 	require.NoError(t, json.Unmarshal(chat.MessagesJSON(messages), &all))

@@ -57,7 +57,8 @@ func (s *served) RegisterService(_ *grpc.ServiceDesc, service any) {
 
 // told converts a recorded value of a function, as a worker says it.
 type told struct {
-	// result is the answer; without a decision it is a conversation: the first keep of its messages, and those to append.
+	// result is the answer; without a decision it is a conversation: the first keep of its messages, and those to
+	// append.
 	result workerv1.ContinueResultPayload
 	keep   int
 	append []*modelv1.ChatMessage

@@ -75,7 +75,8 @@ func (f *fleet) interrupted(name string) (ids []string) {
 	return ids
 }
 
-// The results of a message's calls are kept together or not at all; an answer is kept also where what follows it is not.
+// The results of a message's calls are kept together or not at all; an answer is kept also where what follows it is
+// not.
 func TestWhatABoundOfMessagesKeeps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

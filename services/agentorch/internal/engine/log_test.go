@@ -16,7 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 )
 
-// The server's log says that a run of its own began and ended, and why it failed, and nothing of a run of an evaluation.
+// The server's log says that a run of its own began and ended, and why it failed, and nothing of a run of an
+// evaluation.
 func TestTheLogHasTheBeginAndEndOfARunOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const refusal = "the prompt is about secrets"

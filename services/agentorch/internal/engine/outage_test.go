@@ -26,7 +26,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// talkative is a run of three turns with two tool calls side by side in each but the last; every effect takes a while. Each run ends with the same conversation.
+// talkative is a run of three turns with two tool calls side by side in each but the last; every effect takes a while.
+// Each run ends with the same conversation.
 func (f *fleet) talkative() *agentv1.RunSpec {
 	pause := func(ctx context.Context) {
 		select {
@@ -158,7 +159,8 @@ func TestWhatWasMadeWithoutAnAnswerIsDriven(t *testing.T) {
 	})
 }
 
-// TestAnAppendThatWasRefusedAndIsDurable has appends land whose answer says that they did not, as a connection that is cut and asked again may bring about.
+// TestAnAppendThatWasRefusedAndIsDurable has appends land whose answer says that they did not, as a connection that is
+// cut and asked again may bring about.
 func TestAnAppendThatWasRefusedAndIsDurable(t *testing.T) {
 	t.Parallel()
 	for answer, err := range map[string]error{"fenced": journal.ErrFenced, "away": away} {

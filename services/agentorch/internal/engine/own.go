@@ -145,8 +145,8 @@ func (e *Engine) armAll(ctx context.Context, page []journal.Listed, reason strin
 	return err
 }
 
-// collect looks for commands that were posted by other replicas: who posts one wakes the owner in its own process alone.
-// A journal whose commands stay, since a later version has to take them, is woken ever more rarely.
+// collect looks for commands that were posted by other replicas: who posts one wakes the owner in its own process
+// alone. A journal whose commands stay, since a later version has to take them, is woken ever more rarely.
 func (e *Engine) collect(ctx context.Context) error {
 	names, err := e.deps.Store.Mail(ctx, e.cfg.Replica)
 	if err != nil {

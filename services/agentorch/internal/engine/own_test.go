@@ -27,7 +27,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// Leases that nearly ran out while no engine was there are renewed as soon as one is, whatever the runs do: one is at work, and one waits.
+// Leases that nearly ran out while no engine was there are renewed as soon as one is, whatever the runs do: one is at
+// work, and one waits.
 func TestLeasesAreRenewedAtOnceAtAStart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -85,7 +86,8 @@ func TestLeasesAreRenewedOfARunWhoseRowIsDamaged(t *testing.T) {
 	require.Eventually(t, func() bool { return f.Sandboxes.Renewed(box) > before }, waittest.Bound, 5*time.Millisecond)
 }
 
-// A run whose time is bounded is not charged for the time in which no server was there, be it that it works or waits, and whether the server stopped or was killed.
+// A run whose time is bounded is not charged for the time in which no server was there, be it that it works or waits,
+// and whether the server stopped or was killed.
 func TestBoundsOfTimeDoNotCountTheServersAbsence(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ killed, waits bool }{
@@ -180,7 +182,8 @@ func TestTakeover(t *testing.T) {
 	assert.Equal(t, 1, outcomes)
 }
 
-// A replica that cannot beat asks for no effect any more, since another may own its runs by then, and asks for none of a run that another took over.
+// A replica that cannot beat asks for no effect any more, since another may own its runs by then, and asks for none of
+// a run that another took over.
 func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -222,7 +225,8 @@ func (m *awayModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, o
 	return nil, rpcerr.ServiceUnavailable("modelgw", time.Second, "starting")
 }
 
-// What an owner that was away did not hear is released later, commands of scorers and, at the end of a run, the making of its sandboxes among it.
+// What an owner that was away did not hear is released later, commands of scorers and, at the end of a run, the making
+// of its sandboxes among it.
 func TestReleasesAreRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -306,7 +310,8 @@ func (s *shareStore) List(ctx context.Context, q journal.Query) ([]journal.Liste
 	return s.Store.List(ctx, q)
 }
 
-// A start goes on with what there was beside new work: runs of before are fenced at once and taken up in shares, and nothing of that is in their journals.
+// A start goes on with what there was beside new work: runs of before are fenced at once and taken up in shares, and
+// nothing of that is in their journals.
 func TestNewRunsDoNotWaitForThoseOfBefore(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, patientDefinition()).start()
@@ -442,7 +447,8 @@ func TestOlderVersionLeavesTheRunAlone(t *testing.T) {
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 }
 
-// A disk that is nearly full parks new runs with a reason; what goes on ends, and the parked ones begin when there is room, after a restart too.
+// A disk that is nearly full parks new runs with a reason; what goes on ends, and the parked ones begin when there is
+// room, after a restart too.
 func TestNewRunsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// firstTry and lastTry bound the pauses of a run that cannot be driven. It is tried without end; a store that answers
-	// the beat again ends all pauses at once.
+	// firstTry and lastTry bound the pauses of a run that cannot be driven. It is tried without end; a store that
+	// answers the beat again ends all pauses at once.
 	firstTry = 200 * time.Millisecond
 	lastTry  = time.Minute
 )

@@ -33,7 +33,8 @@ func (m *muteModels) ReleaseGenerate(ctx context.Context, r *modelv1.ReleaseGene
 	return nil, ctx.Err()
 }
 
-// An owner that does not answer is told one thing at a time and ever less often, holds up no other, and hears all when it is back.
+// An owner that does not answer is told one thing at a time and ever less often, holds up no other, and hears all when
+// it is back.
 func TestAnOwnerThatIsAwayIsToldLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 )
 
-// TestARunWhoseEffectIsOpenSaysThatTheStoreIsAway: the owner of the effect may be unable to write its result, and the run has nothing to append before.
+// TestARunWhoseEffectIsOpenSaysThatTheStoreIsAway: the owner of the effect may be unable to write its result, and the
+// run has nothing to append before.
 func TestARunWhoseEffectIsOpenSaysThatTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	disk := sqlitefault.New()

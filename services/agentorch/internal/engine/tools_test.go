@@ -194,7 +194,8 @@ func TestReviewIsAskedAgain(t *testing.T) {
 	assert.Equal(t, 2, f.Models.Total())
 }
 
-// TestAReviewThatCannotBeHadNow has toolexec away while calls are to be reviewed: they are reviewed and run once it is back, and nothing is done twice.
+// TestAReviewThatCannotBeHadNow has toolexec away while calls are to be reviewed: they are reviewed and run once it is
+// back, and nothing is done twice.
 func TestAReviewThatCannotBeHadNow(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []string{"generate", "react"} {

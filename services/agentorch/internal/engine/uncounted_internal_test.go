@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A machine that slept for an hour took no time of a run, whether the run's clock or the engine's beat comes first after it.
+// A machine that slept for an hour took no time of a run, whether the run's clock or the engine's beat comes first
+// after it.
 func TestASleepOfTheMachineDoesNotCount(t *testing.T) {
 	t.Parallel()
 	const asleep = time.Hour

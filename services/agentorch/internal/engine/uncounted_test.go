@@ -51,7 +51,8 @@ func TestBoundsOfTimeDoNotCountAnOutage(t *testing.T) {
 	}
 }
 
-// TestBoundsOfTimeDoNotCountShortAbsences has a server that is killed and started often, each time for less than others would notice.
+// TestBoundsOfTimeDoNotCountShortAbsences has a server that is killed and started often, each time for less than others
+// would notice.
 func TestBoundsOfTimeDoNotCountShortAbsences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

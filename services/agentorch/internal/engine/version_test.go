@@ -40,7 +40,8 @@ func (s *laterStore) Pending(ctx context.Context, ref journal.Ref) ([]journal.Co
 	return pending, err
 }
 
-// TestACommandOfALaterVersionStays has a run get a command that this version cannot read, then one that it can, and then a version that knows both.
+// TestACommandOfALaterVersionStays has a run get a command that this version cannot read, then one that it can, and
+// then a version that knows both.
 func TestACommandOfALaterVersionStays(t *testing.T) {
 	t.Parallel()
 	for says, request := range map[string]proto.Message{"unknown": &agentv1.HoldRunRequest{}, "no command": &agentv1.GetRunRequest{}} {

@@ -156,7 +156,8 @@ func TestSandboxQuotaIsAWait(t *testing.T) {
 	assert.Empty(t, f.Sandboxes.Alive())
 }
 
-// TestAnEngineThatIsAwayIsAWait has a run wait for the engine of its sandbox, over a restart too, and go on when it is back.
+// TestAnEngineThatIsAwayIsAWait has a run wait for the engine of its sandbox, over a restart too, and go on when it is
+// back.
 func TestAnEngineThatIsAwayIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

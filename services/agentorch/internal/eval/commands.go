@@ -64,8 +64,8 @@ func (e *Engine) Wait(ctx context.Context, name string, within time.Duration) (*
 	return s, err
 }
 
-// Update changes tags, metadata or the number of samples at work. It returns when the driver has journaled the change. It
-// fails with ETAG_MISMATCH where etag is not empty and not that of the evaluation when its driver takes the change.
+// Update changes tags, metadata or the number of samples at work. It returns when the driver has journaled the change.
+// It fails with ETAG_MISMATCH where etag is not empty and not that of the evaluation when its driver takes the change.
 func (e *Engine) Update(ctx context.Context, name string, u Update, reason, etag string) (*State, error) {
 	var (
 		s   *State

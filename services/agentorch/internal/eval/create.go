@@ -18,12 +18,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Create checks a specification, makes the evaluation and starts it. With a request id a repeated call gives the same evaluation. With validateOnly it makes nothing.
+// Create checks a specification, makes the evaluation and starts it. With a request id a repeated call gives the same
+// evaluation. With validateOnly it makes nothing.
 func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalSpec, requestID string, validateOnly bool) (*State, error) {
 	return e.CreateAs(ctx, project, spec, spec, requestID, validateOnly)
 }
 
-// CreateAs is Create for a specification that was made of another request. A repeated call has the same request id and the same content of that request.
+// CreateAs is Create for a specification that was made of another request. A repeated call has the same request id and
+// the same content of that request.
 func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.EvalSpec, of proto.Message, requestID string, validateOnly bool) (*State, error) {
 	digest, err := effectrpc.Hash(of)
 	spec = proto.CloneOf(spec)
@@ -75,7 +77,8 @@ func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.Eva
 	return state, nil
 }
 
-// check resolves all that a specification names and reads its samples. It says what would not be done as the specification asks for.
+// check resolves all that a specification names and reads its samples. It says what would not be done as the
+// specification asks for.
 func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) (*Samples, []*agentv1.EvalWarning, error) {
 	if epochs := spec.GetEpochs(); epochs != nil && epochs.Count != nil && epochs.GetCount() < 1 {
 		return nil, nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())

@@ -69,8 +69,8 @@ const (
 const retryPause = time.Second
 
 // turnStarts and turnEnds bound how many samples a turn of the driver begins and how many finished ones it collects,
-// turnTime how long it takes for either, turnBytes what the finished ones have said. What is left is done in the next turn, after commands and
-// errors that came meanwhile.
+// turnTime how long it takes for either, turnBytes what the finished ones have said. What is left is done in the next
+// turn, after commands and errors that came meanwhile.
 const (
 	turnStarts = 16
 	turnEnds   = 100
@@ -98,7 +98,8 @@ const (
 // errNotOwner says that another replica owns the journal now.
 var errNotOwner = errors.New("another replica owns the evaluation now")
 
-// run drives until the evaluation has ended, ctx ends, or another replica owns the journal. Whatever else fails it waits for, without end.
+// run drives until the evaluation has ended, ctx ends, or another replica owns the journal. Whatever else fails it
+// waits for, without end.
 func (d *driver) run(ctx context.Context) error {
 	sub := d.engine.deps.Journals.Subscribe(d.head.Name)
 	defer sub.Close()
@@ -160,8 +161,8 @@ func (d *driver) wait(wait *agentv1.RunWait) {
 }
 
 // refold makes the state again from the journal when an append was refused: one before it may have become durable
-// although it was answered with an error. It reports whether there was more than was known, and fails with [errNotOwner]
-// where another replica owns the journal.
+// although it was answered with an error. It reports whether there was more than was known, and fails with
+// [errNotOwner] where another replica owns the journal.
 func (d *driver) refold(ctx context.Context, refused error) (moved bool, err error) {
 	fenced, ok := errors.AsType[*journal.FencedError](refused)
 	if !ok {
@@ -263,8 +264,8 @@ func (d *driver) sample(slot *Slot) *agentv1.Sample {
 	return d.samples.At(slot.Sample)
 }
 
-// collect journals how runs ended, as their letters tell it, as many as a turn has time for. The letter of a run of which
-// the journal does not say yet whose it is stays in the inbox.
+// collect journals how runs ended, as their letters tell it, as many as a turn has time for. The letter of a run of
+// which the journal does not say yet whose it is stays in the inbox.
 func (d *driver) collect(ctx context.Context) error {
 	begun := time.Now()
 	ends, err := d.ended(ctx)
@@ -370,8 +371,8 @@ func (d *driver) obey(ctx context.Context) error {
 	return nil
 }
 
-// ending says how the evaluation ends before all samples are done; nil while it does not. What came first counts, as the
-// journal has it, so that a successor ends it in the same way.
+// ending says how the evaluation ends before all samples are done; nil while it does not. What came first counts, as
+// the journal has it, so that a successor ends it in the same way.
 func (d *driver) ending() *stop {
 	if c := d.state.Cancel; c != nil && !d.state.cancelledLate {
 		return &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: c.GetReason()}}
@@ -453,7 +454,8 @@ func (d *driver) stop(ctx context.Context) error {
 	return d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
 }
 
-// leave counts runs as cancelled that cannot take a step here, such as those of a later version: their cancel lies in their inbox.
+// leave counts runs as cancelled that cannot take a step here, such as those of a later version: their cancel lies in
+// their inbox.
 func (d *driver) leave(ctx context.Context) error {
 	var events []*agentv1.Event
 	for i := range d.state.Slots {
@@ -471,7 +473,8 @@ func (d *driver) leave(ctx context.Context) error {
 	return d.append(ctx, nil, events...)
 }
 
-// cancelID names the cancel of the evaluation's runs, so that a successor sends none of its own. A run is cancelled for its evaluation at most once.
+// cancelID names the cancel of the evaluation's runs, so that a successor sends none of its own. A run is cancelled for
+// its evaluation at most once.
 func (d *driver) cancelID() string { return "eval/" + resource.LastID(d.head.Name) }
 
 // admit gives runs to samples while there is room, as many as a turn may begin. It returns what keeps new work from
@@ -514,7 +517,8 @@ func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	return nil, nil
 }
 
-// impossible reports whether a run could not be made for a reason that lies in what it is asked to be, and not in a store or service that may be back in a moment.
+// impossible reports whether a run could not be made for a reason that lies in what it is asked to be, and not in a
+// store or service that may be back in a moment.
 func impossible(err error) bool {
 	switch rpcerr.Code(err) { //nolint:exhaustive // All other codes pass, or may.
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
@@ -531,7 +535,8 @@ func (d *driver) refusal(slot *Slot, err error) *agentv1.Event {
 	}}}
 }
 
-// start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its key.
+// start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its
+// key.
 func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) error {
 	sample := d.sample(slot)
 	run, err := runSpec(d.head.Name, spec, sample, slot)
@@ -587,7 +592,8 @@ func (d *driver) finish(ctx context.Context) error {
 	return err
 }
 
-// nothingScored is the end of an evaluation without a score of a model: it says nothing about it, so that it must not pass for one that does.
+// nothingScored is the end of an evaluation without a score of a model: it says nothing about it, so that it must not
+// pass for one that does.
 func (d *driver) nothingScored(model string) *agentv1.EvalStateChanged {
 	fault := rpcerr.NothingScored(model, "no sample of %s was scored; %s", model, d.countErrors())
 	if first := d.firstError(); first != nil {
@@ -599,7 +605,8 @@ func (d *driver) nothingScored(model string) *agentv1.EvalStateChanged {
 	}
 }
 
-// append adds events to the journal and folds them in. The row that goes with them tells of them already, so they are folded in first, and taken back when they do not become durable.
+// append adds events to the journal and folds them in. The row that goes with them tells of them already, so they are
+// folded in first, and taken back when they do not become durable.
 func (d *driver) append(ctx context.Context, took []string, events ...*agentv1.Event) error {
 	next := d.head
 	entries := make([]journal.Entry, 0, len(events))

@@ -26,8 +26,8 @@ import (
 type Runs interface {
 	// Pin writes into a specification what workers offer under its names, so that all runs mean the same.
 	Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error
-	// Validate resolves every name in a run's specification and changes nothing. It returns what would not be done as the
-	// specification asks for.
+	// Validate resolves every name in a run's specification and changes nothing. It returns what would not be done as
+	// the specification asks for.
 	Validate(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error)
 	// CheckSandboxes is Validate without the models, for a sample with a sandbox of its own.
 	CheckSandboxes(ctx context.Context, project string, spec *agentv1.RunSpec) error
@@ -35,11 +35,11 @@ type Runs interface {
 	CheckSample(project string, spec *agentv1.RunSpec) error
 	// CreateSample creates the run of an attempt at a sample; the same key gives the same run.
 	CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error)
-	// CancelAll cancels runs and returns when that is durable for all of them; it does not wait for their end. The same id
-	// again is the same cancel.
+	// CancelAll cancels runs and returns when that is durable for all of them; it does not wait for their end. The same
+	// id again is the same cancel.
 	CancelAll(ctx context.Context, runs []string, id, reason string) error
-	// Stuck reports that a run cannot be driven here, so that its end cannot be waited for: a later version has to continue
-	// it, or a fault of the server keeps it.
+	// Stuck reports that a run cannot be driven here, so that its end cannot be waited for: a later version has to
+	// continue it, or a fault of the server keeps it.
 	Stuck(run string) bool
 	// View returns a run; full is with its content.
 	View(ctx context.Context, run string, full bool) (*agentv1.Run, error)
@@ -47,7 +47,8 @@ type Runs interface {
 
 // Config sets how evaluations run.
 type Config struct {
-	// MaxSamples bounds the samples of one evaluation that are at work at once, where its specification gives no bound. Default 10; with sandboxes no more than twice the processors.
+	// MaxSamples bounds the samples of one evaluation that are at work at once, where its specification gives no bound.
+	// Default 10; with sandboxes no more than twice the processors.
 	MaxSamples int `yaml:"max_samples" env:"EVALFLEET_MAX_SAMPLES"`
 	// CancelPatience is how long [Engine.Cancel] waits for the end of what runs. Zero is 500ms.
 	CancelPatience time.Duration `yaml:"-"`
@@ -239,10 +240,10 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	return &driver{engine: e, project: name.Project, head: head, state: state, wake: make(chan struct{}, 1)}, nil
 }
 
-// drive starts a driver's goroutine, unless the engine is closed or the evaluation has a driver that began no earlier in
-// the journal. One that began earlier is replaced. Of an earlier epoch it can write no more: an evaluation may be resumed
-// while the start adopts the open journals. Of the same epoch it has journaled the end, after which the evaluation was
-// resumed.
+// drive starts a driver's goroutine, unless the engine is closed or the evaluation has a driver that began no earlier
+// in the journal. One that began earlier is replaced. Of an earlier epoch it can write no more: an evaluation may be
+// resumed while the start adopts the open journals. Of the same epoch it has journaled the end, after which the
+// evaluation was resumed.
 func (e *Engine) drive(d *driver) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -289,8 +290,8 @@ func rowOf(s *State) journal.Row {
 	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
 }
 
-// FoldRow makes the row of an evaluation from its journal alone. For a journal that cannot be read it returns the row of
-// a failed evaluation with the error.
+// FoldRow makes the row of an evaluation from its journal alone. For a journal that cannot be read it returns the row
+// of a failed evaluation with the error.
 func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 	s := &State{}
 	for event, err := range events {

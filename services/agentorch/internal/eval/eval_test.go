@@ -76,7 +76,8 @@ func (b *bodies) Open(_ context.Context, project, hash string) (io.ReadCloser, e
 	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
-// runs makes runs whose end the test decides: verdict is asked once for each, and an unset state leaves the run at work.
+// runs makes runs whose end the test decides: verdict is asked once for each, and an unset state leaves the run at
+// work.
 type runs struct {
 	journals journal.Store
 	verdict  func(sample string, epoch, attempt int) *agentv1.Run
@@ -418,7 +419,8 @@ func TestACancelWaitsForNoRunBeforeItCancelsTheOthers(t *testing.T) {
 	assert.Equal(t, []int{3}, b.runs.cancels, "one cancel for all")
 }
 
-// TestACancelIsAcknowledgedWhileARunDoesNotEnd has a run whose effect's owner is away: the cancel is in the journal, shown, and kept by the next process.
+// TestACancelIsAcknowledgedWhileARunDoesNotEnd has a run whose effect's owner is away: the cancel is in the journal,
+// shown, and kept by the next process.
 func TestACancelIsAcknowledgedWhileARunDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return working() })
@@ -496,7 +498,8 @@ func TestACancelIsAcknowledgedBeforeAnyRunHasIt(t *testing.T) {
 	assert.EqualValues(t, samples, b.ended(t, name).Eval.GetProgress().GetCancelled())
 }
 
-// Whether errors or a cancel end an evaluation is for what came first, also when another process takes it over meanwhile.
+// Whether errors or a cancel end an evaluation is for what came first, also when another process takes it over
+// meanwhile.
 func TestWhatCameFirstEndsAnEvaluation(t *testing.T) {
 	t.Parallel()
 	for says, want := range map[string]agentv1.EvalState{
@@ -623,7 +626,8 @@ func TestAnEvaluationIsResumedBesideADriverThatEnds(t *testing.T) {
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, b.ended(t, made.Eval.GetName()).Eval.GetState())
 }
 
-// An evaluation whose rule lets samples fail succeeds with them, and to resume runs those again; then nothing is left to resume.
+// An evaluation whose rule lets samples fail succeeds with them, and to resume runs those again; then nothing is left
+// to resume.
 func TestToResumeRunsFailedSamplesAgain(t *testing.T) {
 	t.Parallel()
 	var mended atomic.Bool

@@ -17,7 +17,8 @@ const (
 	maxSampleBytes = 64 << 20
 )
 
-// folds keeps what was read of evaluations last, so that a page of samples costs what it shows, and a change what it changed. What it gives is shared and must not be changed.
+// folds keeps what was read of evaluations last, so that a page of samples costs what it shows, and a change what it
+// changed. What it gives is shared and must not be changed.
 type folds struct {
 	journals journal.Store
 	blobs    Blobs

@@ -170,7 +170,8 @@ func TestACancelDoesNotWaitForARunThatCannotBeDriven(t *testing.T) {
 	assert.EqualValues(t, 3, s.Eval.GetProgress().GetCancelled())
 }
 
-// TestALaterVersionsEvaluationIsLeftAlone has a critical event that the fold does not know, and a command that the driver does not.
+// TestALaterVersionsEvaluationIsLeftAlone has a critical event that the fold does not know, and a command that the
+// driver does not.
 func TestALaterVersionsEvaluationIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	t.Run("event", func(t *testing.T) {

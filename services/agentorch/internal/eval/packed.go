@@ -14,8 +14,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 )
 
-// Samples are the samples of an evaluation in the form in which they are stored, a serialized SampleList: a short sample takes tens of bytes so, and
-// hundreds as a message. Each is decoded when it is asked for. Reading is safe for concurrent use.
+// Samples are the samples of an evaluation in the form in which they are stored, a serialized SampleList: a short
+// sample takes tens of bytes so, and hundreds as a message. Each is decoded when it is asked for. Reading is safe for
+// concurrent use.
 type Samples struct {
 	// chunks are the list in pieces, each with whole samples: one slice would be copied as it grows.
 	chunks [][]byte

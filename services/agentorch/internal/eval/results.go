@@ -189,8 +189,8 @@ func (p plan) outcome(ctx context.Context, s *State, samples *Samples, model int
 	return o, err
 }
 
-// results computes the results of what is done, each model by itself. Unscored is the first model without a score, although there are
-// scorers; empty for none.
+// results computes the results of what is done, each model by itself. Unscored is the first model without a score,
+// although there are scorers; empty for none.
 func (p plan) results(ctx context.Context, s *State, samples *Samples) (all *agentv1.EvalResults, unscored string, err error) {
 	all = &agentv1.EvalResults{}
 	models := s.Eval.GetSpec().GetModels()
@@ -236,7 +236,8 @@ func epochOf(slot *Slot, sample *agentv1.Sample) (result.Epoch, bool) {
 	return e, true
 }
 
-// finite is a number that JSON can hold; nil for all others. JSON would have a text in their place, which compares as larger than every number.
+// finite is a number that JSON can hold; nil for all others. JSON would have a text in their place, which compares as
+// larger than every number.
 func finite(f float64) *float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil

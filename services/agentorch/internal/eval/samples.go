@@ -31,7 +31,8 @@ type Blobs interface {
 	Open(ctx context.Context, project, hash string) (io.ReadCloser, error)
 }
 
-// readSamples reads the samples that a specification asks for: all rows of its dataset are read and checked, then those that were selected are kept.
+// readSamples reads the samples that a specification asks for: all rows of its dataset are read and checked, then those
+// that were selected are kept.
 func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1.EvalSpec) (*Samples, error) {
 	samples, err := source(ctx, blobs, project, spec.GetDataset())
 	if err != nil {
@@ -176,7 +177,8 @@ func message(s *dataset.Sample) (*agentv1.Sample, error) {
 	return m, nil
 }
 
-// contentOf returns what a content stands for. Only data URIs stand for something else than themselves: a dataset that came as a body has no folder beside it.
+// contentOf returns what a content stands for. Only data URIs stand for something else than themselves: a dataset that
+// came as a body has no folder beside it.
 func contentOf(c dataset.Content) ([]byte, error) {
 	head, data, ok := strings.Cut(c.Text, ",")
 	if !ok || !strings.HasPrefix(head, "data:") {

@@ -1,6 +1,8 @@
-// Package eval runs evaluations: samples × epochs × models, each a run, admitted as capacity allows, judged, and put together into results.
+// Package eval runs evaluations: samples × epochs × models, each a run, admitted as capacity allows, judged, and put
+// together into results.
 //
-// An evaluation is a journal of its own. It says which sample got which run and how that run ended; everything else is in the journals of the runs. State is its fold:
+// An evaluation is a journal of its own. It says which sample got which run and how that run ended; everything else is
+// in the journals of the runs. State is its fold:
 //
 //	    eval_created
 //	         │
@@ -10,8 +12,9 @@
 //	       ▼   │ resume              │
 //	   CANCELLED ◀───────────────────┘ resume goes on with what is not done
 //
-// A driver goroutine exists only for an evaluation at work. What it is about to do is either idempotent by key (creating a run, cancelling one) or an append, so that whoever adopts the
-// evaluation after a crash goes on from its journal.
+// A driver goroutine exists only for an evaluation at work. What it is about to do is either idempotent by key
+// (creating a run, cancelling one) or an append, so that whoever adopts the evaluation after a crash goes on from its
+// journal.
 package eval
 
 import (
@@ -47,8 +50,8 @@ type Slot struct {
 // pending reports whether the slot waits for its first run.
 func (s *Slot) pending() bool { return s.Run == "" && s.Finished == nil }
 
-// FoldVersion is the version of the fold that new evaluations pin. A fold that reads events otherwise gets a new one, and
-// old evaluations keep theirs.
+// FoldVersion is the version of the fold that new evaluations pin. A fold that reads events otherwise gets a new one,
+// and old evaluations keep theirs.
 const FoldVersion = 1
 
 // State is an evaluation as its journal tells it.
@@ -60,7 +63,8 @@ type State struct {
 	// Dataset names the samples as they are stored; Samples is their number.
 	Dataset *contentv1.BlobRef
 	Samples int
-	// TooNew says that a later version wrote the journal, which has to go on with it: a critical event is not known here.
+	// TooNew says that a later version wrote the journal, which has to go on with it: a critical event is not known
+	// here.
 	TooNew bool
 	// Cancel is the command that cancels the evaluation, until all that runs has ended; nil for none.
 	Cancel *agentv1.CommandReceived
@@ -106,7 +110,8 @@ func (s *State) clone() *State {
 	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, Cancel: s.Cancel, cancelledLate: s.cancelledLate, byRun: maps.Clone(s.byRun)}
 }
 
-// attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the events change, not what the evaluation holds.
+// attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the
+// events change, not what the evaluation holds.
 func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 	eval, cancel, late, slots := proto.CloneOf(s.Eval), s.Cancel, s.cancelledLate, map[int]Slot{}
 	s.changing = func(i int) {
@@ -146,7 +151,8 @@ func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
 	s.Eval.Progress.Total, s.Eval.Progress.Pending = int32(len(s.Slots)), int32(len(s.Slots))
 }
 
-// change edits a slot, which leaves one count of the progress and enters another: an event costs the same however many slots there are.
+// change edits a slot, which leaves one count of the progress and enters another: an event costs the same however many
+// slots there are.
 func (s *State) change(i int, edit func(*Slot)) {
 	if s.changing != nil {
 		s.changing(i)
@@ -180,7 +186,8 @@ func (s *State) count(slot *Slot, n int32) {
 	}
 }
 
-// commanded folds in a command. A cancel shows at once, and is over when the state changes: what runs may take its time to end.
+// commanded folds in a command. A cancel shows at once, and is over when the state changes: what runs may take its time
+// to end.
 func (s *State) commanded(e *agentv1.Event, c *agentv1.CommandReceived) {
 	if c.GetType() != commandCancel {
 		s.TooNew = s.TooNew || e.GetCritical()
@@ -269,7 +276,8 @@ func AddUsage(e *agentv1.Eval, models, roles map[string]*modelv1.ModelUsage) {
 	sumUsage(e)
 }
 
-// sumUsage sums the usage of all models up. It goes by name, since sums of fractions depend on their order, and every fold must come to the same.
+// sumUsage sums the usage of all models up. It goes by name, since sums of fractions depend on their order, and every
+// fold must come to the same.
 func sumUsage(e *agentv1.Eval) {
 	p := e.Progress
 	p.TotalTokens, p.TotalCost = 0, nil
@@ -365,7 +373,8 @@ func addUsage(to *map[string]*modelv1.ModelUsage, more map[string]*modelv1.Model
 	}
 }
 
-// slotID is the last part of a slot's resource name: position from 1, epoch and, where there are several models, the model from 1.
+// slotID is the last part of a slot's resource name: position from 1, epoch and, where there are several models, the
+// model from 1.
 func slotID(spec *agentv1.EvalSpec, slot *Slot) string {
 	id := fmt.Sprintf("%d.%d", slot.Sample+1, slot.Epoch)
 	if len(spec.GetModels()) > 1 {

@@ -43,7 +43,8 @@ func recount(s *State) *agentv1.EvalProgress {
 	return p
 }
 
-// randomJournal yields what a driver could journal, and more: runs that nobody knows, places that are not there, ends that come twice.
+// randomJournal yields what a driver could journal, and more: runs that nobody knows, places that are not there, ends
+// that come twice.
 type randomJournal struct {
 	*rand.Rand
 	seq  int64

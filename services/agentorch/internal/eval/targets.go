@@ -13,7 +13,8 @@ import (
 // namedSamples bounds the samples that a message names.
 const namedSamples = 5
 
-// checkTargets refuses samples without a target where a scorer compares with it: its score would be the same whatever the model says.
+// checkTargets refuses samples without a target where a scorer compares with it: its score would be the same whatever
+// the model says.
 func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, samples *Samples) error {
 	var comparing *score.Definition // the first of the strictest: targets that it accepts, all accept
 	for i, ref := range spec.GetScorers() {

@@ -11,7 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Update is a change of an evaluation that goes on, as EvalUpdated.changes_json holds it. Members that are nil change nothing.
+// Update is a change of an evaluation that goes on, as EvalUpdated.changes_json holds it. Members that are nil change
+// nothing.
 type Update struct {
 	Tags         *[]string `json:"tags,omitempty"`
 	MetadataJSON *string   `json:"metadata_json,omitempty"`

@@ -1,7 +1,9 @@
-// Package evalexport makes logs of evaluations, in the form of package evallog, from their journals and those of their runs.
+// Package evalexport makes logs of evaluations, in the form of package evallog, from their journals and those of their
+// runs.
 //
-// A log says what is finished: an evaluation that goes on can be exported at any time. Nothing is kept beside the journals, so that an export of the same events gives the same bytes. Runs are read
-// one after another; one sample is in memory at a time.
+// A log says what is finished: an evaluation that goes on can be exported at any time. Nothing is kept beside the
+// journals, so that an export of the same events gives the same bytes. Runs are read one after another; one sample is
+// in memory at a time.
 package evalexport
 
 import (
@@ -61,8 +63,9 @@ type Log struct {
 	outcome  eval.Outcome
 }
 
-// Open reads an evaluation. Model is the place of the log's model in the specification, from 1; 0 is the only one. It fails with NOT_FOUND where there is no such evaluation, and with
-// INVALID_REQUEST for a format or a model that it does not know.
+// Open reads an evaluation. Model is the place of the log's model in the specification, from 1; 0 is the only one. It
+// fails with NOT_FOUND where there is no such evaluation, and with INVALID_REQUEST for a format or a model that it does
+// not know.
 func (x *Exporter) Open(ctx context.Context, project, name string, format Format, model int) (*Log, error) {
 	if format == "" {
 		format = Archive

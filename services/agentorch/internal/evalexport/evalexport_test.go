@@ -148,7 +148,8 @@ func TestAnOptionThatNoCallIsGivenIsNotInThePlan(t *testing.T) {
 	assert.Equal(t, map[string]any{"effort": "low", "top_k": 3.0}, d.Plan.Config)
 }
 
-// What a model has that is not used is not in the log as its own, and stays with a model of the same name that is called.
+// What a model has that is not used is not in the log as its own, and stays with a model of the same name that is
+// called.
 func TestOptionsOfAModelThatIsNeverCalledAreNotInTheLog(t *testing.T) {
 	t.Parallel()
 	const model, other = "mockllm/model", "mockllm/other"

@@ -38,7 +38,8 @@ func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	return config
 }
 
-// kinds write what an event of a kind has beside what all have. Readers refuse a sample with an event that lacks a member, or has a word that they do not know, so each writes all that its kind needs.
+// kinds write what an event of a kind has beside what all have. Readers refuse a sample with an event that lacks a
+// member, or has a word that they do not know, so each writes all that its kind needs.
 var kinds = map[string]func(*writer, *transcript.Event){
 	"span_begin":   (*writer).spanBegin,
 	"span_end":     (*writer).spanEnd,
@@ -62,7 +63,8 @@ var kinds = map[string]func(*writer, *transcript.Event){
 	"input":        (*writer).question,
 }
 
-// event writes an event; nil for one that a log cannot have: a score that was not given, and an interrupt of a kind it does not know.
+// event writes an event; nil for one that a log cannot have: a score that was not given, and an interrupt of a kind it
+// does not know.
 func (w *writer) event(e *transcript.Event) json.RawMessage {
 	write, known := kinds[e.Event]
 	if !known || e.Event == "score" && e.Score == nil || e.Event == "interrupt" && (!slices.Contains(interrupters, e.Source) || !slices.Contains(interruptible, e.Interrupted)) {

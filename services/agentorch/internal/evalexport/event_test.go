@@ -156,7 +156,8 @@ func TestMessagesOfAModelStandInThePool(t *testing.T) {
 	require.ErrorIs(t, lost.media.err, assert.AnError)
 }
 
-// TestInspectReadsEveryKindOfEvent gives inspect_ai a log with an event of every kind that a journal can hold, with all that it can say.
+// TestInspectReadsEveryKindOfEvent gives inspect_ai a log with an event of every kind that a journal can hold, with all
+// that it can say.
 func TestInspectReadsEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	venv, err := filepath.Abs("../../../../.tools/venv-inspect")

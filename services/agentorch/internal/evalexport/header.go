@@ -155,8 +155,8 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	return c
 }
 
-// sent is the configuration of a model in a field without what its provider is not sent: a log must not say that answers
-// were made with it.
+// sent is the configuration of a model in a field without what its provider is not sent: a log must not say that
+// answers were made with it.
 func (l *Log) sent(ref *agentv1.ModelRef, field string) *modelv1.GenerateConfig {
 	return l.without(ref.GetConfig(), func(w *agentv1.EvalWarning) bool {
 		return w.GetModel() == ref.GetModel() && (w.GetField() == "" || w.GetField() == field)
@@ -230,7 +230,8 @@ func within(what string) func(*agentv1.RunError) string {
 	return func(e *agentv1.RunError) string { return transcript.TracebackText([]string{what}, e) }
 }
 
-// readable leaves out of a configuration what the JSON form does not allow, such as a word that is none of a few: it would make the whole log unreadable.
+// readable leaves out of a configuration what the JSON form does not allow, such as a word that is none of a few: it
+// would make the whole log unreadable.
 func readable(config json.RawMessage) json.RawMessage {
 	if _, err := chat.ParseConfig(config); err == nil {
 		return config

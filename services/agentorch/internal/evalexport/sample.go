@@ -90,8 +90,8 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	return s, w.media.err
 }
 
-// withWarnings adds the evaluation's warnings to a transcript, as lines of the log behind its first event. Logs have no other
-// place for what holds for all samples, so that the first sample with a transcript has them.
+// withWarnings adds the evaluation's warnings to a transcript, as lines of the log behind its first event. Logs have no
+// other place for what holds for all samples, so that the first sample with a transcript has them.
 func (l *Log) withWarnings(events []*transcript.Event) []*transcript.Event {
 	e := l.ledger.state.Eval
 	var lines []*transcript.Event

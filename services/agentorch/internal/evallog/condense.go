@@ -16,8 +16,9 @@ const (
 	longText = 100
 )
 
-// Condenser keeps the long texts and the messages of one sample, each once. Events refer to them: a text by the key of an attachment, the messages that a model was given by ranges in a pool. The
-// zero value is ready to use. It belongs to one sample.
+// Condenser keeps the long texts and the messages of one sample, each once. Events refer to them: a text by the key of
+// an attachment, the messages that a model was given by ranges in a pool. The zero value is ready to use. It belongs to
+// one sample.
 //
 // Readers put back only what stands in certain members of certain events; the methods replace no more than that.
 type Condenser struct {
@@ -132,7 +133,8 @@ func (c *Condenser) write(w *encode.Writer) {
 	w.EndObject()
 }
 
-// replaceTexts copies JSON and asks replace about each text that is a value. Path are the names of the members that it stands in, outermost first; lists add none. All else is copied as it is.
+// replaceTexts copies JSON and asks replace about each text that is a value. Path are the names of the members that it
+// stands in, outermost first; lists add none. All else is copied as it is.
 func replaceTexts(raw json.RawMessage, replace func(path []string, text string) (string, bool)) json.RawMessage {
 	var out []byte
 	copied := 0

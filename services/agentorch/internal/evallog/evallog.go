@@ -7,10 +7,12 @@
 //	reductions.json         reduced scores
 //	header.json             all but samples
 //
-// The package is pure: it knows neither journals nor runs, and writes what it is given in a fixed order, so that equal logs are equal bytes. A [Writer] holds one sample at a time and the summaries
-// of those before it. Long texts and repeated messages of a sample stand in it once; see [Condenser].
+// The package is pure: it knows neither journals nor runs, and writes what it is given in a fixed order, so that equal
+// logs are equal bytes. A [Writer] holds one sample at a time and the summaries of those before it. Long texts and
+// repeated messages of a sample stand in it once; see [Condenser].
 //
-// JSON in logs is not quite JSON: numbers that are none are written as the bare words NaN, Infinity and -Infinity, since a score without a value is NaN.
+// JSON in logs is not quite JSON: numbers that are none are written as the bare words NaN, Infinity and -Infinity,
+// since a score without a value is NaN.
 package evallog
 
 import (
@@ -42,7 +44,8 @@ type Header struct {
 	Error   *Error // nil for none
 }
 
-// Eval says what was evaluated and how. Raw members are JSON objects; empty ones are left out, or written as {} where readers ask for them.
+// Eval says what was evaluated and how. Raw members are JSON objects; empty ones are left out, or written as {} where
+// readers ask for them.
 type Eval struct {
 	EvalID, RunID, TaskID string
 	Created               time.Time
@@ -172,7 +175,8 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// Sample is a sample in one epoch, with all that happened. Raw members are JSON in the form of the log, condensed by the sample's [Condenser].
+// Sample is a sample in one epoch, with all that happened. Raw members are JSON in the form of the log, condensed by
+// the sample's [Condenser].
 type Sample struct {
 	ID       ID
 	Epoch    int             // from 1

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// AttachmentKey is the key of a text among the attachments of a sample: its MurmurHash3 (x64, 128 bits, seed 0) in hexadecimal.
-// The algorithm is Austin Appleby's, in the public domain.
+// AttachmentKey is the key of a text among the attachments of a sample: its MurmurHash3 (x64, 128 bits, seed 0) in
+// hexadecimal. The algorithm is Austin Appleby's, in the public domain.
 func AttachmentKey(text string) string {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	data := []byte(text)

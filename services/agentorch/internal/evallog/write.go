@@ -16,7 +16,8 @@ const stampLayout = "2006-01-02T15:04:05.000000-07:00"
 // Stamp writes a time as logs have it.
 func Stamp(t time.Time) string { return t.UTC().Format(stampLayout) }
 
-// Number writes a number as logs have it, with bare words for what is no number. Whole numbers keep a point: Python tells 1 from 1.0.
+// Number writes a number as logs have it, with bare words for what is no number. Whole numbers keep a point: Python
+// tells 1 from 1.0.
 func Number(f float64) string {
 	switch {
 	case math.IsNaN(f):

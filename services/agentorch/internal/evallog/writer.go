@@ -33,7 +33,8 @@ type archive struct {
 	summaries encode.Writer
 }
 
-// NewArchive begins a log in the form `.eval`: a zip archive whose members are deflated. It is written from its beginning to its end and needs no seeking.
+// NewArchive begins a log in the form `.eval`: a zip archive whose members are deflated. It is written from its
+// beginning to its end and needs no seeking.
 func NewArchive(w io.Writer, h *Header) (Writer, error) {
 	a := &archive{zip: zip.NewWriter(w), header: h, at: h.Eval.Created}
 	a.summaries.BeginList()
@@ -126,7 +127,8 @@ func (d *document) Close(reductions []Reduction) error {
 	return err
 }
 
-// FileName is the name under which readers look for a log: its time, task and id, none of which may hold the characters that part them.
+// FileName is the name under which readers look for a log: its time, task and id, none of which may hold the characters
+// that part them.
 func FileName(e *Eval, extension string) string {
 	return fmt.Sprintf("%s_%s_%s.%s", component(e.Created.UTC().Format("2006-01-02T15:04:05-07:00")), component(e.Task), component(e.TaskID), extension)
 }

@@ -139,7 +139,8 @@ func (u uploaded) hash(name string) (string, error) {
 	return "", &taskfile.MissingError{Message: fmt.Sprintf("%s is a file of your machine; upload it (UploadBlob, over REST PUT …/blobs:upload), and send its hash in files[%q]", name, name)}
 }
 
-// inFileWords is an error about a specification as one about the task file, or about the field that stands in its place.
+// inFileWords is an error about a specification as one about the task file, or about the field that stands in its
+// place.
 func inFileWords(err error, spec *agentv1.EvalSpec, req *agentv1.CreateEvalFromTaskRequest) error {
 	e, ok := rpcerr.As(taskfile.InWords(err, taskfile.Words))
 	if !ok {

@@ -1,5 +1,5 @@
-// Package evalserver serves EvalService: each method parses names, calls the engine of evaluations or what shows them, and
-// maps the answer.
+// Package evalserver serves EvalService: each method parses names, calls the engine of evaluations or what shows them,
+// and maps the answer.
 package evalserver
 
 import (

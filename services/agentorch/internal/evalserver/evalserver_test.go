@@ -641,7 +641,8 @@ func TestAnEvaluationIsDeletedWithItsRuns(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Samples at work are shown with what they have used so far, what they do, and what they wait for; the evaluation's sums have it too.
+// Samples at work are shown with what they have used so far, what they do, and what they wait for; the evaluation's
+// sums have it too.
 func TestSamplesAtWorkAreShown(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

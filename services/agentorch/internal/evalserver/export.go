@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 )
 
-// chunkBytes is the size of a log's chunks. It is a multiple of three, so that chunks in base64, as REST has them, can be joined.
+// chunkBytes is the size of a log's chunks. It is a multiple of three, so that chunks in base64, as REST has them, can
+// be joined.
 const chunkBytes = 3 << 18
 
 // ExportEval streams an evaluation as a log file.
@@ -28,7 +29,8 @@ func (s *Server) ExportEval(req *agentv1.ExportEvalRequest, stream agentv1.EvalS
 	return w.flush()
 }
 
-// chunks sends what is written in messages of one size. The stream is not read faster than its client reads: sending waits.
+// chunks sends what is written in messages of one size. The stream is not read faster than its client reads: sending
+// waits.
 type chunks struct {
 	stream grpc.ServerStreamingServer[agentv1.ExportEvalResponse]
 	next   *agentv1.ExportEvalResponse

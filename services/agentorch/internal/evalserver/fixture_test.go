@@ -113,7 +113,8 @@ func (b *bodies) count() int {
 	return b.opened
 }
 
-// runs makes runs that end at once with the state that a sample has; one without a state is at work until it is cancelled.
+// runs makes runs that end at once with the state that a sample has; one without a state is at work until it is
+// cancelled.
 type runs struct {
 	journals journal.Store
 

@@ -19,8 +19,8 @@ import (
 const (
 	// progressPause is the least time between two sends of the progress.
 	progressPause = 250 * time.Millisecond
-	// progressRest is how many times as long as the last look at the runs took a watch rests, but for lookPause at most. So a
-	// watch of very many runs looks for a small part of the time.
+	// progressRest is how many times as long as the last look at the runs took a watch rests, but for lookPause at
+	// most. So a watch of very many runs looks for a small part of the time.
 	progressRest = 20
 	// lookPause is how often a watch of the progress looks for what is in no event: runs that wait.
 	lookPause = 2 * time.Second
@@ -30,7 +30,8 @@ const (
 	maxSamples = 20
 )
 
-// WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed evaluation can be watched again from the last cursor.
+// WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed
+// evaluation can be watched again from the last cursor.
 func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return err
@@ -67,8 +68,8 @@ type progress struct {
 	content bool
 }
 
-// send sends the progress where it has changed. Then it rests for a while, so that changes which come together are shown
-// together.
+// send sends the progress where it has changed. Then it rests for a while, so that changes which come together are
+// shown together.
 func (p *progress) send(ctx context.Context, ended bool) error {
 	began := time.Now()
 	standing, running, err := p.server.deps.Live.Progress(ctx, p.state, maxSamples)

@@ -1,4 +1,5 @@
-// Package fleettest runs the orchestrator's engine for tests: a database, scripted owners of effects that outlive engines, and engines that come and go over them.
+// Package fleettest runs the orchestrator's engine for tests: a database, scripted owners of effects that outlive
+// engines, and engines that come and go over them.
 package fleettest
 
 import (

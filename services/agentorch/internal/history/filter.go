@@ -62,8 +62,8 @@ func RemoveTools(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	return kept
 }
 
-// ContentOnly turns a conversation into plain talk, which any model can take: no system messages, no reasoning, tool results as user messages, and tool calls and
-// tools of the provider's own as text.
+// ContentOnly turns a conversation into plain talk, which any model can take: no system messages, no reasoning, tool
+// results as user messages, and tool calls and tools of the provider's own as text.
 func ContentOnly(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	var kept []*modelv1.ChatMessage
 	for _, m := range messages {
@@ -111,7 +111,8 @@ func plain(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 // lineWidth is where the rendering of a call is broken into lines.
 const lineWidth = 120
 
-// Render writes a tool call as the call of a function: `name(text='…', n=1)`, one argument a line where it would be long.
+// Render writes a tool call as the call of a function: `name(text='…', n=1)`, one argument a line where it would be
+// long.
 func Render(call *toolv1.ToolCall) string {
 	members, err := orderedjson.DecodeObject([]byte(call.GetArgumentsJson()))
 	if err != nil || members.Len() == 0 {

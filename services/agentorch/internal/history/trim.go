@@ -1,7 +1,8 @@
-// Package history changes conversations: it trims what has grown too long for a model's context, and filters what one agent sees of another's work.
+// Package history changes conversations: it trims what has grown too long for a model's context, and filters what one
+// agent sees of another's work.
 //
-// Everything here is pure. A message that is changed is a copy without an id, since a changed message is another message; whoever puts it into a conversation gives
-// it one.
+// Everything here is pure. A message that is changed is a copy without an id, since a changed message is another
+// message; whoever puts it into a conversation gives it one.
 package history
 
 import (
@@ -19,9 +20,10 @@ import (
 // DefaultPreserve is the part of a conversation that trimming keeps by default.
 const DefaultPreserve = 0.7
 
-// Trim shortens a conversation. System messages and the input stay; of the rest, the oldest go until the part preserve is left, and then whatever has lost its
-// counterpart: results whose call is gone, calls whose result is gone, and an answer at the very end. Citations go from the texts that stay, since what they point to
-// may be gone. It fails when preserve is outside 0 to 1.
+// Trim shortens a conversation. System messages and the input stay; of the rest, the oldest go until the part preserve
+// is left, and then whatever has lost its counterpart: results whose call is gone, calls whose result is gone, and an
+// answer at the very end. Citations go from the texts that stay, since what they point to may be gone. It fails when
+// preserve is outside 0 to 1.
 func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMessage, error) {
 	if !(preserve >= 0 && preserve <= 1) {
 		return nil, fmt.Errorf("preserve is %v; want a part from 0 to 1", preserve)
@@ -39,8 +41,8 @@ func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMes
 	return trimmed, nil
 }
 
-// partition tells the messages that always stay from the conversation proper. Where nothing is marked as input, the front of the conversation up to its first user
-// message is.
+// partition tells the messages that always stay from the conversation proper. Where nothing is marked as input, the
+// front of the conversation up to its first user message is.
 func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.ChatMessage) {
 	for _, m := range messages {
 		switch {

@@ -1,16 +1,17 @@
 // Package journal is the port to the journals: fenced, append-only logs of events, one for each run and each eval.
 //
-// A journal is the only truth about its run. Everything else, such as the list of runs, is a projection ([Row]) that is written in the same transaction and could be
-// dropped and made again by [Store.Rebuild]. A journal has one owner at a time; each change of owner raises its epoch, and an append must name the epoch and the
-// sequence number that it follows:
+// A journal is the only truth about its run. Everything else, such as the list of runs, is a projection ([Row]) that is
+// written in the same transaction and could be dropped and made again by [Store.Rebuild]. A journal has one owner at a
+// time; each change of owner raises its epoch, and an append must name the epoch and the sequence number that it
+// follows:
 //
 //	append {epoch 3, after 17, events 18…20} ──▶ head is 17 and epoch is 3? ──▶ durable, head 20 ──▶ watchers wake
 //	                                                    └─ no ──▶ [ErrFenced]: another replica owns the journal, forget it
 //
 // So a replica that was thought dead and comes back cannot write, and a repeated append cannot double.
 //
-// A [Store] also holds the inbox of each journal (commands of operators, kept until an event answers them) and the heartbeats of the replicas. Its methods may be
-// called concurrently.
+// A [Store] also holds the inbox of each journal (commands of operators, kept until an event answers them) and the
+// heartbeats of the replicas. Its methods may be called concurrently.
 package journal
 
 import (
@@ -44,7 +45,8 @@ var (
 	ErrPart = errors.New("journal: part of one that is kept")
 )
 
-// Gone gives the error of a read its kind where the journal of that name was deleted meanwhile, and leaves all others as they are.
+// Gone gives the error of a read its kind where the journal of that name was deleted meanwhile, and leaves all others
+// as they are.
 func Gone(err error, name string) error {
 	if errors.Is(err, ErrNotFound) {
 		return rpcerr.ResourceNotFound(name)
@@ -106,19 +108,21 @@ type Journals interface {
 	// [ErrNotFound]. When a journal was made by the same request before, it returns that one's head and
 	// created is false; with other content it fails with [ErrReused].
 	Create(ctx context.Context, c Creation) (head Head, created bool, err error)
-	// Append adds events, and letters to the inboxes of other journals, and returns when they are durable. It fails with
-	// a [FencedError] and then has changed nothing. A letter to a journal that there is not is dropped.
-	// An event of more than [bound.JournalEventBytes] is refused with REQUEST_TOO_LARGE, and nothing is changed.
-	// After any other error it may be durable all the same: only the journal says. An error of a store that is away has the kind UNAVAILABLE (STORE_UNAVAILABLE).
+	// Append adds events, and letters to the inboxes of other journals, and returns when they are durable. It fails
+	// with a [FencedError] and then has changed nothing. A letter to a journal that there is not is dropped. An event
+	// of more than [bound.JournalEventBytes] is refused with REQUEST_TOO_LARGE, and nothing is changed. After any other
+	// error it may be durable all the same: only the journal says. An error of a store that is away has the kind
+	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Append(ctx context.Context, a Append) error
 	// Open returns the head of a journal, or [ErrNotFound].
 	Open(ctx context.Context, name string) (Head, error)
-	// Read returns events in order, of a journal that has a base those of the base first. A page may be shorter than asked for; it is empty only where there are no more.
-	// It fails with [ErrUnreadable] where the first of them cannot be read, and otherwise ends before such an event.
+	// Read returns events in order, of a journal that has a base those of the base first. A page may be shorter than
+	// asked for; it is empty only where there are no more. It fails with [ErrUnreadable] where the first of them cannot
+	// be read, and otherwise ends before such an event.
 	Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Event, error)
-	// Subscribe wakes the subscriber after every append to the journal of that name, after every change of a [Row] whose Parent it is, and, by the name of a project
-	// (`projects/{project}`), after every change that [Index.Changed] gives of it. Wake-ups are hints:
-	// several may come as one, and only the store says what is new.
+	// Subscribe wakes the subscriber after every append to the journal of that name, after every change of a [Row]
+	// whose Parent it is, and, by the name of a project (`projects/{project}`), after every change that [Index.Changed]
+	// gives of it. Wake-ups are hints: several may come as one, and only the store says what is new.
 	Subscribe(topic string) *Subscription
 }
 
@@ -128,11 +132,13 @@ type Owners interface {
 	Beat(ctx context.Context, replica string, now time.Time) error
 	// LastBeat returns when a replica beat last; zero where it never has.
 	LastBeat(ctx context.Context, replica string) (time.Time, error)
-	// Resume raises the epochs of all open journals that a replica owns, in one write, so that an earlier process of the replica can append no more. It returns the newest
-	// journal that there is; those that the replica makes from now on have higher refs. [Index.List] with Query.Owner gives the journals.
+	// Resume raises the epochs of all open journals that a replica owns, in one write, so that an earlier process of
+	// the replica can append no more. It returns the newest journal that there is; those that the replica makes from
+	// now on have higher refs. [Index.List] with Query.Owner gives the journals.
 	Resume(ctx context.Context, replica string) (newest Ref, err error)
-	// Adopt gives open journals to a replica and raises their epochs: those of replicas that have not beaten since Adoption.DeadSince. It returns at most
-	// Adoption.Limit journals after Adoption.After, in the order of their refs; none when there are no more.
+	// Adopt gives open journals to a replica and raises their epochs: those of replicas that have not beaten since
+	// Adoption.DeadSince. It returns at most Adoption.Limit journals after Adoption.After, in the order of their refs;
+	// none when there are no more.
 	Adopt(ctx context.Context, a Adoption) ([]Listed, error)
 	// Owned returns the open journals that a replica owns, in order.
 	Owned(ctx context.Context, replica string) ([]Ref, error)
@@ -140,8 +146,9 @@ type Owners interface {
 
 // Inbox keeps commands until the owner of a journal has taken them.
 type Inbox interface {
-	// Post puts a command into a journal's inbox and returns when it is durable. The same id with the same body is the same command; with another body it
-	// fails with [ErrReused]. It fails with [ErrNotFound] where there is no such journal.
+	// Post puts a command into a journal's inbox and returns when it is durable. The same id with the same body is the
+	// same command; with another body it fails with [ErrReused]. It fails with [ErrNotFound] where there is no such
+	// journal.
 	Post(ctx context.Context, name string, c Command) error
 	// Pending returns the commands that no event has answered yet, oldest first.
 	Pending(ctx context.Context, ref Ref) ([]Command, error)
@@ -155,28 +162,34 @@ type Inbox interface {
 type Index interface {
 	// List returns journals that match, newest first; with Query.Open oldest first.
 	List(ctx context.Context, q Query) ([]Listed, error)
-	// Changed returns journals of a project in the order in which their states, or what they wait for, changed last, and
-	// the newest change of all projects, as of the same moment. A change is visible when all before it are.
+	// Changed returns journals of a project in the order in which their states, or what they wait for, changed last,
+	// and the newest change of all projects, as of the same moment. A change is visible when all before it are.
 	Changed(ctx context.Context, q ChangeQuery) (page []Listed, newest Change, err error)
 	// Waits returns what the journals below a parent wait for, ordered by reason.
 	Waits(ctx context.Context, parent string) ([]Wait, error)
-	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are asked for.
-	// Where it fails with [ErrUnreadable], the row that it returns is taken, and the journal stays as open or done as it was.
+	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are
+	// asked for. Where it fails with [ErrUnreadable], the row that it returns is taken, and the journal stays as open
+	// or done as it was.
 	Rebuild(ctx context.Context, fold func(head Head, events iter.Seq2[*agentv1.Event, error]) (Row, error)) error
 }
 
-// Deletion removes journals that are done, in two steps: a mark that is durable at once, and the work behind it, which may be begun again at any time.
+// Deletion removes journals that are done, in two steps: a mark that is durable at once, and the work behind it, which
+// may be begun again at any time.
 type Deletion interface {
-	// Delete marks a journal and with it all whose parent it is. From then on nobody finds it by its name or its request, in lists, or may append to it; the others follow. It fails
-	// with [ErrNotFound] and with an [InUseError], and then has changed nothing.
+	// Delete marks a journal and with it all whose parent it is. From then on nobody finds it by its name or its
+	// request, in lists, or may append to it; the others follow. It fails with [ErrNotFound] and with an [InUseError],
+	// and then has changed nothing.
 	Delete(ctx context.Context, name string) error
-	// Purge removes a share of what is marked: events, contents that no other event has, commands. It reports whether there was any.
+	// Purge removes a share of what is marked: events, contents that no other event has, commands. It reports whether
+	// there was any.
 	Purge(ctx context.Context) (more bool, err error)
-	// Unreleased returns runs that were deleted and whose results others may still keep, in the order of their refs, after one.
+	// Unreleased returns runs that were deleted and whose results others may still keep, in the order of their refs,
+	// after one.
 	Unreleased(ctx context.Context, after Ref, limit int) ([]Deleted, error)
 	// Released forgets such runs: nobody keeps anything of them. It leaves refs that are not known alone.
 	Released(ctx context.Context, refs ...Ref) error
-	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal in it.
+	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal
+	// in it.
 	Identity(ctx context.Context) (id string, used bool, err error)
 	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns
 	// where it ended: what is appended meanwhile may come after that. A content that cannot be unpacked is given as it
@@ -213,8 +226,9 @@ type Head struct {
 type Entry struct {
 	// Event has its sequence number set; journal and epoch are the store's to set when it is read. It is not changed.
 	Event *agentv1.Event
-	// Same is the sequence number of an earlier event of the journal, perhaps in the same append, that holds the very content of this one, which is then stored
-	// once: the message that a MessageAdded adds ([MessageOf]), or the call in such a message that a ToolIntent begins. 0 says that there is none.
+	// Same is the sequence number of an earlier event of the journal, perhaps in the same append, that holds the very
+	// content of this one, which is then stored once: the message that a MessageAdded adds ([MessageOf]), or the call
+	// in such a message that a ToolIntent begins. 0 says that there is none.
 	Same int64
 }
 
@@ -243,7 +257,8 @@ type Base struct {
 
 // Append is an addition to a journal.
 type Append struct {
-	// Head is the journal as its owner knows it: ref, name, last sequence number and epoch count. The events follow it without a gap.
+	// Head is the journal as its owner knows it: ref, name, last sequence number and epoch count. The events follow it
+	// without a gap.
 	Head    Head
 	Entries []Entry
 	// Row replaces the journal's row; nil leaves it as it is.
@@ -296,11 +311,13 @@ type Row struct {
 	Parent string
 	// Labels can be asked for in lists. They do not change after creation.
 	Labels map[string]string
-	// Wake is when a journal that waits is to be looked at again; zero for never. A journal that does not wait is looked at, at once.
+	// Wake is when a journal that waits is to be looked at again; zero for never. A journal that does not wait is
+	// looked at, at once.
 	Wake time.Time
 	// Waiting says that the journal waits: for Wake, or for a command.
 	Waiting bool
-	// WaitReason is why a run waits, as its RunWait has it, and WaitSince since when; empty and zero for what does not wait.
+	// WaitReason is why a run waits, as its RunWait has it, and WaitSince since when; empty and zero for what does not
+	// wait.
 	WaitReason string
 	WaitSince  time.Time
 	// View is the resource without content, as a serialized Run or Eval. Its head and epoch may be behind.
@@ -316,8 +333,8 @@ const (
 	KindEval Kind = 2
 )
 
-// Change is a store's own number of a change of a journal's row: later ones have higher numbers. A store in which writers
-// commit out of order gives those alone below which nothing is still to come.
+// Change is a store's own number of a change of a journal's row: later ones have higher numbers. A store in which
+// writers commit out of order gives those alone below which nothing is still to come.
 type Change int64
 
 // ChangeQuery says which changes to give.
@@ -343,7 +360,8 @@ type Listed struct {
 	Beaten time.Time
 }
 
-// Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a lower Ref.
+// Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a
+// lower Ref.
 func (l Listed) Position() string { return strconv.FormatInt(int64(l.Ref), 10) }
 
 // PageBytes bounds a page of a list that clients are given, which its first entry may exceed: clients of gRPC take 4

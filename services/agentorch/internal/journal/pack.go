@@ -25,7 +25,8 @@ const (
 	maxUnpacked = math.MaxInt32
 )
 
-// Packed is an event as stores keep it: without what the row's columns say, and without a content that another event holds.
+// Packed is an event as stores keep it: without what the row's columns say, and without a content that another event
+// holds.
 type Packed struct {
 	// Body is the event. A large content is left out of it.
 	Body []byte
@@ -112,7 +113,8 @@ func PutContent(event *agentv1.Event, compressed []byte) error {
 	return nil
 }
 
-// PutSame gives an unpacked event what the earlier event source holds: the message that it adds, or the call that it begins.
+// PutSame gives an unpacked event what the earlier event source holds: the message that it adds, or the call that it
+// begins.
 func PutSame(event, source *agentv1.Event) {
 	switch kind := event.GetKind().(type) {
 	case *agentv1.Event_MessageAdded:
@@ -126,8 +128,8 @@ func PutSame(event, source *agentv1.Event) {
 	}
 }
 
-// MessageOf returns the message that an outcome leads to: the first choice of a model's answer, or the message that tells a model what a tool gave. It is nil for
-// other events. The parts are shared with the event.
+// MessageOf returns the message that an outcome leads to: the first choice of a model's answer, or the message that
+// tells a model what a tool gave. It is nil for other events. The parts are shared with the event.
 func MessageOf(e *agentv1.Event) *modelv1.ChatMessage {
 	switch kind := e.GetKind().(type) {
 	case *agentv1.Event_ModelOutcome:
@@ -148,7 +150,8 @@ func MessageOf(e *agentv1.Event) *modelv1.ChatMessage {
 	return nil
 }
 
-// withoutCompletion copies the event of an answer whose completion is the text of its message, without the completion: a text is stored once.
+// withoutCompletion copies the event of an answer whose completion is the text of its message, without the completion:
+// a text is stored once.
 func withoutCompletion(e *agentv1.Event) *agentv1.Event {
 	outcome := e.GetModelOutcome()
 	output := outcome.GetContent().GetOutput()
@@ -199,7 +202,8 @@ func bare(e *agentv1.Event) *agentv1.Event {
 	}
 }
 
-// withoutContent returns a copy of the event without the content of its kind, and the content; it is nil where there is none.
+// withoutContent returns a copy of the event without the content of its kind, and the content; it is nil where there is
+// none.
 func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
 	kind, field := contentField(e)
 	if field == nil || !kind.Has(field) {
@@ -218,8 +222,8 @@ func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
 	return c, kind.Get(field).Message().Interface()
 }
 
-// contentField returns the message of the event's kind and its field of content that is a message, which is nil where the
-// kind has none or is not known.
+// contentField returns the message of the event's kind and its field of content that is a message, which is nil where
+// the kind has none or is not known.
 func contentField(e *agentv1.Event) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	m := e.ProtoReflect()
 	kind := kindField(m)

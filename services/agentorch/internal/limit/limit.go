@@ -1,4 +1,5 @@
-// Package limit decides when a run has reached a bound. It is pure: what it says follows from the bounds and from what was used.
+// Package limit decides when a run has reached a bound. It is pure: what it says follows from the bounds and from what
+// was used.
 //
 // The rules of the bounds differ, and follow the reference:
 //
@@ -123,7 +124,8 @@ func (s *Set) Spent(u Use) *agentv1.LimitReached {
 	return nil
 }
 
-// AfterGenerate returns the bound that a model call broke, or nil. The call's own turn is counted in u, unless Spent says that it is none.
+// AfterGenerate returns the bound that a model call broke, or nil. The call's own turn is counted in u, unless Spent
+// says that it is none.
 func (s *Set) AfterGenerate(u Use) *agentv1.LimitReached {
 	if hit := s.Spent(u); hit != nil {
 		return hit
@@ -134,7 +136,8 @@ func (s *Set) AfterGenerate(u Use) *agentv1.LimitReached {
 	return nil
 }
 
-// TimedOut returns the bound of wall time that elapsed breaks, or nil. Left is what is left of it; negative where there is no bound.
+// TimedOut returns the bound of wall time that elapsed breaks, or nil. Left is what is left of it; negative where there
+// is no bound.
 func (s *Set) TimedOut(elapsed time.Duration) (hit *agentv1.LimitReached, left time.Duration) {
 	return clock(Time, s.Bounds() != nil && s.Bounds().Time != nil, s.Bounds().GetTime().AsDuration(), elapsed)
 }

@@ -10,12 +10,14 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Meter counts tokens by a formula over `input`, which includes cached tokens, and `output`. It does not change and may be shared.
+// Meter counts tokens by a formula over `input`, which includes cached tokens, and `output`. It does not change and may
+// be shared.
 type Meter struct {
 	count func(*modelv1.ModelUsage) float64
 }
 
-// NewMeter reads a formula: `all` (or nothing), `input`, `output`, or an expression over the last two with numbers, + - * / and parentheses.
+// NewMeter reads a formula: `all` (or nothing), `input`, `output`, or an expression over the last two with numbers, + -
+// * / and parentheses.
 func NewMeter(formula string) (*Meter, error) {
 	switch strings.TrimSpace(formula) {
 	case "", "all":
@@ -44,7 +46,8 @@ func (m *Meter) Count(u *modelv1.ModelUsage) int64 {
 // maxDepth bounds the nesting of a formula, which comes from strangers.
 const maxDepth = 50
 
-// parser reads `sum = product {(+|-) product}`, `product = atom {(*|/) atom}`, `atom = number | input | output | (sum)`.
+// parser reads `sum = product {(+|-) product}`, `product = atom {(*|/) atom}`, `atom = number | input | output |
+// (sum)`.
 type parser struct{ rest string }
 
 type counter = func(*modelv1.ModelUsage) float64

@@ -20,8 +20,8 @@ type Mail struct {
 	Command journal.Command
 	// RequestID is the id of the caller's request, for the error where it was used for another command.
 	RequestID string
-	// Read reads what is new in the journal, and reports whether the journal has ended: one that has takes no commands. It
-	// is called before the command is posted, and after each append.
+	// Read reads what is new in the journal, and reports whether the journal has ended: one that has takes no commands.
+	// It is called before the command is posted, and after each append.
 	Read func(ctx context.Context) (ended bool, err error)
 	// Posted is called when the command is durable, to wake the owner.
 	Posted func()
@@ -32,9 +32,9 @@ type Mail struct {
 	Every time.Duration
 }
 
-// Send posts a command and returns when the journal has ended or Mail.Enough says so. A journal that has ended is read, and
-// gets no command. A command that was posted before is not posted again. While the store is away Send retries, until ctx
-// ends: an operator's wish counts most when something is wrong.
+// Send posts a command and returns when the journal has ended or Mail.Enough says so. A journal that has ended is read,
+// and gets no command. A command that was posted before is not posted again. While the store is away Send retries,
+// until ctx ends: an operator's wish counts most when something is wrong.
 func Send(ctx context.Context, store journal.Store, m Mail) error {
 	for backoff := (retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}); ; {
 		err := send(ctx, store, m)
@@ -86,8 +86,8 @@ func Patience(timeout *durationpb.Duration) time.Duration {
 	return timeout.AsDuration()
 }
 
-// Await calls look now and after each append to a journal, until look reports that it has seen enough. Where every is not
-// zero, it also calls look when there was no append for so long.
+// Await calls look now and after each append to a journal, until look reports that it has seen enough. Where every is
+// not zero, it also calls look when there was no append for so long.
 func Await(ctx context.Context, store journal.Store, name string, every time.Duration, look func() (enough bool, err error)) error {
 	wake := store.Subscribe(name)
 	defer wake.Close()

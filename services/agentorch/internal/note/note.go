@@ -1,5 +1,6 @@
-// Package note names what is known of the effects of runs while they are open, for those who watch: attempts that failed and are made again, what workers say of their
-// work. Nothing of it is journaled, and nothing depends on it; the journal has the intent and, in the end, the outcome.
+// Package note names what is known of the effects of runs while they are open, for those who watch: attempts that
+// failed and are made again, what workers say of their work. Nothing of it is journaled, and nothing depends on it; the
+// journal has the intent and, in the end, the outcome.
 package note
 
 import (
@@ -10,7 +11,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// Key names an open effect: by its run, with the evaluation that the run belongs to or nothing, and by the number of its intent.
+// Key names an open effect: by its run, with the evaluation that the run belongs to or nothing, and by the number of
+// its intent.
 type Key struct {
 	Run, Eval string
 	Intent    int64

@@ -1,8 +1,10 @@
-// Package ownertest holds owners of effects for tests, at the seam of the generated clients: a model gateway, a tool executor and a sandbox service whose answers are
-// scripted, and which keep the promises of the effect protocol. A key is executed once; the same key attaches to what runs or gets what is done; other content under a
-// key is refused; a cancelled key is never executed; work outlives its caller. They count what they did by key.
+// Package ownertest holds owners of effects for tests, at the seam of the generated clients: a model gateway, a tool
+// executor and a sandbox service whose answers are scripted, and which keep the promises of the effect protocol. A key
+// is executed once; the same key attaches to what runs or gets what is done; other content under a key is refused; a
+// cancelled key is never executed; work outlives its caller. They count what they did by key.
 //
-// They outlive the engine that calls them, as services outlive an orchestrator, so that a test may end one engine and start another over the same owners.
+// They outlive the engine that calls them, as services outlive an orchestrator, so that a test may end one engine and
+// start another over the same owners.
 package ownertest
 
 import (

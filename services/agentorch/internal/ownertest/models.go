@@ -178,7 +178,8 @@ func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRe
 	return &modelv1.ReleaseGenerateResponse{}, nil
 }
 
-// ListProviders implements the client: mockllm is there, a provider without a key, and one whose models name their account.
+// ListProviders implements the client: mockllm is there, a provider without a key, and one whose models name their
+// account.
 func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, ...grpc.CallOption) (*modelv1.ListProvidersResponse, error) {
 	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{
 		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},
@@ -233,7 +234,8 @@ func Say(text string, calls ...*toolv1.ToolCall) *modelv1.ModelOutput {
 	return output
 }
 
-// ByTurn answers by the number of the call within its run, so that nothing depends on the order of calls; the last answer repeats.
+// ByTurn answers by the number of the call within its run, so that nothing depends on the order of calls; the last
+// answer repeats.
 func ByTurn(outputs ...func() *modelv1.ModelOutput) func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 	return func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		turn := min(max(1, int(r.GetAttribution().GetTurn())), len(outputs))

@@ -26,12 +26,13 @@ type Bodies interface {
 	DeleteUnused(ctx context.Context, project, hash string, since time.Time) (deleted bool, err error)
 	// Peek reads a body, which does not count as a use.
 	Peek(ctx context.Context, project, hash string) (io.ReadCloser, error)
-	// Enrol marks the store with the id of a database whose rows name bodies in it, and returns the marks of others. Own says that bodies which are there before any mark are that database's.
+	// Enrol marks the store with the id of a database whose rows name bodies in it, and returns the marks of others.
+	// Own says that bodies which are there before any mark are that database's.
 	Enrol(ctx context.Context, id string, own bool) (others []string, err error)
 }
 
-// sole reports whether all bodies are these journals' to sweep. Each database leaves its mark in the folder; where there are marks of others, and where this one has had no journal,
-// nothing here says what names the bodies.
+// sole reports whether all bodies are these journals' to sweep. Each database leaves its mark in the folder; where
+// there are marks of others, and where this one has had no journal, nothing here says what names the bodies.
 func (k *Keeper) sole(ctx context.Context) (bool, error) {
 	if k.deps.Bodies == nil {
 		return false, nil
@@ -51,8 +52,9 @@ func (k *Keeper) sole(ctx context.Context) (bool, error) {
 	return used && len(others) == 0, nil
 }
 
-// Sweep deletes bodies that nothing names and that were not used for a while. A body is named where its hash is part of what a journal holds, or of a body that is kept, such as the
-// samples of an evaluation: a text that only looks like the hash keeps the body as well.
+// Sweep deletes bodies that nothing names and that were not used for a while. A body is named where its hash is part of
+// what a journal holds, or of a body that is kept, such as the samples of an evaluation: a text that only looks like
+// the hash keeps the body as well.
 func (k *Keeper) Sweep(ctx context.Context, now time.Time) error {
 	if k.deps.Bodies == nil || k.cfg.Bodies <= 0 {
 		return nil
@@ -114,7 +116,8 @@ func (k *Keeper) Sweep(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// scanAll takes out what journals name after a place, what commands name that are still to be taken, and what bodies name that are kept.
+// scanAll takes out what journals name after a place, what commands name that are still to be taken, and what bodies
+// name that are kept.
 func (k *Keeper) scanAll(ctx context.Context, m *marks, after journal.Place) (journal.Place, error) {
 	// Commands first: one that is taken meanwhile is in a journal by then.
 	err := k.deps.Journals.Commands(ctx, func(c journal.Command) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Owner drops what it keeps of runs of a project: results of their effects. Runs are names. It may be asked again for the same.
+// Owner drops what it keeps of runs of a project: results of their effects. Runs are names. It may be asked again for
+// the same.
 type Owner func(ctx context.Context, parent string, runs []string) error
 
 const (
@@ -23,8 +24,8 @@ const (
 	releasePause = time.Minute
 )
 
-// release has the owners drop what they keep of deleted runs. A run is forgotten when all have done so, or when what they kept of it
-// has expired there. An owner that fails is not asked again in the same pass; the others are.
+// release has the owners drop what they keep of deleted runs. A run is forgotten when all have done so, or when what
+// they kept of it has expired there. An owner that fails is not asked again in the same pass; the others are.
 func (k *Keeper) release(ctx context.Context, now time.Time) error {
 	if now.Before(k.releaseFrom) {
 		return nil

@@ -1,9 +1,11 @@
-// Package retain lets go of what is over: journals that were deleted or have reached the age to which they are kept, and bodies that nothing names any more.
+// Package retain lets go of what is over: journals that were deleted or have reached the age to which they are kept,
+// and bodies that nothing names any more.
 //
 //	DeleteRun, DeleteEval ─┐
 //	age reached ───────────┴─▶ marked in one write, and found no more ──▶ purged in small writes ──▶ bodies that no journal names are swept
 //
-// The mark is durable before a call is answered, and all that follows from it goes on after a crash: at the start the keeper looks first for what is marked and not purged.
+// The mark is durable before a call is answered, and all that follows from it goes on after a crash: at the start the
+// keeper looks first for what is marked and not purged.
 package retain
 
 import (
@@ -27,7 +29,8 @@ type Config struct {
 	Runs time.Duration `yaml:"runs" env:"EVALFLEET_RETAIN_RUNS"`
 	// Evals is how long after its end an evaluation is kept, with its runs. Default 0: until it is deleted.
 	Evals time.Duration `yaml:"evals" env:"EVALFLEET_RETAIN_EVALS"`
-	// Bodies is how long a body (a dataset, a picture) that no run and no evaluation names is kept after it was last written or read. 0 keeps all. Default 24h.
+	// Bodies is how long a body (a dataset, a picture) that no run and no evaluation names is kept after it was last
+	// written or read. 0 keeps all. Default 24h.
 	Bodies time.Duration `yaml:"bodies" env:"EVALFLEET_RETAIN_BODIES"`
 }
 
@@ -63,8 +66,8 @@ type Deps struct {
 	Journals Journals
 	// Bodies are swept; nil sweeps none.
 	Bodies Bodies
-	// OwnBodies says that the folder of bodies is the default one in the data directory, which one process has. Bodies that were there before any database left its mark are then those of
-	// Journals, where that has had any.
+	// OwnBodies says that the folder of bodies is the default one in the data directory, which one process has. Bodies
+	// that were there before any database left its mark are then those of Journals, where that has had any.
 	OwnBodies bool
 	// CommandText is what a command says in the clear; nil takes commands as they are.
 	CommandText func(journal.Command) []byte
@@ -89,8 +92,8 @@ func New(cfg Config, deps Deps) *Keeper {
 	return &Keeper{cfg: cfg, deps: deps, wake: make(chan struct{}, 1)}
 }
 
-// Delete deletes a run or an evaluation that has ended, with the runs of it. It returns when that is durable: nobody finds it any more, and its space comes back soon. It fails with
-// RESOURCE_NOT_FOUND and with RESOURCE_IN_USE.
+// Delete deletes a run or an evaluation that has ended, with the runs of it. It returns when that is durable: nobody
+// finds it any more, and its space comes back soon. It fails with RESOURCE_NOT_FOUND and with RESOURCE_IN_USE.
 func (k *Keeper) Delete(ctx context.Context, name string) error {
 	err := k.delete(ctx, name)
 	inUse, ok := errors.AsType[*journal.InUseError](err)
@@ -194,7 +197,8 @@ const (
 	pageBytes = 16 << 20
 )
 
-// expire deletes journals of a kind that ended before a time. Journals come by their creation, so the first that was made later ends the search.
+// expire deletes journals of a kind that ended before a time. Journals come by their creation, so the first that was
+// made later ends the search.
 func (k *Keeper) expire(ctx context.Context, kind journal.Kind, before time.Time) error {
 	var (
 		after journal.Ref

@@ -14,9 +14,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
-// Calls are the tool calls of one assistant message, in its order, from their review until their results are in the conversation.
+// Calls are the tool calls of one assistant message, in its order, from their review until their results are in the
+// conversation.
 //
-// They are run in stages: neighbours that may run side by side are one stage and one request, every other call is a stage of its own.
+// They are run in stages: neighbours that may run side by side are one stage and one request, every other call is a
+// stage of its own.
 type Calls struct {
 	// MessageID is the assistant message's.
 	MessageID string

@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
-// Conversation is messages in order, and a hash of each beginning of them, which [Conversation.Links] makes once for each
-// message. The zero Conversation has none. It belongs to one goroutine at a time and must not be copied.
+// Conversation is messages in order, and a hash of each beginning of them, which [Conversation.Links] makes once for
+// each message. The zero Conversation has none. It belongs to one goroutine at a time and must not be copied.
 type Conversation struct {
 	messages []*modelv1.ChatMessage
 	// links are of the first messages, as far as they were asked for.
@@ -46,8 +46,8 @@ func (c *Conversation) Append(messages ...*modelv1.ChatMessage) {
 // have them still.
 func (c *Conversation) Told() int { return c.told }
 
-// Links returns the links of the first n messages, each with one message more. The list stays as it is. It fails where a
-// message cannot be encoded, and panics where there are fewer.
+// Links returns the links of the first n messages, each with one message more. The list stays as it is. It fails where
+// a message cannot be encoded, and panics where there are fewer.
 func (c *Conversation) Links(n int) ([]Link, error) {
 	for len(c.links) < n {
 		var last Link
@@ -93,7 +93,8 @@ func (f *Frame) messageAdded(a *agentv1.MessageAdded) {
 	f.posted(m)
 }
 
-// PostedContent is what an operator's messages say as one message of the conversation: one text, or the parts of all where one of them has parts, such as a picture.
+// PostedContent is what an operator's messages say as one message of the conversation: one text, or the parts of all
+// where one of them has parts, such as a picture.
 func PostedContent(posted []*modelv1.ChatMessage) *contentv1.MessageContent {
 	if len(posted) == 1 {
 		return posted[0].GetContent()
@@ -111,7 +112,8 @@ func PostedContent(posted []*modelv1.ChatMessage) *contentv1.MessageContent {
 	return &contentv1.MessageContent{Form: &contentv1.MessageContent_List{List: list}}
 }
 
-// posted takes an operator's messages off the list once the conversation has a message that says what they say. Others are still to come.
+// posted takes an operator's messages off the list once the conversation has a message that says what they say. Others
+// are still to come.
 func (f *Frame) posted(m *modelv1.ChatMessage) {
 	if m.GetSource() != modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR {
 		return

@@ -19,7 +19,8 @@ const (
 	PurposeScore = "score"
 )
 
-// Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the effect's owner for it.
+// Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the
+// effect's owner for it.
 type Intent struct {
 	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent, of which an
 	// owner is asked, or the AgentBegan of a child.
@@ -101,7 +102,8 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 	return nil
 }
 
-// lost is how many calls of an effect were lost: each that was made again, and the last one too where it has no known end.
+// lost is how many calls of an effect were lost: each that was made again, and the last one too where it has no known
+// end.
 func lost(o *agentv1.ModelOutcome) int {
 	n := int(o.GetTiming().GetReissues())
 	if o.GetError().GetReason() == indeterminate {
@@ -110,8 +112,9 @@ func lost(o *agentv1.ModelOutcome) int {
 	return n
 }
 
-// Repeatable reports whether a model call or the making of a sandbox failed for a reason that does not fail the run: the effect is over, and the same is wanted again,
-// under another key, once the run has waited. A provider turned it away, or it was lost with its processes and an operator decides.
+// Repeatable reports whether a model call or the making of a sandbox failed for a reason that does not fail the run:
+// the effect is over, and the same is wanted again, under another key, once the run has waited. A provider turned it
+// away, or it was lost with its processes and an operator decides.
 func Repeatable(err *agentv1.RunError) bool {
 	return err.GetReason() == rateLimited || err.GetReason() == indeterminate
 }

@@ -48,7 +48,8 @@ func (s *State) leftAlone(away time.Duration) {
 	}
 }
 
-// Uncounted reports whether the run waits for what lies with the server or its operator. Bounds of time do not count such a wait.
+// Uncounted reports whether the run waits for what lies with the server or its operator. Bounds of time do not count
+// such a wait.
 func (s *State) Uncounted() bool {
 	if s.Phase != agentv1.RunState_RUN_STATE_WAITING {
 		return false

@@ -1,7 +1,7 @@
 // Package run holds the state of a run: the fold of its journal.
 //
-// [State] is made by applying the run's events in order, and by nothing else. What is kept in memory while a run is at work and what a successor reads from the
-// journal are therefore the same, which the tests state:
+// [State] is made by applying the run's events in order, and by nothing else. What is kept in memory while a run is at
+// work and what a successor reads from the journal are therefore the same, which the tests state:
 //
 //	fold(e1 … en)  =  apply(fold(e1 … ek), ek+1 … en)
 //
@@ -12,8 +12,8 @@
 //	             ▼ │                 CANCELLED            an operator ended it
 //	           WAITING   for capacity, a person, a hold; durable, and without a goroutine
 //
-// A run is stopping from the event that ends it (LimitHit, ErrorRaised, a cancel) until every open intent has its outcome. Only then is it scored and its
-// sandboxes are removed.
+// A run is stopping from the event that ends it (LimitHit, ErrorRaised, a cancel) until every open intent has its
+// outcome. Only then is it scored and its sandboxes are removed.
 package run
 
 import (
@@ -33,7 +33,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
-// FoldVersion is the version of the fold that new runs pin. A fold that reads events otherwise gets a new one, and old runs keep theirs.
+// FoldVersion is the version of the fold that new runs pin. A fold that reads events otherwise gets a new one, and old
+// runs keep theirs.
 const FoldVersion = 1
 
 // Agents makes the machines of steps.
@@ -41,7 +42,8 @@ type Agents interface {
 	New(step *agentv1.AgentRef) (agent.Machine, error)
 }
 
-// State is a run as its journal tells it. Only Apply changes it; it belongs to one goroutine at a time. What its fields lead to must not be changed.
+// State is a run as its journal tells it. Only Apply changes it; it belongs to one goroutine at a time. What its fields
+// lead to must not be changed.
 //
 // It is a tree of frames, the agents at work. What concerns one of them is in its [Frame], all else here.
 type State struct {
@@ -52,13 +54,13 @@ type State struct {
 	Name string
 	// Seq is the number of the last event, Epoch the owner's who appended it.
 	Seq, Epoch int64
-	// OwnerEpoch is the epoch under which the run is driven, which its requests carry; 0 for a state that is only read. It is
-	// no part of the fold: the engine sets it.
+	// OwnerEpoch is the epoch under which the run is driven, which its requests carry; 0 for a state that is only read.
+	// It is no part of the fold: the engine sets it.
 	OwnerEpoch int64
 	// Owner is the replica that the journal names last; empty before the first change.
 	Owner string
-	// Phase is where the run is in its life, and Wait what it waits for: nil unless all that could go on waits. Both follow
-	// from Pause and the waits of frames and intents.
+	// Phase is where the run is in its life, and Wait what it waits for: nil unless all that could go on waits. Both
+	// follow from Pause and the waits of frames and intents.
 	Phase agentv1.RunState
 	Wait  *agentv1.RunWait
 	// Pause is what the run as a whole waits for, whatever its agents could do; nil for nothing.
@@ -77,8 +79,8 @@ type State struct {
 	// Usage, by model, and RoleUsage, by role, are sums over all model calls; Total is the sum of all.
 	Usage, RoleUsage map[string]*modelv1.ModelUsage
 	Total            *modelv1.ModelUsage
-	// LostModelCalls counts model calls that were lost with the process that made them. What they cost is not known, so the
-	// sums of usage are without it.
+	// LostModelCalls counts model calls that were lost with the process that made them. What they cost is not known, so
+	// the sums of usage are without it.
 	LostModelCalls int
 	// Working is wall time less waiting.
 	Working time.Duration
@@ -93,7 +95,8 @@ type State struct {
 	Scoring *Scoring
 	// Sandboxes are those of the run by environment.
 	Sandboxes map[string]*Sandbox
-	// SandboxFault is why one of them could not be used, where a tool's answer first said so. The run goes on without it.
+	// SandboxFault is why one of them could not be used, where a tool's answer first said so. The run goes on without
+	// it.
 	SandboxFault string
 
 	// Held says that an operator holds the run.
@@ -108,7 +111,8 @@ type State struct {
 	// Finished says that the run has ended: nothing follows but edits.
 	Finished bool
 
-	// Created, Started, Scored and Ended are when the run was made, its first step began, its scorers began and it ended; zero before.
+	// Created, Started, Scored and Ended are when the run was made, its first step began, its scorers began and it
+	// ended; zero before.
 	Created, Started, Scored, Ended time.Time
 
 	agents     Agents
@@ -121,7 +125,8 @@ type State struct {
 	scores     []*agentv1.NamedScore
 	lastScores []*agentv1.NamedScore
 	scoringCut bool
-	// away is how long no replica drove the run since it started, and awayAtScoring what that was when its scoring began.
+	// away is how long no replica drove the run since it started, and awayAtScoring what that was when its scoring
+	// began.
 	away, awayAtScoring time.Duration
 	// waiting is when the phase changed last, and awayAtWait what away was then.
 	waiting    time.Time
@@ -185,7 +190,8 @@ func (s *State) FinalScores() []*agentv1.NamedScore { return s.scores }
 // Stopping reports whether something has ended the run: no effect starts any more but those of scoring and closing.
 func (s *State) Stopping() bool { return s.Limit != nil || s.Error != nil || s.Cancel != nil }
 
-// Cutting reports whether the effects that are open are to be stopped: those of the agent once something has ended the run, and those of its scoring only when that came later.
+// Cutting reports whether the effects that are open are to be stopped: those of the agent once something has ended the
+// run, and those of its scoring only when that came later.
 func (s *State) Cutting() bool {
 	return s.Stopping() && (!s.Judging() || s.scoringCut)
 }

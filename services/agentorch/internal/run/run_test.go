@@ -103,7 +103,8 @@ func TestALaterVersionsRunIsLeftAlone(t *testing.T) {
 	assert.True(t, s.TooNew, "an event may ask for what its kind does not")
 }
 
-// TestACriticalKindThatTheFoldDoesNotKnow has the protocol know more kinds than the fold: each is folded, or says that a later version wrote it.
+// TestACriticalKindThatTheFoldDoesNotKnow has the protocol know more kinds than the fold: each is folded, or says that
+// a later version wrote it.
 func TestACriticalKindThatTheFoldDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for says, e := range map[string]*agentv1.Event{
@@ -150,7 +151,8 @@ func TestPostedMessagesStayUntilTheConversationHasThem(t *testing.T) {
 	}
 }
 
-// Pictures that an operator posts come into the conversation with what was posted beside them, and each message is taken once.
+// Pictures that an operator posts come into the conversation with what was posted beside them, and each message is
+// taken once.
 func TestPostedPicturesAreKept(t *testing.T) {
 	t.Parallel()
 	parts := func(parts ...*contentv1.Content) *modelv1.ChatMessage {

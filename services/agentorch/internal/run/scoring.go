@@ -19,7 +19,8 @@ type Scoring struct {
 	Next int
 	// Intent is the number of its ScoreIntent; 0 before it.
 	Intent int64
-	// Results are what its effects gave, in order: an ExecOutcome of each command, a WorkerOutcome of each worker that it asked.
+	// Results are what its effects gave, in order: an ExecOutcome of each command, a WorkerOutcome of each worker that
+	// it asked.
 	Results []proto.Message
 }
 

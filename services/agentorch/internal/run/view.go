@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// View returns the run as a resource. Full holds the specification, the conversation, the output and the store too. The answer shares with the state, so it must not
-// be changed.
+// View returns the run as a resource. Full holds the specification, the conversation, the output and the store too. The
+// answer shares with the state, so it must not be changed.
 func (s *State) View(full bool) *agentv1.Run {
 	r := &agentv1.Run{
 		Name: s.Name, State: s.Phase, Wait: s.Wait, Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
@@ -106,8 +106,8 @@ func (s *State) Row() (journal.Row, error) {
 	return row, nil
 }
 
-// FoldRow makes the row of a run from its journal alone. For a journal that cannot be read it returns the row of a failed
-// run with the error.
+// FoldRow makes the row of a run from its journal alone. For a journal that cannot be read it returns the row of a
+// failed run with the error.
 func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 	s := New(head.Name, nil)
 	err := s.fold(events)
@@ -122,7 +122,8 @@ func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journa
 	}, err
 }
 
-// Wake returns when a run with a wait is to be looked at again by itself: when it is to be tried again or its time is over. It is zero for never.
+// Wake returns when a run with a wait is to be looked at again by itself: when it is to be tried again or its time is
+// over. It is zero for never.
 func (s *State) Wake() time.Time {
 	wake := s.retryAt()
 	if deadline := s.Deadline(); !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake)) {
@@ -131,7 +132,8 @@ func (s *State) Wake() time.Time {
 	return wake
 }
 
-// Deadline returns when the bound of wall time is reached: of the steps while they go on, and half of it while scorers judge. It is zero where nothing is bounded.
+// Deadline returns when the bound of wall time is reached: of the steps while they go on, and half of it while scorers
+// judge. It is zero where nothing is bounded.
 func (s *State) Deadline() time.Time {
 	bound := s.Limits.Bounds().GetTime()
 	switch {

@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Waits calls yield with every wait of the run, and with what waits: an intent, an agent, or the run where both are nil.
+// Waits calls yield with every wait of the run, and with what waits: an intent, an agent, or the run where both are
+// nil.
 func (s *State) Waits(yield func(wait *agentv1.RunWait, i *Intent, f *Frame) bool) {
 	if s.Pause != nil && !yield(s.Pause, nil, nil) {
 		return
@@ -25,8 +26,8 @@ func (s *State) Waits(yield func(wait *agentv1.RunWait, i *Intent, f *Frame) boo
 	}
 }
 
-// Subject returns what the run is to be told of when it is there; empty for nothing. Of several the others are looked at
-// by the clock.
+// Subject returns what the run is to be told of when it is there; empty for nothing. Of several the others are looked
+// at by the clock.
 func (s *State) Subject() (subject string) {
 	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
 		subject = wait.GetSubject()

@@ -33,9 +33,9 @@ type Command struct {
 	Request proto.Message
 }
 
-// Steer sends a command and waits until the run has taken it. It returns the number of the event that says so. A run that
-// has ended takes none: RUN_FINISHED. A command that it took before is answered again. One whose etag was not the run's
-// when it was taken had no effect: ETAG_MISMATCH.
+// Steer sends a command and waits until the run has taken it. It returns the number of the event that says so. A run
+// that has ended takes none: RUN_FINISHED. A command that it took before is answered again. One whose etag was not the
+// run's when it was taken had no effect: ETAG_MISMATCH.
 func (r *Runs) Steer(ctx context.Context, c Command) (seq int64, err error) {
 	f := r.fold(c.Run)
 	err = r.send(ctx, c, f, func(taken int64) bool { seq = taken; return taken > 0 })
@@ -67,9 +67,9 @@ func (r *Runs) current(ctx context.Context, c Command, seq int64) error {
 // cancelPatience is how long Cancel waits for the end of what is under way.
 const cancelPatience = 500 * time.Millisecond
 
-// Cancel ends a run. It returns when the cancel is durable: once nothing is under way any more or, where that takes longer
-// than cancelPatience, with the run as one that is being cancelled. No effect of the agent starts after that. A run that
-// has ended is returned as it is.
+// Cancel ends a run. It returns when the cancel is durable: once nothing is under way any more or, where that takes
+// longer than cancelPatience, with the run as one that is being cancelled. No effect of the agent starts after that. A
+// run that has ended is returned as it is.
 func (r *Runs) Cancel(ctx context.Context, c Command) (*agentv1.Run, error) {
 	f := r.fold(c.Run)
 	err := r.send(ctx, c, f, func(taken int64) bool {
@@ -106,7 +106,8 @@ func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken i
 	})
 }
 
-// Post puts a command into a run's inbox and wakes its owner. It returns when the command is durable, not when it is taken.
+// Post puts a command into a run's inbox and wakes its owner. It returns when the command is durable, not when it is
+// taken.
 func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
 	packed, err := c.Pack()
 	if err != nil {
@@ -122,9 +123,9 @@ func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
 // cancelsAtOnce bounds the cancels that are under way; the store makes those that meet durable together.
 const cancelsAtOnce = 256
 
-// CancelAll cancels many runs concurrently and returns when that is durable for all; it waits for none to end. It goes on
-// after a failure and returns one of them. A run that got a cancel with this id before is left alone, whatever the reason
-// was then.
+// CancelAll cancels many runs concurrently and returns when that is durable for all; it waits for none to end. It goes
+// on after a failure and returns one of them. A run that got a cancel with this id before is left alone, whatever the
+// reason was then.
 func (r *Runs) CancelAll(ctx context.Context, names []string, id, reason string) error {
 	var sending errgroup.Group
 	sending.SetLimit(cancelsAtOnce)

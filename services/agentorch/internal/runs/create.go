@@ -50,8 +50,8 @@ func (r *Runs) Create(ctx context.Context, q Request) (*agentv1.Run, error) {
 	return r.View(ctx, head.Name, false)
 }
 
-// CreateSample is Create for an attempt at a sample of an evaluation, as its key and the specification's attribution say.
-// It waits for a service that is away. It returns the name of the run.
+// CreateSample is Create for an attempt at a sample of an evaluation, as its key and the specification's attribution
+// say. It waits for a service that is away. It returns the name of the run.
 func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error) {
 	patient := r.Checker
 	patient.Services = r.deps.Patient

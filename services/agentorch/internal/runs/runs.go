@@ -1,7 +1,8 @@
-// Package runs creates runs, sends them commands and shows them. Its callers are the handlers of RunService and the engine
-// of evaluations; what a run does, package engine decides.
+// Package runs creates runs, sends them commands and shows them. Its callers are the handlers of RunService and the
+// engine of evaluations; what a run does, package engine decides.
 //
-// To check a specification (package plan) and to create its run are two steps, since an evaluation asks for the first alone:
+// To check a specification (package plan) and to create its run are two steps, since an evaluation asks for the first
+// alone:
 //
 //	plan, err := runs.Check(ctx, project, spec)     names resolved, prompts written out, tools pinned
 //	head, err := runs.Start(ctx, plan, key, who)    one journal
@@ -25,7 +26,8 @@ type Deps struct {
 	Engine *engine.Engine
 	// Checker checks specifications for clients, who are told when a service stays away.
 	Checker plan.Checker
-	// Patient are the services as runs of samples ask them: these wait for a service that is away, for as long as it takes.
+	// Patient are the services as runs of samples ask them: these wait for a service that is away, for as long as it
+	// takes.
 	Patient plan.Services
 	// Notes is what is known of open effects.
 	Notes  *note.Board
@@ -52,8 +54,8 @@ func (r *Runs) Validate(ctx context.Context, project string, spec *agentv1.RunSp
 	return p.Warnings, nil
 }
 
-// Stuck reports that the engine cannot drive a run, so that nobody should wait for its end: it needs a later version of the
-// server, or a fault of the server holds it.
+// Stuck reports that the engine cannot drive a run, so that nobody should wait for its end: it needs a later version of
+// the server, or a fault of the server holds it.
 func (r *Runs) Stuck(run string) bool {
 	reason := r.deps.Engine.Waiting(run).GetReason()
 	return reason == waits.Version || reason == waits.Fault

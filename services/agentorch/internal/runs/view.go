@@ -45,8 +45,8 @@ func (r *Runs) shown(f *fold, full bool) *agentv1.Run {
 	return view
 }
 
-// Listed returns a run as its row shows it, or its journal where the row cannot be read. Of a run whose journal cannot be
-// read either it returns the name and the state.
+// Listed returns a run as its row shows it, or its journal where the row cannot be read. Of a run whose journal cannot
+// be read either it returns the name and the state.
 func (r *Runs) Listed(ctx context.Context, row journal.Listed) (*agentv1.Run, error) {
 	one := &agentv1.Run{}
 	if err := proto.Unmarshal(row.View, one); err != nil {
@@ -137,7 +137,8 @@ func (f *fold) read(ctx context.Context) (ended bool, err error) {
 	return f.state.Finished, nil
 }
 
-// cannotFold says that a journal cannot be read: a fault of ours, unless the error has a kind, as that of a store that is away.
+// cannotFold says that a journal cannot be read: a fault of ours, unless the error has a kind, as that of a store that
+// is away.
 func cannotFold(name string, err error) error {
 	if errors.Is(err, journal.ErrNotFound) {
 		return journal.Gone(err, name)

@@ -12,11 +12,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
-// nonFinite is the only key of the object that stands for a number which JSON cannot write. No map value may have it as its only key.
+// nonFinite is the only key of the object that stands for a number which JSON cannot write. No map value may have it as
+// its only key.
 const nonFinite = "$number"
 
-// MarshalJSON writes the value as JSON. An unscored value is null; other numbers beyond JSON are `{"$number": "NaN"}`, `"Infinity"` and
-// `"-Infinity"`. A number that was read from JSON keeps its literal.
+// MarshalJSON writes the value as JSON. An unscored value is null; other numbers beyond JSON are `{"$number": "NaN"}`,
+// `"Infinity"` and `"-Infinity"`. A number that was read from JSON keeps its literal.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.IsUnscored() {
 		return []byte("null"), nil
@@ -28,7 +29,8 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	}), nil
 }
 
-// AppendLog appends the value as Inspect logs hold it: like JSON, but with the bare constants NaN, Infinity and -Infinity.
+// AppendLog appends the value as Inspect logs hold it: like JSON, but with the bare constants NaN, Infinity and
+// -Infinity.
 func (v Value) AppendLog(b []byte) []byte {
 	return v.appendJSON(b, func(b []byte, name string) []byte { return append(b, name...) })
 }
@@ -89,7 +91,8 @@ func appendString(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Null at the root is unscored. A list or map within a list or map is an error.
+// UnmarshalJSON reads what MarshalJSON writes. Null at the root is unscored. A list or map within a list or map is an
+// error.
 func (v *Value) UnmarshalJSON(raw []byte) error {
 	if string(bytes.TrimSpace(raw)) == "null" {
 		*v = Unscored()

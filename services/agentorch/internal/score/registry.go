@@ -53,7 +53,8 @@ type Registry struct {
 	definitions map[string]Definition
 }
 
-// NewRegistry makes a registry of the given scorers. It panics where two have one name, which is a fault of the program.
+// NewRegistry makes a registry of the given scorers. It panics where two have one name, which is a fault of the
+// program.
 func NewRegistry(definitions ...Definition) *Registry {
 	r := &Registry{definitions: make(map[string]Definition, len(definitions))}
 	for _, d := range definitions {
@@ -79,7 +80,8 @@ func (r *Registry) Definition(name string) (Definition, error) {
 	return d, nil
 }
 
-// New makes a configured scorer. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the scorer and the parameter at fault.
+// New makes a configured scorer. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
+// scorer and the parameter at fault.
 func (r *Registry) New(name string, params json.RawMessage) (Scorer, error) {
 	d, err := r.Definition(name)
 	if err != nil {

@@ -1,11 +1,12 @@
-// Package score judges what a model answered. It holds the model of scores, the port that scorers implement and the registry that names them.
+// Package score judges what a model answered. It holds the model of scores, the port that scorers implement and the
+// registry that names them.
 //
-// The one idea: a scorer decides and never acts. Next gets all that is known about a sample and returns its score, or asks for one effect that it
-// needs first (a program run in the sandbox, a grader model's answer). Whoever drives the sample performs the effect, journals its result and asks
-// again with it. Most scorers need no effect; they are a Func.
+// The one idea: a scorer decides and never acts. Next gets all that is known about a sample and returns its score, or
+// asks for one effect that it needs first (a program run in the sandbox, a grader model's answer). Whoever drives the
+// sample performs the effect, journals its result and asks again with it. Most scorers need no effect; they are a Func.
 //
-// Sub-packages: builtin has the scorers that are pure, metric the numbers over all samples, reduce turns the epochs of a sample into one score,
-// result puts these together into an evaluation's results. Nothing here does I/O.
+// Sub-packages: builtin has the scorers that are pure, metric the numbers over all samples, reduce turns the epochs of
+// a sample into one score, result puts these together into an evaluation's results. Nothing here does I/O.
 package score
 
 import "encoding/json"

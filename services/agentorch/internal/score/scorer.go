@@ -11,14 +11,15 @@ type Input struct {
 	Completion string
 	// Targets are the sample's targets. Any of them may count as right; what that means is the scorer's matter.
 	Targets []string
-	// Choices are the sample's options with the model's selection, in the order in which the model saw them; nil when it has none.
+	// Choices are the sample's options with the model's selection, in the order in which the model saw them; nil when
+	// it has none.
 	Choices choice.Choices
 	// Metadata is the sample's metadata; nil for none.
 	Metadata *orderedjson.Object
 }
 
-// Effect is something that a scorer needs done before it can decide. Its types are declared by the scorers that ask for them and known to whoever
-// drives samples.
+// Effect is something that a scorer needs done before it can decide. Its types are declared by the scorers that ask for
+// them and known to whoever drives samples.
 type Effect any
 
 // Result is the outcome of an Effect, of the type that belongs to it.
@@ -30,18 +31,21 @@ type Step struct {
 	Effect Effect
 }
 
-// Scorer judges samples. It is immutable: what it decides follows from its arguments alone, so that a replayed journal comes to the same end.
+// Scorer judges samples. It is immutable: what it decides follows from its arguments alone, so that a replayed journal
+// comes to the same end.
 type Scorer interface {
-	// Next returns the score, or the effect to perform before the next call. Results are the outcomes of all effects asked for so far, in order.
-	// An error means that the sample cannot be judged by this scorer, for example because it lacks choices; it is no score.
+	// Next returns the score, or the effect to perform before the next call. Results are the outcomes of all effects
+	// asked for so far, in order. An error means that the sample cannot be judged by this scorer, for example because
+	// it lacks choices; it is no score.
 	Next(in Input, results []Result) (Step, error)
 }
 
-// Demanding is a scorer that needs more of a run than what the model said, and can tell before the run starts that it lacks.
+// Demanding is a scorer that needs more of a run than what the model said, and can tell before the run starts that it
+// lacks.
 type Demanding interface {
 	Scorer
-	// Demand fails with INVALID_REQUEST where a run could never be judged. The input has no completion yet, and sandboxes are the names of the
-	// run's environments.
+	// Demand fails with INVALID_REQUEST where a run could never be judged. The input has no completion yet, and
+	// sandboxes are the names of the run's environments.
 	Demand(in Input, sandboxes []string) error
 }
 

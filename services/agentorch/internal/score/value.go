@@ -30,8 +30,9 @@ const (
 	KindMap
 )
 
-// Value is what a scorer gives a sample: text (often a grade), a number, a bool, or a list or map of those. The number NaN says that the sample
-// could not be scored; metrics and reducers leave it out. The zero Value is null. Values are immutable and may be shared.
+// Value is what a scorer gives a sample: text (often a grade), a number, a bool, or a list or map of those. The number
+// NaN says that the sample could not be scored; metrics and reducers leave it out. The zero Value is null. Values are
+// immutable and may be shared.
 type Value struct {
 	kind    Kind
 	text    string // of a text; of a number the literal it was read from, or "" when it was computed
@@ -98,8 +99,9 @@ func (v Value) Lookup(key string) (Value, bool) {
 	return Value{}, false
 }
 
-// Float converts a value to the number that metrics compute with: numbers as they are, true 1 and false 0, the grades C 1, P 0.5, I and N 0, the
-// words yes and true 1, no and false 0 in any case, and texts of finite numbers. Everything else is 0 and not ok, which is worth a warning.
+// Float converts a value to the number that metrics compute with: numbers as they are, true 1 and false 0, the grades C
+// 1, P 0.5, I and N 0, the words yes and true 1, no and false 0 in any case, and texts of finite numbers. Everything
+// else is 0 and not ok, which is worth a warning.
 func (v Value) Float() (f float64, ok bool) {
 	switch v.kind {
 	case KindNumber, KindBool:
@@ -130,8 +132,8 @@ func textFloat(s string) (float64, bool) {
 	}
 }
 
-// Equal reports whether two values are the same. Numbers compare by value and with bools, so that 1, 1.0 and true are equal; NaN equals nothing;
-// maps compare without regard to order.
+// Equal reports whether two values are the same. Numbers compare by value and with bools, so that 1, 1.0 and true are
+// equal; NaN equals nothing; maps compare without regard to order.
 func (v Value) Equal(other Value) bool {
 	if v.isNumeric() && other.isNumeric() {
 		return v.number == other.number
@@ -175,7 +177,8 @@ func (v Value) Scalar() Scalar {
 
 func (v Value) isNumeric() bool { return v.kind == KindNumber || v.kind == KindBool }
 
-// Text returns the value as people read it: a text as it is, numbers and bools as Python writes them, lists and maps as JSON.
+// Text returns the value as people read it: a text as it is, numbers and bools as Python writes them, lists and maps as
+// JSON.
 func (v Value) Text() string {
 	switch v.kind {
 	case KindText:

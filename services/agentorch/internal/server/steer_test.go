@@ -60,8 +60,8 @@ func TestACancelEndsARun(t *testing.T) {
 	}
 }
 
-// A call whose service answers no cancel, as one that is away, holds up the end of a run and not the answer to its cancel,
-// which is in the journal by then and shown.
+// A call whose service answers no cancel, as one that is away, holds up the end of a run and not the answer to its
+// cancel, which is in the journal by then and shown.
 func TestACancelIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
@@ -221,8 +221,8 @@ func (s *lateStore) Taken(ctx context.Context, name, id string) (int64, error) {
 	return s.Store.Taken(ctx, name, id)
 }
 
-// TestACommandThatARunTookBeforeItsEndIsAnswered: the run takes the command and ends while the command is waited for, and
-// again when the request is repeated after that.
+// TestACommandThatARunTookBeforeItsEndIsAnswered: the run takes the command and ends while the command is waited for,
+// and again when the request is repeated after that.
 func TestACommandThatARunTookBeforeItsEndIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

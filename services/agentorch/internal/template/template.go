@@ -71,7 +71,8 @@ func valueOf(found string, values Values) string {
 	return found
 }
 
-// Missing returns the placeholders of a text that begin with a prefix and for which there is no value, each once, in order.
+// Missing returns the placeholders of a text that begin with a prefix and for which there is no value, each once, in
+// order.
 func Missing(text, prefix string, values Values) []string {
 	var missing []string
 	seen := map[string]bool{}

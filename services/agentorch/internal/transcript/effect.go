@@ -162,7 +162,8 @@ func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
 	if failure := o.GetFailure(); failure != nil {
 		t.Result = nil
 		cancelled := failure.GetReason() == rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)
-		// What the failure of a call did to the run is the run's own error; a bound of time leaves the calls that it cut as they were.
+		// What the failure of a call did to the run is the run's own error; a bound of time leaves the calls that it
+		// cut as they were.
 		t.Failed = !cancelled || !b.timedOut
 		if t.Failed && cancelled {
 			t.Error = jsonOf(map[string]string{

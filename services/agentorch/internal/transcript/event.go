@@ -1,5 +1,5 @@
-// Package transcript reads a run's journal as Inspect's logs tell it: intents and outcomes become one event each, in the place where the thing began, and steps, tool
-// calls and scorers get their spans.
+// Package transcript reads a run's journal as Inspect's logs tell it: intents and outcomes become one event each, in
+// the place where the thing began, and steps, tool calls and scorers get their spans.
 //
 // It is where the platform's kinds of events meet those of the log format, and the only place that knows both:
 //

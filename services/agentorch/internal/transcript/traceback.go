@@ -43,8 +43,8 @@ func (b *Builder) ended(intent int64, reason string, attempts ...*modelv1.Failed
 	}
 }
 
-// Traceback says where an error of the run arose, as far as the events so far say it: outermost first, the error last. The
-// platform has no stack that would mean something to a reader, and the text is the same whenever it is made.
+// Traceback says where an error of the run arose, as far as the events so far say it: outermost first, the error last.
+// The platform has no stack that would mean something to a reader, and the text is the same whenever it is made.
 func (b *Builder) Traceback(e *agentv1.RunError) string {
 	var lines []string
 	if b.name != "" {

@@ -27,8 +27,8 @@ type Project struct {
 	FromHead bool
 	// Of is the request that cursors belong to, without what may change between two watches of the same.
 	Of proto.Message
-	// Emit sends journals by their last change; none are a heartbeat, at the last place. Cursor makes the cursor that goes
-	// on after a change.
+	// Emit sends journals by their last change; none are a heartbeat, at the last place. Cursor makes the cursor that
+	// goes on after a change.
 	Emit func(rows []journal.Listed, last journal.Change, cursor func(journal.Change) string) error
 }
 

@@ -100,7 +100,8 @@ func TestAWatchOfAProjectGivesWhatChangedAndGoesOnAfterACursor(t *testing.T) {
 	}
 }
 
-// From the head, the place of now comes first, then what changes. In silence there are beats, whose place is that of now.
+// From the head, the place of now comes first, then what changes. In silence there are beats, whose place is that of
+// now.
 func TestAWatchOfAProjectFromTheHeadWaitsAndBeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

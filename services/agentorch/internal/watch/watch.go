@@ -1,6 +1,6 @@
 // Package watch follows a journal on behalf of one watcher: first the events that are there, then new ones as they are
-// appended. A watcher is fed from the store at its own pace, and never holds up who appends: a wake-up says only that there
-// is more.
+// appended. A watcher is fed from the store at its own pace, and never holds up who appends: a wake-up says only that
+// there is more.
 package watch
 
 import (
@@ -35,11 +35,11 @@ type Watch struct {
 	Fold func(*agentv1.Event)
 	// Emit sends an event after the cursor, and a nil one as a heartbeat, with the cursor that goes on after it.
 	Emit func(event *agentv1.Event, cursor string) error
-	// Ended reports whether no event follows this one, as far as is known. It is asked of each event after the cursor, and
-	// of the one at the cursor.
+	// Ended reports whether no event follows this one, as far as is known. It is asked of each event after the cursor,
+	// and of the one at the cursor.
 	Ended func(*agentv1.Event) bool
-	// Idle, unless nil, is called when all events that there are have been sent, the last time when the journal has ended. It
-	// sends what is in no event.
+	// Idle, unless nil, is called when all events that there are have been sent, the last time when the journal has
+	// ended. It sends what is in no event.
 	Idle func(cursor string, ended bool) error
 	// More, unless nil, wakes the watch as an append does.
 	More <-chan struct{}
@@ -47,8 +47,8 @@ type Watch struct {
 	Look time.Duration
 }
 
-// Follow watches until the journal has ended and all is sent, until Emit or Idle fails, or until ctx ends. It fails with
-// INVALID_CURSOR and RESOURCE_NOT_FOUND.
+// Follow watches until the journal has ended and all is sent, until Emit or Idle fails, or until ctx ends. It fails
+// with INVALID_CURSOR and RESOURCE_NOT_FOUND.
 func Follow(ctx context.Context, store journal.Store, w Watch) error {
 	after, err := resource.ReadCursor(w.Cursor, w.Of)
 	if err != nil {

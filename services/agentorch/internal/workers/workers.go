@@ -1,7 +1,9 @@
 // Package workers asks workers for what is no tool: to score, and how an agent goes on.
 //
-// A call is an effect of a run, like a model call: its intent is in the run's journal, its claim and its result in a ledger of this service, and the worker hears that its result counts once
-// that is durable. What the run or evaluation needs to know of an offer is pinned when it is made ([Workers.Pin]), so that a call can wait for a worker that is away.
+// A call is an effect of a run, like a model call: its intent is in the run's journal, its claim and its result in a
+// ledger of this service, and the worker hears that its result counts once that is durable. What the run or evaluation
+// needs to know of an offer is pinned when it is made ([Workers.Pin]), so that a call can wait for a worker that is
+// away.
 package workers
 
 import (
@@ -29,7 +31,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
-// maxReissues bounds how often a call is taken up again because the process that had asked for it died. Whether a worker may be given it twice is for its offer to say.
+// maxReissues bounds how often a call is taken up again because the process that had asked for it died. Whether a
+// worker may be given it twice is for its offer to say.
 const maxReissues = 16
 
 // Config makes [Workers].
@@ -84,8 +87,9 @@ func (w *Workers) Close(ctx context.Context) error {
 	return w.effects.Drain(ctx)
 }
 
-// Pin returns what workers of a project offer under a name, as a run or evaluation pins it. Params, a JSON object or empty, must keep to what the offer says. It fails with
-// SCORER_NOT_FOUND or WORKER_NOT_CONNECTED where none does, and with INVALID_REQUEST for the parameters.
+// Pin returns what workers of a project offer under a name, as a run or evaluation pins it. Params, a JSON object or
+// empty, must keep to what the offer says. It fails with SCORER_NOT_FOUND or WORKER_NOT_CONNECTED where none does, and
+// with INVALID_REQUEST for the parameters.
 func (w *Workers) Pin(project, kind, name, params string) (*agentv1.WorkerRef, error) {
 	offer := w.host.Find(project, kind, name)
 	if offer == nil {
@@ -128,12 +132,14 @@ type Request struct {
 	Worker *agentv1.WorkerRef
 	// Payload is what is asked: the message of the kind.
 	Payload proto.Message
-	// Progress is told what the worker says while it works, as one line; nil: nobody is. Of a call that is attached to, its first caller is told.
+	// Progress is told what the worker says while it works, as one line; nil: nobody is. Of a call that is attached to,
+	// its first caller is told.
 	Progress func(line string)
 }
 
-// Ask has a worker answer. A repeated key attaches to the call that is there. What went wrong on the worker's side is the outcome's error; the call itself fails where it
-// could not begin ([effect.IsNotStarted]), was cancelled, or has to be taken up by another process.
+// Ask has a worker answer. A repeated key attaches to the call that is there. What went wrong on the worker's side is
+// the outcome's error; the call itself fails where it could not begin ([effect.IsNotStarted]), was cancelled, or has to
+// be taken up by another process.
 func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, error) {
 	key := effect.Key{Project: r.Project, ID: r.Key}
 	hash, err := effectrpc.Hash(&agentv1.WorkerRef{Kind: r.Worker.GetKind(), Name: r.Worker.GetName()}, r.Payload)

@@ -86,7 +86,8 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TAKEN", l.Addr().String())
 }
 
-// match NAME REGEXP sets NAME to the first group of the first match in what the last command wrote to its standard output.
+// match NAME REGEXP sets NAME to the first group of the first match in what the last command wrote to its standard
+// output.
 func match(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: match NAME REGEXP")

@@ -41,8 +41,8 @@ type session struct {
 	// lock holds the data directory for the server in this process.
 	lock *dirlock.Lock
 	log  *os.File
-	// idle says that the server in this process leaves unfinished work alone: nothing drives it, since no other server has
-	// the data directory.
+	// idle says that the server in this process leaves unfinished work alone: nothing drives it, since no other server
+	// has the data directory.
 	idle bool
 	// again is how eval run was called; nil for other commands.
 	again *rerun

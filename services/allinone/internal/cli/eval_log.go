@@ -21,7 +21,8 @@ const (
 	// logRest is how many times as long as the last write took the next one waits, so that writing takes at most 2 % of
 	// the time.
 	logRest = 50
-	// defaultLogDir is where logs are written unless a flag or the environment names another folder. Inspect has the same.
+	// defaultLogDir is where logs are written unless a flag or the environment names another folder. Inspect has the
+	// same.
 	defaultLogDir = "logs"
 )
 

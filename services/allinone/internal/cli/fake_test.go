@@ -116,7 +116,8 @@ type server struct {
 	keyed []string
 	// refusal answers every CreateEval, where there is one.
 	refusal error
-	// runs are the ended runs that are listed beside those of every server; undeletable is what deleting one fails with.
+	// runs are the ended runs that are listed beside those of every server; undeletable is what deleting one fails
+	// with.
 	runs        []string
 	undeletable map[string]error
 	deleted     []string

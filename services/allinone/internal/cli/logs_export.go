@@ -259,8 +259,8 @@ func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.
 const (
 	// unfinished is how the names of files begin that logs are written to.
 	unfinished = ".export-"
-	// abandonedAfter is how long nothing is written to an unfinished file before it is taken for one of a command that was
-	// killed.
+	// abandonedAfter is how long nothing is written to an unfinished file before it is taken for one of a command that
+	// was killed.
 	abandonedAfter = 24 * time.Hour
 )
 

@@ -15,8 +15,8 @@ import (
 // rerun is how eval run was called, so that another run of the same task can be offered.
 type rerun struct {
 	file string
-	// options are those that say what the task is and how it runs, models those that say which models, and ids those that
-	// select samples by their ids; all are written for a shell. limited is set where --limit was given.
+	// options are those that say what the task is and how it runs, models those that say which models, and ids those
+	// that select samples by their ids; all are written for a shell. limited is set where --limit was given.
 	options, models, ids []string
 	limited              bool
 }

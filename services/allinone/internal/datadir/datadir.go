@@ -7,7 +7,8 @@
 //	token           the admin token, readable by its owner alone
 //	lock            held by the process that serves the folder (pkg/dirlock)
 //
-// At most one process serves a folder. Whoever comes second finds the first one's address in the lock and becomes its client.
+// At most one process serves a folder. Whoever comes second finds the first one's address in the lock and becomes its
+// client.
 package datadir
 
 import (
@@ -22,7 +23,8 @@ import (
 // Dir is a data directory. Its methods may be called concurrently.
 type Dir struct{ path string }
 
-// Default returns the folder of those who name none: $XDG_DATA_HOME/evalfleet, or ~/.local/share/evalfleet. Env tells the environment.
+// Default returns the folder of those who name none: $XDG_DATA_HOME/evalfleet, or ~/.local/share/evalfleet. Env tells
+// the environment.
 func Default(env func(string) (string, bool)) (string, error) {
 	if base, ok := env("XDG_DATA_HOME"); ok && filepath.IsAbs(base) {
 		return filepath.Join(base, "evalfleet"), nil

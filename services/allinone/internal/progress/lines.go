@@ -8,8 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
-// Lines writes a line now and then: whenever another tenth is done, and when something has changed for a while. While nothing changes it says so, less
-// and less often.
+// Lines writes a line now and then: whenever another tenth is done, and when something has changed for a while. While
+// nothing changes it says so, less and less often.
 type Lines struct {
 	out   io.Writer
 	last  time.Time     // of the last line
@@ -20,7 +20,8 @@ type Lines struct {
 	seen  string // of the last state
 }
 
-// quiet is how long changes within a tenth may go unsaid. Lines that nothing changes come after quiet at first, then ever later, up to longest.
+// quiet is how long changes within a tenth may go unsaid. Lines that nothing changes come after quiet at first, then
+// ever later, up to longest.
 const (
 	quiet   = 10 * time.Second
 	longest = 80 * time.Second

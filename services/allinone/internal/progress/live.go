@@ -17,7 +17,8 @@ const frame = 100 * time.Millisecond
 const (
 	// openLines bounds the lines about open effects, and sampleLines those about samples at work.
 	openLines, sampleLines = 3, 8
-	// otherLines is what a view draws beside samples: three lines of its own, that of samples that are left out, and where the cursor is.
+	// otherLines is what a view draws beside samples: three lines of its own, that of samples that are left out, and
+	// where the cursor is.
 	otherLines = 5
 )
 

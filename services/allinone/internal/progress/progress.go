@@ -98,7 +98,8 @@ func numeric(v *agentv1.ScoreValue) (float64, bool) {
 	return 0, false
 }
 
-// Done is the number of samples that came to their end, by an error too. Those that a limit ended are among the succeeded ones; cancelled ones are not done.
+// Done is the number of samples that came to their end, by an error too. Those that a limit ended are among the
+// succeeded ones; cancelled ones are not done.
 func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed() }
 
 // Waits tells what samples wait for, and since when.
@@ -200,7 +201,8 @@ func label(r *agentv1.EvalSample) string {
 	return name
 }
 
-// Doing says in a line what a run does now: what it waits for, and else which effects are open, with what is known of one.
+// Doing says in a line what a run does now: what it waits for, and else which effects are open, with what is known of
+// one.
 func Doing(wait *agentv1.RunWait, note *effectv1.Note, activity string) string {
 	switch {
 	case wait != nil:

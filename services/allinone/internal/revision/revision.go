@@ -1,7 +1,8 @@
 // Package revision tells what a folder is under version control with git.
 //
-// It asks the program git, which knows work trees, ignored files and settings of every kind. Where that program is missing, or the folder is in no work tree, there is nothing to tell: a
-// revision is a convenience for people who read logs, never a reason to fail.
+// It asks the program git, which knows work trees, ignored files and settings of every kind. Where that program is
+// missing, or the folder is in no work tree, there is nothing to tell: a revision is a convenience for people who read
+// logs, never a reason to fail.
 package revision
 
 import (
@@ -40,7 +41,8 @@ func git(ctx context.Context, folder string, args ...string) (answer string, ok 
 	return strings.TrimSpace(string(out)), err == nil
 }
 
-// withoutSecrets returns the address of a repository without what may let others in: a password, the user of an address on the web, which may be a token, and what follows a question mark.
+// withoutSecrets returns the address of a repository without what may let others in: a password, the user of an address
+// on the web, which may be a token, and what follows a question mark.
 func withoutSecrets(origin string) string {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {

@@ -1,4 +1,5 @@
-// Package transcript writes the events of a run for people: who said what, which tools ran with what result, and how the run was judged and ended.
+// Package transcript writes the events of a run for people: who said what, which tools ran with what result, and how
+// the run was judged and ended.
 package transcript
 
 import (

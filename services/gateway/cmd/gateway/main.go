@@ -1,4 +1,5 @@
-// Command gateway runs the gateway alone, in front of a fleet. It is set up by a YAML file, which -config or EVALFLEET_CONFIG names, and by the environment.
+// Command gateway runs the gateway alone, in front of a fleet. It is set up by a YAML file, which -config or
+// EVALFLEET_CONFIG names, and by the environment.
 package main
 
 import (

@@ -36,7 +36,8 @@ func (b Backends) Services() []string {
 	return names
 }
 
-// ServerOptions make a gRPC server pass calls of unknown services on to the backends. Headers go both ways; the caller's deadline and its leaving reach the backend.
+// ServerOptions make a gRPC server pass calls of unknown services on to the backends. Headers go both ways; the
+// caller's deadline and its leaving reach the backend.
 func (b Backends) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
@@ -44,7 +45,8 @@ func (b Backends) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// frame is a message that nobody reads. It is received once and sent once: what was taken from one connection's pool goes back when the other has sent it.
+// frame is a message that nobody reads. It is received once and sent once: what was taken from one connection's pool
+// goes back when the other has sent it.
 type frame struct{ data mem.BufferSlice }
 
 // codec moves frames as they are and leaves all else (health, reflection) to the codec of protocol buffers.
@@ -114,7 +116,8 @@ func streaming(service, method string) *grpc.StreamDesc {
 	return &grpc.StreamDesc{ClientStreams: m.IsStreamingClient(), ServerStreams: m.IsStreamingServer()}
 }
 
-// one passes a call on whose caller sends one message: on the goroutine that the call has, and the message with the end of its stream in one go.
+// one passes a call on whose caller sends one message: on the goroutine that the call has, and the message with the end
+// of its stream in one go.
 func one(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc) error {
 	_, err := pass(in, out)
 	if err != nil {
@@ -150,7 +153,8 @@ func both(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc, ca
 		}
 	}()
 	err := back(out, in, kind)
-	// Where the backend has ended well, the caller may still be sending what nobody wants. Its context ends with this call, and the pump with it.
+	// Where the backend has ended well, the caller may still be sending what nobody wants. Its context ends with this
+	// call, and the pump with it.
 	select {
 	case pumpErr := <-sent:
 		return cmp.Or(pumpErr, err)

@@ -158,7 +158,8 @@ type content struct {
 	request proto.Message
 	// open calls with the request as it is.
 	open func() (grpc.ClientStream, context.CancelFunc, error)
-	// offset is the field of the request that says where to begin; nil where there is none. first is what the client set.
+	// offset is the field of the request that says where to begin; nil where there is none. first is what the client
+	// set.
 	offset protoreflect.FieldDescriptor
 	first  int64
 

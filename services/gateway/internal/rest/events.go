@@ -9,10 +9,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// eventStream is the media type of server-sent events (WHATWG HTML, section 9.2). A client that accepts it gets a stream as events; others get a JSON object per line.
+// eventStream is the media type of server-sent events (WHATWG HTML, section 9.2). A client that accepts it gets a
+// stream as events; others get a JSON object per line.
 const eventStream = "text/event-stream"
 
-// events writes each message of a stream as one event: its cursor as `id`, its JSON as `data`. A message with nothing but a cursor is a comment, which keeps the connection alive.
+// events writes each message of a stream as one event: its cursor as `id`, its JSON as `data`. A message with nothing
+// but a cursor is a comment, which keeps the connection alive.
 type events struct{ json runtime.Marshaler }
 
 // ContentType is that of server-sent events.
@@ -24,7 +26,8 @@ func (e *events) StreamContentType(any) string { return eventStream }
 // Delimiter is empty: an event ends itself.
 func (e *events) Delimiter() []byte { return nil }
 
-// Marshal writes one event. The mapping hands a stream's messages over as {"result": message} and its end as {"error": status}.
+// Marshal writes one event. The mapping hands a stream's messages over as {"result": message} and its end as {"error":
+// status}.
 func (e *events) Marshal(v any) ([]byte, error) {
 	var kind string
 	var m proto.Message

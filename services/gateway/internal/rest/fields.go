@@ -19,8 +19,8 @@ type spelled struct{ error }
 // Unwrap returns the error itself.
 func (s spelled) Unwrap() error { return s.error }
 
-// bodies are the fields that bodies stand for, such as `budget`, by the path of the route. A body that is the whole request
-// is not among them.
+// bodies are the fields that bodies stand for, such as `budget`, by the path of the route. A body that is the whole
+// request is not among them.
 func bodies() map[string]string {
 	all := map[string]string{}
 	for name := range services() {
@@ -68,8 +68,8 @@ func (n naming) of(ctx context.Context, err error) error {
 	return &named
 }
 
-// jsonPath writes the names of a path as JSON does. Keys of maps, which stand in brackets, stay, and so do the members of a
-// JSON text, which stand behind a slash.
+// jsonPath writes the names of a path as JSON does. Keys of maps, which stand in brackets, stay, and so do the members
+// of a JSON text, which stand behind a slash.
 func jsonPath(path string) string {
 	var out strings.Builder
 	depth, upper := 0, false

@@ -18,7 +18,8 @@ import (
 const (
 	// keyHeader is a request's key; it becomes the field `request_id`.
 	keyHeader = "Idempotency-Key"
-	// etagHeader says which state of a resource an update is of (RFC 9110, section 13.1.1); it becomes the field `etag`.
+	// etagHeader says which state of a resource an update is of (RFC 9110, section 13.1.1); it becomes the field
+	// `etag`.
 	etagHeader = "If-Match"
 )
 
@@ -33,8 +34,8 @@ func header(name string) (string, bool) {
 	return "", false
 }
 
-// setHeaders puts what the headers of a call say into its request. A header that the request has no field for is refused:
-// its sender counts on it.
+// setHeaders puts what the headers of a call say into its request. A header that the request has no field for is
+// refused: its sender counts on it.
 func setHeaders(ctx context.Context, request proto.Message) error {
 	sent, _ := metadata.FromOutgoingContext(ctx)
 	if keys := sent.Get(keyHeader); len(keys) > 0 {

@@ -14,11 +14,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// messages is the JSON of grpc-gateway with a shorter way for whole messages, which most requests and answers are: a body is read once, where
-// encoding/json would look for its end first, and an answer is not copied.
+// messages is the JSON of grpc-gateway with a shorter way for whole messages, which most requests and answers are: a
+// body is read once, where encoding/json would look for its end first, and an answer is not copied.
 type messages struct{ runtime.JSONPb }
 
-// Marshal writes a message, or what else the mapping hands over. An error has one form, alone and at the end of a stream.
+// Marshal writes a message, or what else the mapping hands over. An error has one form, alone and at the end of a
+// stream.
 func (m *messages) Marshal(v any) ([]byte, error) {
 	if end, ok := v.(map[string]proto.Message); ok {
 		v = end["error"]

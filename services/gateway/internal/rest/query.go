@@ -19,7 +19,8 @@ import (
 // route is how a call is reached: by a method and a path, such as `GET /api/v1/{name=projects/*/evals/*}`.
 type route string
 
-// queries are the messages whose fields the query of a route may set; nil where the route takes no query, since all stands in the body.
+// queries are the messages whose fields the query of a route may set; nil where the route takes no query, since all
+// stands in the body.
 func queries() map[route]protoreflect.MessageDescriptor {
 	all := map[route]protoreflect.MessageDescriptor{}
 	for name := range services() {
@@ -68,7 +69,8 @@ func routeOf(r *annotations.HttpRule) route {
 	return route(method + " " + wild.ReplaceAllString(path, "{$1=*}"))
 }
 
-// strict refuses query parameters that the route does not have or that its path sets, which the mapping would pass over in silence.
+// strict refuses query parameters that the route does not have or that its path sets, which the mapping would pass over
+// in silence.
 func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
 	known := queries()
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -105,7 +107,8 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 	}
 }
 
-// pathOf returns the path of the field that a parameter such as `page_size`, `limit.start` or `labels[key]` sets, as the schema writes it; empty where d has no such field.
+// pathOf returns the path of the field that a parameter such as `page_size`, `limit.start` or `labels[key]` sets, as
+// the schema writes it; empty where d has no such field.
 func pathOf(d protoreflect.MessageDescriptor, parameter string) string {
 	if d == nil {
 		return ""

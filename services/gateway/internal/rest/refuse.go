@@ -20,14 +20,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxDrained bounds how much of a body that is too large is read and thrown away. Most clients read the answer when they
-// have sent all, and lose it where the connection ends before.
+// maxDrained bounds how much of a body that is too large is read and thrown away. Most clients read the answer when
+// they have sent all, and lose it where the connection ends before.
 const maxDrained = 64 << 20
 
 var errBodyTooLarge = errors.New("the body is too large")
 
-// body is a request's body, at most MaxBodyBytes of it. The mapping keeps only the text of what its decoder says, so the
-// body keeps the error itself.
+// body is a request's body, at most MaxBodyBytes of it. The mapping keeps only the text of what its decoder says, so
+// the body keeps the error itself.
 type body struct {
 	io.ReadCloser
 	read int64

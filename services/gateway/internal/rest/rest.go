@@ -1,4 +1,5 @@
-// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, keys and etags in headers, streams as server-sent events, and files as they are.
+// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, keys and
+// etags in headers, streams as server-sent events, and files as they are.
 package rest
 
 import (

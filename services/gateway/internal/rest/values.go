@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// enumValue returns the name of an enum's value that a caller wrote with or without the enum's prefix, in any case: `full`
-// and `RUN_VIEW_FULL` are the same. It is empty where there is none.
+// enumValue returns the name of an enum's value that a caller wrote with or without the enum's prefix, in any case:
+// `full` and `RUN_VIEW_FULL` are the same. It is empty where there is none.
 func enumValue(d protoreflect.EnumDescriptor, written string) string {
 	name := protoreflect.Name(strings.ToUpper(written))
 	for _, name := range []protoreflect.Name{name, protoreflect.Name(prefixOf(d)) + name} {
@@ -62,8 +62,8 @@ func integer(value string) bool {
 	return err == nil && n == math.Trunc(n)
 }
 
-// misfits says what is wanted of a JSON value of a field without further fields; empty where it fits. It judges the form,
-// not the range.
+// misfits says what is wanted of a JSON value of a field without further fields; empty where it fits. It judges the
+// form, not the range.
 func misfits(value any, f protoreflect.FieldDescriptor) string {
 	text, isText := value.(string)
 	number, isNumber := value.(float64)
@@ -107,8 +107,8 @@ func misfits(value any, f protoreflect.FieldDescriptor) string {
 	return ""
 }
 
-// fullEnums returns a body with the full names of its enums' values, and whether that is another body than it was. Numbers
-// keep their digits.
+// fullEnums returns a body with the full names of its enums' values, and whether that is another body than it was.
+// Numbers keep their digits.
 func fullEnums(text []byte, d protoreflect.MessageDescriptor) ([]byte, bool) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -1,11 +1,12 @@
-// Package split gives a worker one connection to all services: it parts a registration by kind among the services that call those kinds, and joins what they say.
+// Package split gives a worker one connection to all services: it parts a registration by kind among the services that
+// call those kinds, and joins what they say.
 //
 //	                       ┌─ tools ──────────────▶ toolexec
 //	worker ◀──▶ front ─────┤
 //	                       └─ scorers, continue ──▶ agentorch
 //
-// It keeps nothing beyond a connection. A host that goes away ends the worker's connection; the worker connects again and offers what it has in hand. The worker's bound of calls in flight
-// holds for all hosts together.
+// It keeps nothing beyond a connection. A host that goes away ends the worker's connection; the worker connects again
+// and offers what it has in hand. The worker's bound of calls in flight holds for all hosts together.
 package split
 
 import (
@@ -146,7 +147,8 @@ func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
 
 func offerAt(i int) string { return fmt.Sprintf("register.offers[%d]", i) }
 
-// whole turns a host's refusal of its share into one of the whole registration: an offer is named by the place that the worker gave it.
+// whole turns a host's refusal of its share into one of the whole registration: an offer is named by the place that the
+// worker gave it.
 func (p *share) whole(err error) error {
 	fault, ok := rpcerr.As(err)
 	if !ok || len(fault.Fields) != 1 {

@@ -97,7 +97,8 @@ func (w *worker) connect(ctx context.Context, all Hosts) error {
 	return w.up.Send(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: answer}})
 }
 
-// run passes frames on in both directions until the worker leaves, a host is lost, or all hosts have ended well, as they do once a draining worker has nothing left.
+// run passes frames on in both directions until the worker leaves, a host is lost, or all hosts have ended well, as
+// they do once a draining worker has nothing left.
 func (w *worker) run(ctx context.Context) error {
 	hosts, left := make(chan error, len(w.hosts)), make(chan error, 1)
 	for _, h := range w.hosts {

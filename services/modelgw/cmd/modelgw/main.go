@@ -1,4 +1,5 @@
-// Command modelgw runs the service modelgw alone, for a fleet. It is set up by a YAML file, which -config or EVALFLEET_CONFIG names, and by the environment.
+// Command modelgw runs the service modelgw alone, for a fleet. It is set up by a YAML file, which -config or
+// EVALFLEET_CONFIG names, and by the environment.
 package main
 
 import (

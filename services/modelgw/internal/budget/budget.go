@@ -57,7 +57,8 @@ func CheckScope(scope string) error {
 type State struct {
 	Scope  string
 	Bounds Bounds
-	// Tokens and Cost were spent; Reserved are the tokens of calls in flight that began when one of their scopes had bounds.
+	// Tokens and Cost were spent; Reserved are the tokens of calls in flight that began when one of their scopes had
+	// bounds.
 	Tokens   int64
 	Cost     float64
 	Reserved int64
@@ -82,9 +83,10 @@ func NewMemory(bounds map[string]Bounds) *Memory {
 // retryIn is when a caller may ask again for a budget that is spent: a person has to raise it.
 const retryIn = time.Minute
 
-// Reserve takes the estimated tokens from the budgets of all scopes, or from none; where no scope has bounds it asks for no estimate. It waits while only reservations stand in the way, and fails with
-// RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The function that it returns settles with what was spent, and
-// must be called once.
+// Reserve takes the estimated tokens from the budgets of all scopes, or from none; where no scope has bounds it asks
+// for no estimate. It waits while only reservations stand in the way, and fails with RESOURCE_EXHAUSTED
+// (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The function that it returns settles with what was
+// spent, and must be called once.
 func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error) {
 	var tokens int64
 	if m.bounded(scopes) {

@@ -1,5 +1,5 @@
-// Package buffer lends buffers for the bodies of requests and answers, and takes them back for the next ones: bodies are long, and a new buffer for each would keep the
-// garbage collector busier than all else that a call takes.
+// Package buffer lends buffers for the bodies of requests and answers, and takes them back for the next ones: bodies
+// are long, and a new buffer for each would keep the garbage collector busier than all else that a call takes.
 package buffer
 
 import (
@@ -24,7 +24,8 @@ var ErrTooLarge = errors.New("the body is too large")
 // kept are buffers for later, as pointers to slices.
 var kept = sync.Pool{New: func() any { return new([]byte) }}
 
-// Buffer holds the bytes of a body. Several may use it at once, as long as none changes it; its memory is used again when the last of them has released it.
+// Buffer holds the bytes of a body. Several may use it at once, as long as none changes it; its memory is used again
+// when the last of them has released it.
 type Buffer struct {
 	// Bytes are empty at first, and grow by append. They are not to be used after Release.
 	Bytes []byte
@@ -65,7 +66,8 @@ func (b *Buffer) Release() {
 	b.Bytes, b.memory = nil, nil
 }
 
-// Fill reads r to its end. length is how much it will be, where that is known, and most how much it may be; more fails with ErrTooLarge.
+// Fill reads r to its end. length is how much it will be, where that is known, and most how much it may be; more fails
+// with ErrTooLarge.
 func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 	if length > most {
 		return ErrTooLarge
@@ -88,7 +90,8 @@ func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 	}
 }
 
-// Reader reads parts of the buffer, and whatever else is among the parts, one after the other. It is a use of its own, which Close ends.
+// Reader reads parts of the buffer, and whatever else is among the parts, one after the other. It is a use of its own,
+// which Close ends.
 func (b *Buffer) Reader(parts ...[]byte) io.ReadCloser {
 	b.users.Add(1)
 	return &reader{buffer: b, parts: parts}

@@ -46,8 +46,8 @@ func New(deps Deps) *Calls { return &Calls{deps: deps} }
 // Retries are the calls with a key that wait for another attempt.
 func (c *Calls) Retries() *board.Board[effect.Key, *effectv1.Note] { return &c.retries.Board }
 
-// Generate answers a request, or with its ValidateOnly says how the call would be made. A request with a key attaches to
-// the call of that key.
+// Generate answers a request, or with its ValidateOnly says how the call would be made. A request with a key attaches
+// to the call of that key.
 func (c *Calls) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	w, err := c.plan(r)
 	if err != nil {
@@ -72,7 +72,8 @@ func (c *Calls) Stream(ctx context.Context, r *modelv1.GenerateRequest, emit Emi
 	return c.stream(ctx, w, emit)
 }
 
-// Answer is Generate for a client who waits at the other end of a connection of its own: the call ends where the wait before another attempt would be longer than maxWait.
+// Answer is Generate for a client who waits at the other end of a connection of its own: the call ends where the wait
+// before another attempt would be longer than maxWait.
 func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error) {
 	w, err := c.plan(r)
 	if err != nil {
@@ -82,8 +83,8 @@ func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait 
 	return c.do(ctx, w, nil)
 }
 
-// Follow is Answer as a stream, for a client that cannot take back what it was given: a call without a key ends with the first failure after a piece of its answer. emit is
-// called from one goroutine; when it fails, so does the call.
+// Follow is Answer as a stream, for a client that cannot take back what it was given: a call without a key ends with
+// the first failure after a piece of its answer. emit is called from one goroutine; when it fails, so does the call.
 func (c *Calls) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit Emit) error {
 	w, err := c.plan(r)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 // maxAnswerBytes bounds an answer, some way below the bound of messages.
 const maxAnswerBytes = 7 << 19
 
-// do makes a call, or attaches to the one that its key names. sink follows a call without a key; one with a key has a stream of its own.
+// do makes a call, or attaches to the one that its key names. sink follows a call without a key; one with a key has a
+// stream of its own.
 func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.GenerateResponse, error) {
 	asked := effect.Request{Key: w.key, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
 	if !w.key.IsZero() {

@@ -27,8 +27,8 @@ func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
 	})
 }
 
-// Attach gives the events of a call with a key, from the one after a cursor on; an empty cursor is the beginning. emit is
-// called from one goroutine.
+// Attach gives the events of a call with a key, from the one after a cursor on; an empty cursor is the beginning. emit
+// is called from one goroutine.
 func (c *Calls) Attach(ctx context.Context, key effect.Key, cursor string, emit Emit) error {
 	if cursor == endCursor {
 		return nil

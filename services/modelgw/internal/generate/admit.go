@@ -19,8 +19,9 @@ const fixedSuffix = "@fixed"
 // queueRetry is when a caller that found the queue full may come again.
 const queueRetry = time.Second
 
-// Admit lets an attempt through when the pool of its account has a slot, and tells an adaptive pool how it went. Projects are served in turn; an attempt
-// that follows a failed one stands at the head of its project's line. maxWaiting bounds the callers that wait for one pool; zero is no bound.
+// Admit lets an attempt through when the pool of its account has a slot, and tells an adaptive pool how it went.
+// Projects are served in turn; an attempt that follows a failed one stands at the head of its project's line.
+// maxWaiting bounds the callers that wait for one pool; zero is no bound.
 func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
@@ -60,8 +61,8 @@ func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, att
 	}
 }
 
-// poolOf returns which pool a call belongs to, and how that is bounded when this call makes it. Again says that an attempt
-// of the call failed before.
+// poolOf returns which pool a call belongs to, and how that is bounded when this call makes it. Again says that an
+// attempt of the call failed before.
 func poolOf(c *Call, again bool) (limit.Request, error) {
 	caps := c.Model.Capabilities()
 	key := c.Model.Kind.Name + "/" + c.Model.Account

@@ -13,8 +13,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and falls silent, is cut and
-// counts as transient. limit is the bound where the configuration has none; zero is none. maxAnswerBytes bounds what is read of an answer.
+// Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and
+// falls silent, is cut and counts as transient. limit is the bound where the configuration has none; zero is none.
+// maxAnswerBytes bounds what is read of an answer.
 func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		start := time.Now()

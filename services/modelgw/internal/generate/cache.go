@@ -17,8 +17,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
-// Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one, if they are made on equal
-// terms. A cache that fails is as good as an empty one: the failure is logged and the call made. It may be used concurrently.
+// Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one, if
+// they are made on equal terms. A cache that fails is as good as an empty one: the failure is logged and the call made.
+// It may be used concurrently.
 type Cache struct {
 	store cache.Cache
 	log   *slog.Logger
@@ -45,8 +46,8 @@ func (s *Cache) Stage(next Func) Func {
 	}
 }
 
-// Close ends the calls that are on their way and waits until nothing of them runs. Whoever still waits for one, or asks for one later, fails with
-// UNAVAILABLE (SERVICE_UNAVAILABLE).
+// Close ends the calls that are on their way and waits until nothing of them runs. Whoever still waits for one, or asks
+// for one later, fails with UNAVAILABLE (SERVICE_UNAVAILABLE).
 func (s *Cache) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -17,15 +17,17 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who pays for it and what it then fails with
-// come with its terms, and a failure by the terms of another is none of a caller's.
+// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who
+// pays for it and what it then fails with come with its terms, and a failure by the terms of another is none of a
+// caller's.
 type route struct {
 	cache.Key
 	// terms are the whole configuration and the budgets.
 	terms string
 	// maxWait is how long the call may wait before another attempt.
 	maxWait time.Duration
-	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own follower has seen.
+	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own
+	// follower has seen.
 	alone *Call
 }
 
@@ -71,7 +73,8 @@ func (f *flight) take(c *Call) {
 	}
 }
 
-// drop lets a call off, which hears nothing any more, and returns how many are left. Its outcome keeps what failed meanwhile.
+// drop lets a call off, which hears nothing any more, and returns how many are left. Its outcome keeps what failed
+// meanwhile.
 func (f *flight) drop(c *Call, o *Outcome) (left int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +100,8 @@ func (f *flight) tell(failed *modelv1.FailedAttempt) {
 	}
 }
 
-// leaderSink passes an answer on as it comes to the call that began a flight, while it is aboard. The others were not there from the start and get the answer whole, as
-// from the cache.
+// leaderSink passes an answer on as it comes to the call that began a flight, while it is aboard. The others were not
+// there from the start and get the answer whole, as from the cache.
 type leaderSink struct {
 	flight *flight
 	leader *Call
@@ -127,7 +130,8 @@ func (s *Cache) board(ctx context.Context, c *Call, o Outcome, r route, policy *
 		f.take(c)
 		return f, false, nil
 	}
-	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the last one ends it.
+	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the
+	// last one ends it.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f = &flight{done: make(chan struct{}), cancel: cancel, aboard: map[*Call]struct{}{c: {}}}
 	s.flights[r] = f

@@ -1,10 +1,11 @@
-// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of the
-// others: it reads the call, which no stage changes, and adds to the outcome, which all share.
+// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of
+// the others: it reads the call, which no stage changes, and adds to the outcome, which all share.
 //
 //	cache → measure → budget → retry → admission → attempt
 //
-// The order matters. An answer from the cache takes no slot and costs nothing, and is no call to measure. A call reserves its budget once, however often it is tried. Each
-// attempt takes a slot of its own, so that a call which sleeps between attempts holds none.
+// The order matters. An answer from the cache takes no slot and costs nothing, and is no call to measure. A call
+// reserves its budget once, however often it is tried. Each attempt takes a slot of its own, so that a call which
+// sleeps between attempts holds none.
 package generate
 
 import (
@@ -46,19 +47,24 @@ type Call struct {
 	Scopes []string
 	// Record says whether to keep what is said to the provider.
 	Record provider.Record
-	// UnreadTokens estimates what the call asks for beside the conversation: the whole input, where that is passed on unread.
+	// UnreadTokens estimates what the call asks for beside the conversation: the whole input, where that is passed on
+	// unread.
 	UnreadTokens int64
 	// Sink follows the answer as it comes. Nil: nobody does.
 	Sink Sink
-	// Asleep is told of every failure that another attempt follows, before the call sleeps, and of nil when it has slept. Nil: nobody is.
+	// Asleep is told of every failure that another attempt follows, before the call sleeps, and of nil when it has
+	// slept. Nil: nobody is.
 	Asleep func(*modelv1.FailedAttempt)
-	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what it was given.
+	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what
+	// it was given.
 	Committed bool
-	// MaxWait ends the call where the wait before the next attempt would be longer: whoever asked would not be there any more. Zero is no bound.
+	// MaxWait ends the call where the wait before the next attempt would be longer: whoever asked would not be there
+	// any more. Zero is no bound.
 	MaxWait time.Duration
 }
 
-// Sink follows a call. Its methods are called from one goroutine at a time, and not once the call has returned. They do not wait for whoever reads.
+// Sink follows a call. Its methods are called from one goroutine at a time, and not once the call has returned. They do
+// not wait for whoever reads.
 type Sink interface {
 	// Started says that an attempt begins.
 	Started(attempt int)

@@ -223,7 +223,8 @@ func TestGoldenCacheSharing(t *testing.T) {
 	})
 }
 
-// pair is a case of two calls: a base, and what each of them changes. Values stay as they are written: the order of members counts.
+// pair is a case of two calls: a base, and what each of them changes. Values stay as they are written: the order of
+// members counts.
 type pair struct {
 	Input struct {
 		Base, First, Second map[string]json.RawMessage

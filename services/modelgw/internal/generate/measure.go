@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxMeasured bounds the names of models that have metrics of their own: requests name models freely, and each name is kept for ever.
+	// maxMeasured bounds the names of models that have metrics of their own: requests name models freely, and each name
+	// is kept for ever.
 	maxMeasured = 200
 	// otherModel is the name of all others.
 	otherModel = "other"
@@ -87,7 +88,8 @@ func (m *Metrics) count(of *provider.Model, model string, u *modelv1.ModelUsage)
 	}
 }
 
-// label is the name under which a model is measured: its own if its provider lists it, or once it has answered, as long as there are not too many.
+// label is the name under which a model is measured: its own if its provider lists it, or once it has answered, as long
+// as there are not too many.
 func (m *Metrics) label(of *provider.Model, answered bool) string {
 	full := of.FullName()
 	m.mu.Lock()

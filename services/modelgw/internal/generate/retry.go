@@ -19,8 +19,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Retry repeats an attempt that failed in a way that may pass, after a wait: what the upstream API asks for, else the schedule. It ends as the call's
-// configuration says; without a word there it never gives up by itself. The last failure is turned into the caller's form.
+// Retry repeats an attempt that failed in a way that may pass, after a wait: what the upstream API asks for, else the
+// schedule. It ends as the call's configuration says; without a word there it never gives up by itself. The last
+// failure is turned into the caller's form.
 func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
@@ -72,7 +73,8 @@ func (c *Call) sleep(ctx context.Context, o *Outcome, wait time.Duration, after 
 }
 
 const (
-	// toldAttempts bounds the failed attempts that travel with an error, the latest ones, and toldKinds the different ones that its message repeats.
+	// toldAttempts bounds the failed attempts that travel with an error, the latest ones, and toldKinds the different
+	// ones that its message repeats.
 	toldAttempts = 5
 	toldKinds    = 3
 	// keptRecords bounds the failed attempts whose records travel with an answer, the latest ones.

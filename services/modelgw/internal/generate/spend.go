@@ -15,8 +15,8 @@ import (
 
 // Budgets bounds what is spent within scopes.
 type Budgets interface {
-	// Reserve takes the tokens that a call may need from the budgets of all scopes; the function that it returns settles with what was spent. It
-	// asks for the estimate where a scope has bounds.
+	// Reserve takes the tokens that a call may need from the budgets of all scopes; the function that it returns
+	// settles with what was spent. It asks for the estimate where a scope has bounds.
 	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error)
 	// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does.
 	BoundsCost(scopes []string) string
@@ -25,8 +25,8 @@ type Budgets interface {
 // Prices are dollars per million tokens by model, `provider/name`.
 type Prices map[string]*modelv1.Prices
 
-// Unfinished is what an answer took that did not come to its end: what the provider has said of it, or else an estimate, input and a token for each piece. Output is said at
-// the end, so that as many tokens count as pieces came.
+// Unfinished is what an answer took that did not come to its end: what the provider has said of it, or else an
+// estimate, input and a token for each piece. Output is said at the end, so that as many tokens count as pieces came.
 func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsage {
 	if said == nil {
 		return &modelv1.ModelUsage{InputTokens: input, OutputTokens: pieces, TotalTokens: input + pieces}

@@ -64,8 +64,8 @@ func (c Conversation) Prefix() *modelv1.MessagePrefix {
 	return &modelv1.MessagePrefix{Hash: c.hash.String(), Count: int32(c.count)}
 }
 
-// Extend returns the conversation with more messages, which must not change any more. It fails with INVALID_REQUEST where
-// one of them cannot be encoded.
+// Extend returns the conversation with more messages, which must not change any more. It fails with INVALID_REQUEST
+// where one of them cannot be encoded.
 func (c Conversation) Extend(messages ...*modelv1.ChatMessage) (Conversation, error) {
 	next := c
 	for i, m := range messages {

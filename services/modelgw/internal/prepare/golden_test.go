@@ -63,8 +63,8 @@ func TestGoldenMerge(t *testing.T) {
 	})
 }
 
-// markMade puts the marker of a fresh id where a merged message names one that it was made from and that was itself made by merging: such an id
-// was recorded as it happened to be.
+// markMade puts the marker of a fresh id where a merged message names one that it was made from and that was itself
+// made by merging: such an id was recorded as it happened to be.
 func markMade(want []any, given []*modelv1.ChatMessage) {
 	known := map[any]bool{}
 	for _, m := range given {

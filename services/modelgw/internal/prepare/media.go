@@ -15,8 +15,8 @@ const (
 	documentBelow = "The document follows below."
 )
 
-// ToolMedia moves images and documents out of tool results for a provider that does not take them there. What a run of such results held follows
-// in one user message, which names the calls.
+// ToolMedia moves images and documents out of tool results for a provider that does not take them there. What a run of
+// such results held follows in one user message, which names the calls.
 func ToolMedia(messages []*modelv1.ChatMessage, imagesStay, documentsStay bool) []*modelv1.ChatMessage {
 	moves := func(part *contentv1.Content) (note string, ok bool) {
 		switch {
@@ -70,7 +70,8 @@ func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, 
 	return left, taken
 }
 
-// inline fails on media that is neither part of the conversation nor stored: a provider would fetch it, or our files would be read.
+// inline fails on media that is neither part of the conversation nor stored: a provider would fetch it, or our files
+// would be read.
 func inline(messages []*modelv1.ChatMessage) error {
 	for i, m := range messages {
 		for j, part := range m.GetContent().GetList().GetParts() {

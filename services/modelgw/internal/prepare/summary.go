@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Summary is what must be known of messages to see what of their preparation has nothing to do, and how many tokens they
-// are. That of a conversation which grows follows from what is new. The zero Summary is that of no messages.
+// Summary is what must be known of messages to see what of their preparation has nothing to do, and how many tokens
+// they are. That of a conversation which grows follows from what is new. The zero Summary is that of no messages.
 type Summary struct {
 	// media, toolMedia and reasoning say that a message has such a part, the second that it is a tool's result.
 	media, toolMedia, reasoning bool

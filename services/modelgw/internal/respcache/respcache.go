@@ -1,8 +1,9 @@
 // Package respcache decides which calls of a model may share an answer, and for how long one is kept.
 //
-// A key is a hash over everything that reaches the provider and could change its answer, after preparation: configuration, messages, tools, choice,
-// base URL; and over the policy: its expiry, its scopes and, unless it says otherwise, the epoch. Project and model are the group of an entry. What only
-// steers retries, timeouts and connections does not count, nor do ids of messages.
+// A key is a hash over everything that reaches the provider and could change its answer, after preparation:
+// configuration, messages, tools, choice, base URL; and over the policy: its expiry, its scopes and, unless it says
+// otherwise, the epoch. Project and model are the group of an entry. What only steers retries, timeouts and connections
+// does not count, nor do ids of messages.
 package respcache
 
 import (
@@ -41,7 +42,8 @@ var units = map[byte]time.Duration{
 	'Y': 365 * 24 * time.Hour,
 }
 
-// ParseExpiry reads how long an answer is kept: an integer and one of the units s, m, h, D, W, M (30 days) and Y (365 days), whose case matters.
+// ParseExpiry reads how long an answer is kept: an integer and one of the units s, m, h, D, W, M (30 days) and Y (365
+// days), whose case matters.
 func ParseExpiry(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New("the expiry is empty")

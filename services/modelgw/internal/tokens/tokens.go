@@ -1,5 +1,6 @@
-// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. Text is taken at four characters a
-// token; media at what it commonly costs by its kind and size. An estimate is for limits and displays, never for a bill.
+// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. Text is
+// taken at four characters a token; media at what it commonly costs by its kind and size. An estimate is for limits and
+// displays, never for a bill.
 package tokens
 
 import (
@@ -19,7 +20,8 @@ func Text(text string) int64 { return estimate(utf8.RuneCountInString(text)) }
 
 func estimate(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
 
-// Messages estimates messages, their media included; never less than 1. Texts count as if each stood on a line of its own.
+// Messages estimates messages, their media included; never less than 1. Texts count as if each stood on a line of its
+// own.
 func Messages(messages []*modelv1.ChatMessage) int64 {
 	var c Count
 	for _, m := range messages {
@@ -28,8 +30,8 @@ func Messages(messages []*modelv1.ChatMessage) int64 {
 	return c.Tokens()
 }
 
-// Count is what messages are, so that the estimate of a conversation that grows follows from what is new. The zero Count
-// is that of none.
+// Count is what messages are, so that the estimate of a conversation that grows follows from what is new. The zero
+// Count is that of none.
 type Count struct {
 	characters int // each text with a line break
 	media      int64

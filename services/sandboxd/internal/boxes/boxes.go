@@ -28,11 +28,11 @@ import (
 type Config struct {
 	// Dir holds a folder for each box; it is made.
 	Dir string
-	// Find looks for the first process of a box that was made and gives what tells it among those who dial. It fails with
-	// SANDBOX_LOST when the box is gone.
+	// Find looks for the first process of a box that was made and gives what tells it among those who dial. It fails
+	// with SANDBOX_LOST when the box is gone.
 	Find func(ctx context.Context, id string) (admit func(pid int) bool, err error)
-	// End ends all that runs in a box, however far its making came, and removes what is left of it outside of its folder.
-	// A box that is gone is no error.
+	// End ends all that runs in a box, however far its making came, and removes what is left of it outside of its
+	// folder. A box that is gone is no error.
 	End    func(ctx context.Context, id string) error
 	Logger *slog.Logger
 }

@@ -15,8 +15,8 @@ import (
 type Driver interface {
 	// Name is how requests name the driver, such as `local`.
 	Name() string
-	// Probe measures what the driver can do on this machine, by making a box and throwing it away where needed. An error
-	// means that the measurement failed; a machine that cannot isolate is a Capabilities with a Problem.
+	// Probe measures what the driver can do on this machine, by making a box and throwing it away where needed. An
+	// error means that the measurement failed; a machine that cannot isolate is a Capabilities with a Problem.
 	Probe(ctx context.Context) (Capabilities, error)
 	// Check reports what Create would refuse, as far as that is known without making a box: an engine that does not
 	// answer, an image that is not there and will not be fetched, a specification that cannot be. What only a box can
@@ -25,8 +25,8 @@ type Driver interface {
 	// Create makes a box, or gives the one of the same Spec.ID. It fails with ISOLATION_UNAVAILABLE where a part of the
 	// isolation is missing and the spec does not allow that; nothing is left behind then.
 	Create(ctx context.Context, spec Spec) (Report, error)
-	// Connect waits for the next connection of the guest in that box. It fails with SANDBOX_LOST when the box is gone. The
-	// guest keeps one connection at a time and comes back when that is closed.
+	// Connect waits for the next connection of the guest in that box. It fails with SANDBOX_LOST when the box is gone.
+	// The guest keeps one connection at a time and comes back when that is closed.
 	Connect(ctx context.Context, id string) (net.Conn, error)
 	// Destroy kills what runs in a box and removes it. A box that is gone is no error.
 	Destroy(ctx context.Context, id string) error

@@ -40,11 +40,11 @@ type Config struct {
 	MaxCreating int `yaml:"max_creating" env:"EVALFLEET_SANDBOXD_MAX_CREATING"`
 	// AllowUnisolated makes sandboxes also where a part of the isolation is missing; what is missing is told.
 	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
-	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000; never
-	// more than the machine has.
+	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000;
+	// never more than the machine has.
 	CPUMillis int64 `yaml:"cpu_millis" env:"EVALFLEET_SANDBOXD_CPU_MILLIS"`
-	// MaxOpenFiles bounds the open files of all processes of a sandbox together: its bound on processes times that on open
-	// files of each. Default 0: a sixteenth of what the machine allows (fs.file-max), and at least 65,536.
+	// MaxOpenFiles bounds the open files of all processes of a sandbox together: its bound on processes times that on
+	// open files of each. Default 0: a sixteenth of what the machine allows (fs.file-max), and at least 65,536.
 	MaxOpenFiles int64 `yaml:"max_open_files" env:"EVALFLEET_SANDBOXD_MAX_OPEN_FILES"`
 	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
 	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
@@ -97,7 +97,8 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Sandboxes are all sandboxes of an installation, of which those of one host are acted on. It is safe for concurrent use.
+// Sandboxes are all sandboxes of an installation, of which those of one host are acted on. It is safe for concurrent
+// use.
 type Sandboxes struct {
 	cfg          Config
 	drivers      map[string]driver.Driver

@@ -14,8 +14,8 @@ const (
 	// measureTimeout bounds one measurement of a driver: a call that lists drivers does not wait for an engine that
 	// hangs.
 	measureTimeout = 15 * time.Second
-	// measureAgain is how long it is believed that something is missing: an engine may be started and an image be built at
-	// any time.
+	// measureAgain is how long it is believed that something is missing: an engine may be started and an image be built
+	// at any time.
 	measureAgain = time.Second
 )
 

@@ -23,20 +23,20 @@ var (
 	ErrChanged = errors.New("lifecycle: the record was changed meanwhile")
 )
 
-// Store keeps the records of the sandboxes of all hosts. Every change is durable when its method returns nil. It is safe
-// for concurrent use, also by several processes.
+// Store keeps the records of the sandboxes of all hosts. Every change is durable when its method returns nil. It is
+// safe for concurrent use, also by several processes.
 type Store interface {
 	// Installation is the name by which drivers tell our boxes from others': the same one for ever.
 	Installation(ctx context.Context) (string, error)
-	// Put writes a record whose Revision is one more than that of the record there; 1 makes a new one. With any other it
-	// fails with [ErrChanged] and changes nothing.
+	// Put writes a record whose Revision is one more than that of the record there; 1 makes a new one. With any other
+	// it fails with [ErrChanged] and changes nothing.
 	Put(ctx context.Context, s *Sandbox) error
 	// Load gives a record, or [ErrNotFound].
 	Load(ctx context.Context, id string) (*Sandbox, error)
 	// Live gives all records of a host whose state is not over.
 	Live(ctx context.Context, host string) ([]*Sandbox, error)
-	// List gives up to limit records of a project, newest first, that come after the one made at created with that id; a
-	// zero time begins with the newest. Over says whether those that are over are given too.
+	// List gives up to limit records of a project, newest first, that come after the one made at created with that id;
+	// a zero time begins with the newest. Over says whether those that are over are given too.
 	List(ctx context.Context, project string, created time.Time, id string, over bool, limit int) ([]*Sandbox, error)
 	// Forget drops the records of sandboxes that were over before that time.
 	Forget(ctx context.Context, before time.Time) error

@@ -35,8 +35,8 @@ const (
 	// kernel is where `make setup` puts it, below the module's root.
 	kernel = ".tools/machine/vmlinuz"
 
-	// commandLine has no_timer_check, since an emulated timer that is late on a busy machine passes for a broken one, and
-	// the kernel would panic.
+	// commandLine has no_timer_check, since an emulated timer that is late on a busy machine passes for a broken one,
+	// and the kernel would panic.
 	commandLine = "console=ttyS0 panic=-1 quiet no_timer_check"
 
 	memory = "4096" // MiB

@@ -19,8 +19,8 @@ const (
 	maxResultBytes = 2 << 20
 )
 
-// textBound returns the bound of a tool's text in bytes: its own, else the caller's, else the default. Bounds of 0 and less are none but
-// maxResultBytes.
+// textBound returns the bound of a tool's text in bytes: its own, else the caller's, else the default. Bounds of 0 and
+// less are none but maxResultBytes.
 func textBound(own, callers *int64) int64 {
 	bound := int64(defaultTextBytes)
 	switch {
@@ -35,8 +35,9 @@ func textBound(own, callers *int64) int64 {
 	return bound
 }
 
-// bounded cuts the middle out of a text over its bound and says so around it. omitted is how much was left out before; such a text is
-// shown as cut, be it short or not. Lists of parts stay whole, or else are an error: half an image is none.
+// bounded cuts the middle out of a text over its bound and says so around it. omitted is how much was left out before;
+// such a text is shown as cut, be it short or not. Lists of parts stay whole, or else are an error: half an image is
+// none.
 func bounded(function string, content *contentv1.MessageContent, omitted, bound int64) (*contentv1.MessageContent, *toolv1.Truncation, *tool.Error) {
 	if content.GetList() != nil {
 		if size := proto.Size(content); size > maxResultBytes {

@@ -1,8 +1,8 @@
 // Package execute runs the calls of one message.
 //
-// Calls are grouped into stages, in the order of the message: neighbours whose tools allow it run side by side, every other call alone. Each call is an
-// effect of its own. What goes wrong in a call is either for the model, and the other calls go on, or it ends the run: then the calls beside it are
-// stopped, and later ones do not begin.
+// Calls are grouped into stages, in the order of the message: neighbours whose tools allow it run side by side, every
+// other call alone. Each call is an effect of its own. What goes wrong in a call is either for the model, and the other
+// calls go on, or it ends the run: then the calls beside it are stopped, and later ones do not begin.
 package execute
 
 import (
@@ -67,8 +67,8 @@ func New(cfg Config) *Executor {
 	}
 }
 
-// Close ends all batches, and returns when their goroutines have ended. Calls that have a key belong to Config.Effects, which is to be
-// drained first.
+// Close ends all batches, and returns when their goroutines have ended. Calls that have a key belong to Config.Effects,
+// which is to be drained first.
 func (e *Executor) Close() {
 	e.stop(effect.ErrDraining)
 	e.work.Wait()
@@ -101,11 +101,11 @@ type Batch struct {
 	keys []effect.Key // of the calls; nil without a request id
 }
 
-// Run runs a batch. It calls emit, one call at a time, when a call begins and when its result is there; results of calls that run side by side come as they
-// are done. After a result with a failure no further call begins.
+// Run runs a batch. It calls emit, one call at a time, when a call begins and when its result is there; results of
+// calls that run side by side come as they are done. After a result with a failure no further call begins.
 //
-// With a request id the batch goes on when ctx ends or emit fails. It fails when the effects cannot be kept, when the request id was used for other
-// calls, and when a call is one that the caller should run.
+// With a request id the batch goes on when ctx ends or emit fails. It fails when the effects cannot be kept, when the
+// request id was used for other calls, and when a call is one that the caller should run.
 func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteToolsResponse) error) error {
 	b.setKeys()
 	for i, call := range b.Calls {

@@ -22,7 +22,8 @@ const releaseTime = 10 * time.Second
 // work brings the result of call i of a batch about.
 type work func(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error)
 
-// once returns the result of call i: that of do, or under a key the one that there is already. The wait ends with ctx, the work with stage.
+// once returns the result of call i: that of do, or under a key the one that there is already. The wait ends with ctx,
+// the work with stage.
 func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*toolv1.ToolResult, error) {
 	key := b.key(i)
 	if key.IsZero() {
@@ -66,7 +67,8 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 	return decode(kept.Body)
 }
 
-// repeatable reports whether a call may be begun again when the process that ran it died. What a worker has is the worker's tool to know.
+// repeatable reports whether a call may be begun again when the process that ran it died. What a worker has is the
+// worker's tool to know.
 func repeatable(b *Batch, i int) bool {
 	offer := b.Offers.Find(b.Calls[i].GetFunction())
 	return offer == nil || offer.Public.GetWorker() != "" || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY

@@ -46,7 +46,8 @@ func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, acc
 	return result, nil
 }
 
-// Check finds the tool of a call and checks the call's arguments. It returns the arguments as the tool gets them, or what the model is told.
+// Check finds the tool of a call and checks the call's arguments. It returns the arguments as the tool gets them, or
+// what the model is told.
 func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMessage, *tool.Error) {
 	if call.ParseError != nil {
 		return nil, nil, tool.Parsingf("%s", call.GetParseError())
@@ -59,7 +60,8 @@ func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMess
 	return offer, arguments, fault
 }
 
-// call runs the tool and writes what came of it into result. It returns how long the call waited before anyone worked on it.
+// call runs the tool and writes what came of it into result. It returns how long the call waited before anyone worked
+// on it.
 func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer *tool.Offer, access *sandbox.Access, result *toolv1.ToolResult) (queued time.Duration, err error) {
 	store := tool.NewStore(offer.Public.GetStoreKeys(), b.Store)
 	within := ctx

@@ -9,7 +9,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// place is where the progress of a call is told: under its key, so that whoever attaches hears of it too, or within its batch where it has none.
+// place is where the progress of a call is told: under its key, so that whoever attaches hears of it too, or within its
+// batch where it has none.
 type place struct {
 	key   effect.Key
 	batch *Batch

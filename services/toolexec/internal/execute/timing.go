@@ -28,8 +28,9 @@ func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *e
 	}
 }
 
-// countEarlier adds to the timing of a call that is made again what its commands had worked before: they went on in their sandboxes while nobody
-// here knew of them. The time after a command had ended and before the call was made again was nobody's work.
+// countEarlier adds to the timing of a call that is made again what its commands had worked before: they went on in
+// their sandboxes while nobody here knew of them. The time after a command had ended and before the call was made again
+// was nobody's work.
 func countEarlier(t *effectv1.Timing, actions []*toolv1.SandboxAction) {
 	begun := t.GetStartedAt().AsTime()
 	for _, action := range actions {

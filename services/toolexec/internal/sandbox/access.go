@@ -27,8 +27,8 @@ type Access struct {
 	actions []*toolv1.SandboxAction
 }
 
-// NewAccess gives a call access to sandboxes, resource names by environment. Key makes the key of the call's n-th command, from 1; with nil, commands have
-// no keys and end with their caller.
+// NewAccess gives a call access to sandboxes, resource names by environment. Key makes the key of the call's n-th
+// command, from 1; with nil, commands have no keys and end with their caller.
 func NewAccess(client sandboxv1.SandboxServiceClient, environments map[string]string, key func(n int) string, attribution *effectv1.Attribution) *Access {
 	return &Access{client: client, environments: environments, key: key, attribution: attribution, keys: map[string][]string{}}
 }
@@ -40,8 +40,8 @@ func (a *Access) Actions() []*toolv1.SandboxAction {
 	return a.actions
 }
 
-// Release lets the sandboxes forget the results of the call's commands, once the call's own result is safe. The first failure is returned; it only costs memory
-// in the sandbox.
+// Release lets the sandboxes forget the results of the call's commands, once the call's own result is safe. The first
+// failure is returned; it only costs memory in the sandbox.
 func (a *Access) Release(ctx context.Context) error {
 	a.mu.Lock()
 	keys := a.keys

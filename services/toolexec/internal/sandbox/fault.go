@@ -13,7 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// explain turns sandboxd's errors into those that a tool may return. What the model could not mend or work around stays as it is, and ends the run.
+// explain turns sandboxd's errors into those that a tool may return. What the model could not mend or work around stays
+// as it is, and ends the run.
 func explain(op, path string, err error) error {
 	if err == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package sandbox is tool.Sandbox over sandboxd's API: the one place of the service that knows it.
 //
-// Every command of a call gets a key, so that a call which runs again after a crash attaches to the commands that it had started, and each
-// runs once. What a call did is recorded for the transcript.
+// Every command of a call gets a key, so that a call which runs again after a crash attaches to the commands that it
+// had started, and each runs once. What a call did is recorded for the transcript.
 package sandbox
 
 import (
@@ -22,7 +22,8 @@ import (
 // killTime bounds the request to kill a command whose caller is gone.
 const killTime = 10 * time.Second
 
-// Sandbox returns the sandbox of an environment. An environment that the run does not have is an error that is not for the model.
+// Sandbox returns the sandbox of an environment. An environment that the run does not have is an error that is not for
+// the model.
 func (a *Access) Sandbox(environment string) (tool.Sandbox, error) {
 	name, ok := a.environments[environment]
 	switch {
@@ -42,7 +43,8 @@ type sandbox struct {
 	name   string
 }
 
-// Exec runs a command to its end. When ctx ends before, the command is killed; but when the service stops it is left to whoever takes the call over.
+// Exec runs a command to its end. When ctx ends before, the command is killed; but when the service stops it is left to
+// whoever takes the call over.
 func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err

@@ -257,7 +257,8 @@ func received(value any) any {
 	}
 }
 
-// jsonValue takes off what the recorded form says beyond the JSON value: that a map is a record, a list a tuple, a text a member of an enum.
+// jsonValue takes off what the recorded form says beyond the JSON value: that a map is a record, a list a tuple, a text
+// a member of an enum.
 func jsonValue(recorded any) any {
 	switch v := recorded.(type) {
 	case []any:

@@ -27,8 +27,8 @@ func (r recordedCall) proto() *toolv1.ToolCall {
 	return &toolv1.ToolCall{Id: r.ID, Function: r.Function, ArgumentsJson: string(r.Arguments), ParseError: r.ParseError}
 }
 
-// TestGoldenExecution: the calls of one message in; messages, events and the order of starts and ends out. Every case runs without a key and with one,
-// since results that are kept must be those that are streamed.
+// TestGoldenExecution: the calls of one message in; messages, events and the order of starts and ends out. Every case
+// runs without a key and with one, since results that are kept must be those that are streamed.
 func TestGoldenExecution(t *testing.T) {
 	t.Parallel()
 	cases := goldentest.Load(t, "tools/results.json", "tools/errors.json", "tools/truncation.json", "tools/stages.json")
@@ -145,7 +145,8 @@ func scriptedRefs(t *goldentest.T, names []any) []*toolv1.ToolRef {
 	return refs
 }
 
-// recordedForm writes a stream in the recorded form: the messages in the order of the calls, and what would be journaled.
+// recordedForm writes a stream in the recorded form: the messages in the order of the calls, and what would be
+// journaled.
 func recordedForm(request *toolv1.ExecuteToolsRequest, out *stream) map[string]any {
 	got := map[string]any{"sample": map[string]any{"status": "success"}}
 	begun, results := map[int]bool{}, map[int]*toolv1.ToolResult{}
@@ -225,7 +226,8 @@ func messageForm(result *toolv1.ToolResult) map[string]any {
 	return message
 }
 
-// eventForm is the tool event of a call. A call is recorded as failed when it ended the sample, or was stopped by the one that did.
+// eventForm is the tool event of a call. A call is recorded as failed when it ended the sample, or was stopped by the
+// one that did.
 func eventForm(call *toolv1.ToolCall, result *toolv1.ToolResult, over bool) map[string]any {
 	event := map[string]any{
 		"event":     "tool",

@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// TestACommandRunsOnceThoughTheServiceDies: the service that began a call dies while its command runs; the one that comes after it gets the
-// result of that same command.
+// TestACommandRunsOnceThoughTheServiceDies: the service that began a call dies while its command runs; the one that
+// comes after it gets the result of that same command.
 func TestACommandRunsOnceThoughTheServiceDies(t *testing.T) {
 	t.Parallel()
 	b := startSandboxd(t).open(t)

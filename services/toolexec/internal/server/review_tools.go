@@ -15,7 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// ParseToolCall turns raw argument text into a call. Bare text needs the tool's first parameter, so the tool has to be on offer.
+// ParseToolCall turns raw argument text into a call. Bare text needs the tool's first parameter, so the tool has to be
+// on offer.
 func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRequest) (*toolv1.ParseToolCallResponse, error) {
 	offers, err := t.offers(request.GetParent(), request.GetTools())
 	if err != nil {

@@ -40,7 +40,8 @@ type service struct {
 	kill func()
 }
 
-// newService makes the service with the scripted tools and further ones. Its sandboxes are those of the client, which may be nil.
+// newService makes the service with the scripted tools and further ones. Its sandboxes are those of the client, which
+// may be nil.
 func newService(t testing.TB, sandboxes sandboxv1.SandboxServiceClient, further ...tool.Kind) *service {
 	t.Helper()
 	return serviceOver(t, &memory.Ledger{}, "test", sandboxes, further...)
@@ -124,7 +125,8 @@ func (s *scriptedTool) Call(ctx context.Context, call *tool.Call) (*tool.Result,
 	return s.call(ctx, call)
 }
 
-// simple makes a kind of tools without options from a function of its arguments. Further functions change the definition.
+// simple makes a kind of tools without options from a function of its arguments. Further functions change the
+// definition.
 func simple[A any](name, parameters string, f func(ctx context.Context, arguments A) (*tool.Result, error), change ...func(*tool.Definition)) tool.Kind {
 	definition := &tool.Definition{Public: &toolv1.ToolDefinition{
 		Info:      &toolv1.ToolInfo{Name: name, Description: "A scripted tool.", ParametersJson: parameters},
@@ -337,8 +339,8 @@ func jsonResult(document json.RawMessage) (*tool.Result, error) {
 	return workertool.Read(`{"text": `+string(document)+`}`, tool.NewStore(nil, nil))
 }
 
-// overLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values are shown with thousands apart,
-// others with two decimals.
+// overLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values
+// are shown with thousands apart, others with two decimals.
 func overLimit(kind string, limit float64) *tool.Error {
 	return &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,

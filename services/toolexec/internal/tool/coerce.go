@@ -9,9 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// coerce brings a valid value into the form that its schema means, JSON to JSON: whole numbers of integers lose their fraction, absent
-// members get their default, or null where null is allowed. Unions other than "this or null" and enumerations stay as sent. A text that its
-// schema calls a date or a time, and that is none, is an error for the model.
+// coerce brings a valid value into the form that its schema means, JSON to JSON: whole numbers of integers lose their
+// fraction, absent members get their default, or null where null is allowed. Unions other than "this or null" and
+// enumerations stay as sent. A text that its schema calls a date or a time, and that is none, is an error for the
+// model.
 func coerce(schema, value any, at string) (any, error) {
 	object, ok := schema.(*orderedjson.Object)
 	if !ok || value == nil {

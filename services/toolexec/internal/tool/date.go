@@ -7,7 +7,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// checkFormat refuses a text that is not what its schema's format says. Formats other than those of dates and times assert nothing.
+// checkFormat refuses a text that is not what its schema's format says. Formats other than those of dates and times
+// assert nothing.
 func checkFormat(schema *orderedjson.Object, text, at string) error {
 	format, _ := schema.Get("format")
 	valid := true

@@ -30,7 +30,8 @@ func (p *parameters) first() string {
 	return ""
 }
 
-// declare checks what a model would be told of a tool: its name, and that the tool and each of its parameters are described.
+// declare checks what a model would be told of a tool: its name, and that the tool and each of its parameters are
+// described.
 func declare(schemas *jsonschema.Cache, info *toolv1.ToolInfo) (*parameters, error) {
 	name := info.GetName()
 	if !namePattern.MatchString(name) {

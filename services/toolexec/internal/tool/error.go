@@ -65,7 +65,8 @@ func OverOutputLimit(bytes int64, output string) *Error {
 	}
 }
 
-// Explain returns what the model is told of an error that a tool returned, and false when the error is not for the model and ends the run.
+// Explain returns what the model is told of an error that a tool returned, and false when the error is not for the
+// model and ends the run.
 func Explain(tool string, err error) (*Error, bool) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e, true

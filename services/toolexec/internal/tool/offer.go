@@ -61,7 +61,8 @@ func (o *Offer) View(arguments json.RawMessage) *toolv1.ToolCallContent {
 	return o.view(arguments)
 }
 
-// Environment returns the name of the sandbox environment that a tool means: the one it names, else the one that the run set for it, else `default`.
+// Environment returns the name of the sandbox environment that a tool means: the one it names, else the one that the
+// run set for it, else `default`.
 func (o *Offer) Environment(named string) string {
 	switch {
 	case named != "":
@@ -78,8 +79,8 @@ func (o *Offer) Call(ctx context.Context, call *Call) (*Result, error) {
 	return o.tool.Call(ctx, call)
 }
 
-// Check returns arguments as the tool gets them, or what the model is told of their faults: all breaches of the schema together, or else the first text
-// that is not the date or time that it should be.
+// Check returns arguments as the tool gets them, or what the model is told of their faults: all breaches of the schema
+// together, or else the first text that is not the date or time that it should be.
 func (o *Offer) Check(arguments json.RawMessage) (json.RawMessage, *Error) {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")

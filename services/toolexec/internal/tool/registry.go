@@ -31,8 +31,9 @@ type registered struct {
 	plain   *Offer                 // of a reference that says no more than the name
 }
 
-// Register adds a kind of tools. It fails when the name is taken, when the tool cannot be made without options, or when its definition lacks
-// something: a description of the tool or of a parameter, a rule for calls whose outcome is not known, a schema.
+// Register adds a kind of tools. It fails when the name is taken, when the tool cannot be made without options, or when
+// its definition lacks something: a description of the tool or of a parameter, a rule for calls whose outcome is not
+// known, a schema.
 func (r *Registry) Register(kind Kind) error {
 	if r.kinds[kind.Name] != nil {
 		return fmt.Errorf("tool %s is registered twice", kind.Name)
@@ -75,8 +76,9 @@ func (r *Registry) Definitions(project string) []*toolv1.ToolDefinition {
 	return all
 }
 
-// Offer makes the tools that a run of a project offers to its model, in the order of refs. It fails with TOOL_NOT_FOUND for a name that neither is registered nor
-// served by a worker, and with INVALID_REQUEST for options that the tool does not take and for changes that leave no proper definition.
+// Offer makes the tools that a run of a project offers to its model, in the order of refs. It fails with TOOL_NOT_FOUND
+// for a name that neither is registered nor served by a worker, and with INVALID_REQUEST for options that the tool does
+// not take and for changes that leave no proper definition.
 func (r *Registry) Offer(project string, refs []*toolv1.ToolRef) (Offers, error) {
 	offers := make(Offers, len(refs))
 	for i, ref := range refs {
@@ -116,7 +118,8 @@ func (r *Registry) offer(project, path string, ref *toolv1.ToolRef) (*Offer, err
 	return r.changed(path, ref, offer)
 }
 
-// unchanged reports whether a reference says no more than a name. Offers for such are made once: making one reads its schema, which costs more than a small call.
+// unchanged reports whether a reference says no more than a name. Offers for such are made once: making one reads its
+// schema, which costs more than a small call.
 func unchanged(ref *toolv1.ToolRef) bool {
 	return proto.Equal(ref, &toolv1.ToolRef{Name: ref.GetName()})
 }
@@ -161,7 +164,8 @@ func (r *Registry) served(path string, ref *toolv1.ToolRef, definition *toolv1.T
 	return r.changed(path, ref, &Offer{Public: public, tool: r.Workers.Tool(definition), environment: ref.GetSandbox()})
 }
 
-// given offers a tool whose definition the caller hands in: one that it runs itself and that no registry knows, or a worker's as it was pinned.
+// given offers a tool whose definition the caller hands in: one that it runs itself and that no registry knows, or a
+// worker's as it was pinned.
 func (r *Registry) given(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	public := proto.CloneOf(ref.GetDefinition())
 	switch {

@@ -11,8 +11,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
-// Store is the part of a run's store that a tool declared, as one call sees it: the entries that came with the call, and the call's own changes.
-// The service keeps nothing of it; the changes travel with the result. It may be used concurrently.
+// Store is the part of a run's store that a tool declared, as one call sees it: the entries that came with the call,
+// and the call's own changes. The service keeps nothing of it; the changes travel with the result. It may be used
+// concurrently.
 type Store struct {
 	declared []string
 	mu       sync.Mutex
@@ -20,7 +21,8 @@ type Store struct {
 	changes  map[string]*toolv1.StoreChange
 }
 
-// NewStore holds those of the entries, JSON by key, that the declared keys cover. A declared key may end in `*`, which stands for any rest.
+// NewStore holds those of the entries, JSON by key, that the declared keys cover. A declared key may end in `*`, which
+// stands for any rest.
 func NewStore(declared []string, entries map[string]string) *Store {
 	s := &Store{declared: declared, entries: map[string]json.RawMessage{}, changes: map[string]*toolv1.StoreChange{}}
 	for key, value := range entries {
@@ -56,7 +58,8 @@ func (s *Store) Delete(key string) error {
 	return s.change(key, nil, &toolv1.StoreChange{Key: key})
 }
 
-// Apply makes changes that come from outside, all or none. It fails for a key that the tool did not declare, and for a value that is no JSON.
+// Apply makes changes that come from outside, all or none. It fails for a key that the tool did not declare, and for a
+// value that is no JSON.
 func (s *Store) Apply(changes []*toolv1.StoreChange) error {
 	for _, change := range changes {
 		if !s.covers(change.GetKey()) {

@@ -1,7 +1,8 @@
 // Package workertool makes the tools that workers serve: to everyone else they are tools like any other.
 //
-// What a worker is told of a call, and what it answers, are the JSON forms of ToolPayload and ToolResultPayload. An answer that cannot be read is an error for the model, as a
-// command is that prints nonsense; the worker stays connected. Pools, lost workers and the waiting for one are package worker's.
+// What a worker is told of a call, and what it answers, are the JSON forms of ToolPayload and ToolResultPayload. An
+// answer that cannot be read is an error for the model, as a command is that prints nonsense; the worker stays
+// connected. Pools, lost workers and the waiting for one are package worker's.
 package workertool
 
 import (

@@ -1,5 +1,6 @@
-// Package agenttest plays agents in tests: it does what the engine does around a machine, with effects that are scripted, and holds the machine to its promise. At every
-// decision a fresh machine that is given the same events must come to the same action.
+// Package agenttest plays agents in tests: it does what the engine does around a machine, with effects that are
+// scripted, and holds the machine to its promise. At every decision a fresh machine that is given the same events must
+// come to the same action.
 package agenttest
 
 import (
@@ -40,7 +41,8 @@ type Script struct {
 
 // Played is what became of it.
 type Played struct {
-	// Effects are the agent's effects and notes in order: `ask`, `call ID FUNCTION`, `KIND NAME` of a worker, `score`, `wait`, `note CODE`, `done`, `completed`, `stop TYPE`.
+	// Effects are the agent's effects and notes in order: `ask`, `call ID FUNCTION`, `KIND NAME` of a worker, `score`,
+	// `wait`, `note CODE`, `done`, `completed`, `stop TYPE`.
 	Effects []string
 	// Asked are the model calls that it wanted.
 	Asked []agent.Generate

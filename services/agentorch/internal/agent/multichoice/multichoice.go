@@ -1,4 +1,5 @@
-// Package multichoice is the solver multiple_choice: it lists a sample's choices under letters, asks the model for one of them, and notes which it named.
+// Package multichoice is the solver multiple_choice: it lists a sample's choices under letters, asks the model for one
+// of them, and notes which it named.
 package multichoice
 
 import (

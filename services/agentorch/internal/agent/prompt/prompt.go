@@ -1,5 +1,6 @@
-// Package prompt holds the solvers that change the conversation without asking a model: system_message, user_message, assistant_message and prompt_template. Their
-// texts are templates over the sample's metadata, the run's store and parameters of their own.
+// Package prompt holds the solvers that change the conversation without asking a model: system_message, user_message,
+// assistant_message and prompt_template. Their texts are templates over the sample's metadata, the run's store and
+// parameters of their own.
 package prompt
 
 import (

@@ -1,4 +1,5 @@
-// Package react is the agent that thinks and acts in turns: it asks the model, runs the tools that it calls, and goes on until the model submits an answer.
+// Package react is the agent that thinks and acts in turns: it asks the model, runs the tools that it calls, and goes
+// on until the model submits an answer.
 //
 //	          ┌────────────────────────────── continue ◀───────────────────┐
 //	          ▼                                                              │ no

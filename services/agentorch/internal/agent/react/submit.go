@@ -27,7 +27,8 @@ func (m *machine) submitName() string {
 	return m.params.Submit.Name
 }
 
-// Call implements [agent.Machine]: the result of the submit tool is the answer that it is given. Its arguments keep to its schema.
+// Call implements [agent.Machine]: the result of the submit tool is the answer that it is given. Its arguments keep to
+// its schema.
 func (m *machine) Call(_ agent.View, call *toolv1.ToolCall) *toolv1.ToolResult {
 	var arguments struct {
 		Answer string `json:"answer"`
@@ -126,7 +127,8 @@ func after(messages []*modelv1.ChatMessage, events []*agentv1.Event) []*modelv1.
 
 func (m *machine) isCall(call *toolv1.ToolCall) bool { return call.GetFunction() == m.submitName() }
 
-// withoutCalls drops the submit calls of a message, and the reasoning that led to them: some providers refuse reasoning without the call that followed it.
+// withoutCalls drops the submit calls of a message, and the reasoning that led to them: some providers refuse reasoning
+// without the call that followed it.
 func (m *machine) withoutCalls(message *modelv1.ChatMessage) *modelv1.ChatMessage {
 	changed := proto.CloneOf(message)
 	changed.ToolCalls = slices.DeleteFunc(changed.GetToolCalls(), m.isCall)

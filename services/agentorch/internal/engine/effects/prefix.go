@@ -66,8 +66,8 @@ func (s *said) part(n int) int {
 	return end
 }
 
-// generate asks modelgw to go on with what it has of the conversation, and sends all messages where it has not. What does
-// not fit into one request goes before the call, in parts.
+// generate asks modelgw to go on with what it has of the conversation, and sends all messages where it has not. What
+// does not fit into one request goes before the call, in parts.
 func (c *modelCall) generate(ctx context.Context) (*modelv1.GenerateResponse, error) {
 	answer, err := c.goOn(ctx, c.said.told)
 	if !unknown(err) {

@@ -1,5 +1,5 @@
-// Package live shows evaluations and their samples as they are now: what their journals tell, with what only the runs at
-// work know.
+// Package live shows evaluations and their samples as they are now: what their journals tell, with what only the runs
+// at work know.
 package live
 
 import (
@@ -73,7 +73,8 @@ func (v *Viewer) Listed(ctx context.Context, project string, rows []journal.List
 	return evals, nil
 }
 
-// Progress returns an evaluation as it is now, and of its samples at work those whose runs were made first, at most so many.
+// Progress returns an evaluation as it is now, and of its samples at work those whose runs were made first, at most so
+// many.
 func (v *Viewer) Progress(ctx context.Context, state *eval.State, most int) (*agentv1.Eval, []*agentv1.EvalSample, error) {
 	runs, err := v.runsOf(ctx, state)
 	if err != nil {
@@ -153,8 +154,8 @@ func (v *Viewer) runsOf(ctx context.Context, state *eval.State) ([]*agentv1.Run,
 // mostNotes bounds the notes that are read to show an evaluation at work.
 const mostNotes = 1000
 
-// running returns the runs at work that a query is for, as their rows show them, by their evaluations and in the order in
-// which they were made. There are as many as the evaluations may have at once.
+// running returns the runs at work that a query is for, as their rows show them, by their evaluations and in the order
+// in which they were made. There are as many as the evaluations may have at once.
 func (v *Viewer) running(ctx context.Context, q journal.Query) (map[string][]*agentv1.Run, error) {
 	q.Kind, q.Open, q.Limit = journal.KindRun, true, math.MaxInt32
 	rows, err := v.deps.Journals.List(ctx, q)

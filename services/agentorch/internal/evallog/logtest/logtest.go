@@ -1,7 +1,9 @@
-// Package logtest reads logs for tests, in the form `.eval`, those of the platform and those of Inspect, as strictly as Inspect does.
+// Package logtest reads logs for tests, in the form `.eval`, those of the platform and those of Inspect, as strictly as
+// Inspect does.
 //
-// A log may be unfinished: without header.json it is what its journal says. A member may be there more than once; the last one counts. Documents are handed out as they are, checked for what every
-// reader needs; what more they say is the caller's to read.
+// A log may be unfinished: without header.json it is what its journal says. A member may be there more than once; the
+// last one counts. Documents are handed out as they are, checked for what every reader needs; what more they say is the
+// caller's to read.
 package logtest
 
 import (
@@ -131,7 +133,8 @@ func (l *Log) Sample(id any, epoch int) (Part, error) {
 	return l.part(name)
 }
 
-// Listed reads the samples that the header names, one after another. With all it fails unless the log is of a success and has every one; else it passes over those that are not there.
+// Listed reads the samples that the header names, one after another. With all it fails unless the log is of a success
+// and has every one; else it passes over those that are not there.
 func (l *Log) Listed(all bool, yield func(Part) error) error {
 	header, err := l.Header()
 	if err != nil {
@@ -160,7 +163,8 @@ func (l *Log) Listed(all bool, yield func(Part) error) error {
 	return nil
 }
 
-// Summaries reads the summaries, those of the journal where the log is not finished. Of several of one sample the last counts.
+// Summaries reads the summaries, those of the journal where the log is not finished. Of several of one sample the last
+// counts.
 func (l *Log) Summaries() ([]Part, error) {
 	names := []string{"summaries.json"}
 	if l.members[names[0]] == nil {

@@ -13,7 +13,8 @@ import (
 // shape says what is wrong with a value: where in it, and what must stand there. It is empty where nothing is.
 type shape func(value any) (fault string)
 
-// members are the shapes of an object's members. One whose name ends with ! must be there; members that are not named may be anything.
+// members are the shapes of an object's members. One whose name ends with ! must be there; members that are not named
+// may be anything.
 type members map[string]shape
 
 func object(named members) shape {

@@ -8,7 +8,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// Samples returns an event of every kind, with every field of it set, messages within messages to a depth of six. Texts of contents are longer with size.
+// Samples returns an event of every kind, with every field of it set, messages within messages to a depth of six. Texts
+// of contents are longer with size.
 func Samples(size int) []*agentv1.Event {
 	kinds := (&agentv1.Event{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
 	var events []*agentv1.Event

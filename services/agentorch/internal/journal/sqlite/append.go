@@ -197,7 +197,8 @@ func pack(name string, after int64, entries []journal.Entry) ([]journal.Packed, 
 	return packed, nil
 }
 
-// insertEvents inserts row by row: to SQLite a statement of several rows is a select inside, whose journal costs more than the rows.
+// insertEvents inserts row by row: to SQLite a statement of several rows is a select inside, whose journal costs more
+// than the rows.
 func insertEvents(tx *sqlite.Tx, ref journal.Ref, after, epoch int64, packed []journal.Packed) error {
 	for i, p := range packed {
 		if p.Hash != nil {
@@ -223,8 +224,8 @@ func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) erro
 	return nil
 }
 
-// setRow writes a journal's row, and reports whether that is a change for who looks at the project. Only then it has a new
-// number, and costs an entry in the index of changes.
+// setRow writes a journal's row, and reports whether that is a change for who looks at the project. Only then it has a
+// new number, and costs an entry in the index of changes.
 func setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) (changed bool, err error) {
 	result, err := tx.Exec(`UPDATE view_journal SET waiting = ?, wake = ?, since = ?, view = ? WHERE id = ? AND state = ? AND reason = ?`,
 		row.Waiting, millis(row.Wake), millis(row.WaitSince), nonNil(row.View), ref, row.State, row.WaitReason)

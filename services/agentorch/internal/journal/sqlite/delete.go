@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// purgeEvents is how many events one write of Purge deletes, purgeJournals how many journals one marks: who else waits for the writer waits no longer than that takes.
+	// purgeEvents is how many events one write of Purge deletes, purgeJournals how many journals one marks: who else
+	// waits for the writer waits no longer than that takes.
 	purgeEvents   = 500
 	purgeJournals = 100
 	// textsPage is how many stored bodies Texts reads at once, and textsBytes how many bytes of them, which the first
@@ -92,8 +93,8 @@ func (s *Store) Purge(ctx context.Context) (more bool, err error) {
 			ref  journal.Ref
 			name string
 		)
-		// The newest first, so that the children of a journal go before it. One on which another journal stands is kept as
-		// it is until that is gone; its children go.
+		// The newest first, so that the children of a journal go before it. One on which another journal stands is kept
+		// as it is until that is gone; its children go.
 		err := tx.QueryRow(`SELECT id, name FROM journal_deleted d WHERE empty = 0 AND
 			(NOT EXISTS (SELECT 1 FROM journal_base WHERE base = d.id) OR EXISTS (SELECT 1 FROM view_journal WHERE parent = d.name))
 			ORDER BY id DESC LIMIT 1`).Scan(&ref, &name)
@@ -138,7 +139,8 @@ func childrenOf(tx *sqlite.Tx, parent string) (children []journal.Head, err erro
 	return children, nil
 }
 
-// purge deletes some events of a journal with the contents that no other event has, and, where none is left, the journal itself.
+// purge deletes some events of a journal with the contents that no other event has, and, where none is left, the
+// journal itself.
 func purge(tx *sqlite.Tx, ref journal.Ref) error {
 	var (
 		last   sql.NullInt64
@@ -171,7 +173,8 @@ func purge(tx *sqlite.Tx, ref journal.Ref) error {
 	return nil
 }
 
-// forget deletes what is left of a journal without events. The row of the newest journal stays until there is a newer one: the number of a journal is given once.
+// forget deletes what is left of a journal without events. The row of the newest journal stays until there is a newer
+// one: the number of a journal is given once.
 func forget(tx *sqlite.Tx, ref journal.Ref) error {
 	for _, change := range []struct {
 		text string

@@ -159,7 +159,8 @@ func (s *Store) Waits(ctx context.Context, parent string) ([]journal.Wait, error
 	var waits []journal.Wait
 	err := s.db.Read(ctx, func(v *sqlite.View) error {
 		waits = nil
-		// With min() alone, SQLite takes the other columns from the row that has it: https://sqlite.org/lang_select.html#bareagg
+		// With min() alone, SQLite takes the other columns from the row that has it:
+		// https://sqlite.org/lang_select.html#bareagg
 		for row, err := range v.Query(`SELECT reason, count(*), min(since), view FROM view_journal WHERE parent = ? AND reason <> '' GROUP BY reason ORDER BY reason`, parent) {
 			if err != nil {
 				return err

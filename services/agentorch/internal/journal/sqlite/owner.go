@@ -10,7 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Beat implements [journal.Owners]. A replica that has handed its journals over has the negative of its last beat, so that it counts as dead.
+// Beat implements [journal.Owners]. A replica that has handed its journals over has the negative of its last beat, so
+// that it counts as dead.
 func (s *Store) Beat(ctx context.Context, replica string, now time.Time) error {
 	err := s.db.Write(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`INSERT INTO journal_replica (name, beat) VALUES (?1, ?2) 

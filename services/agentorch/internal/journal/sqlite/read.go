@@ -19,8 +19,8 @@ const (
 	defaultBytes  = 3 << 20
 )
 
-// page reads events of one journal in order. SQLite looks at a limit that stands alone when it plans, and plans anew for every other one; at a sum it
-// does not look.
+// page reads events of one journal in order. SQLite looks at a limit that stands alone when it plans, and plans anew
+// for every other one; at a sum it does not look.
 const page = `SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 0 + ?`
 
 // stored is a row of journal_event.

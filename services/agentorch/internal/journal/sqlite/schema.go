@@ -10,7 +10,8 @@ import (
 
 // steps are the tables that hold what cannot be made again. Steps are only ever appended.
 //
-// An event's row is appended at the end of the table, whatever its journal, so that a commit of many journals writes few pages; the index beside it is small.
+// An event's row is appended at the end of the table, whatever its journal, so that a commit of many journals writes
+// few pages; the index beside it is small.
 var steps = []string{`
 CREATE TABLE journal (
 	id      INTEGER PRIMARY KEY,
@@ -77,7 +78,8 @@ CREATE TABLE journal_base (
 CREATE INDEX journal_base_of ON journal_base (base);
 `}
 
-// Projections names the tables that can be dropped at any time: they are made again from the journals when the store is opened.
+// Projections names the tables that can be dropped at any time: they are made again from the journals when the store is
+// opened.
 func Projections() []string { return []string{"view_journal", "view_label"} }
 
 // projection is the form of those tables. Tables of another form are made again.
@@ -109,10 +111,12 @@ CREATE TABLE view_label (
 // projected is the last part of that form. It is made once there is a row for every journal, and so says that there is.
 const projected = `CREATE INDEX view_journal_reason ON view_journal (parent, reason, since) WHERE reason <> ''`
 
-// rootIndex is for what looks at evaluations and at runs that belong to none. It is no part of the projections' form, which would be made again for it.
+// rootIndex is for what looks at evaluations and at runs that belong to none. It is no part of the projections' form,
+// which would be made again for it.
 const rootIndex = `CREATE INDEX IF NOT EXISTS view_journal_root ON view_journal (kind, id) WHERE parent = ''`
 
-// hasProjections reports whether the projections are there in their present form, with a row for every journal. It costs the same however many there are.
+// hasProjections reports whether the projections are there in their present form, with a row for every journal. It
+// costs the same however many there are.
 func (s *Store) hasProjections(ctx context.Context) (bool, error) {
 	complete := true
 	err := s.db.Read(ctx, func(v *sqlite.View) error {

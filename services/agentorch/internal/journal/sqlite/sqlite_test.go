@@ -235,8 +235,8 @@ func TestADamagedContentStopsNoOtherText(t *testing.T) {
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
 
-// TestAListEndsWhereItsBytesDo has rows of a mebibyte. A list of several has at least two, so that it says whether there
-// are more.
+// TestAListEndsWhereItsBytesDo has rows of a mebibyte. A list of several has at least two, so that it says whether
+// there are more.
 func TestAListEndsWhereItsBytesDo(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, openDB(t))

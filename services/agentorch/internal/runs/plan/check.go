@@ -40,8 +40,8 @@ func (c Checker) Check(ctx context.Context, project string, spec *agentv1.RunSpe
 	return p, nil
 }
 
-// CheckSandboxes is Check without the models, for a sample with a sandbox of its own: all samples of an evaluation have the
-// same models.
+// CheckSandboxes is Check without the models, for a sample with a sandbox of its own: all samples of an evaluation have
+// the same models.
 func (c Checker) CheckSandboxes(ctx context.Context, project string, spec *agentv1.RunSpec) error {
 	p, err := c.checkTools(ctx, project, spec)
 	if err != nil {
@@ -64,7 +64,8 @@ func (c Checker) checkTools(ctx context.Context, project string, spec *agentv1.R
 	return p, nil
 }
 
-// CheckSample checks what hangs on the sample that a run is of, such as the choices that a step asks about. It asks no other service, so that all samples of an evaluation can be looked at.
+// CheckSample checks what hangs on the sample that a run is of, such as the choices that a step asks about. It asks no
+// other service, so that all samples of an evaluation can be looked at.
 func (c Checker) CheckSample(project string, spec *agentv1.RunSpec) error {
 	_, err := c.checkOwn(project, spec)
 	return err
@@ -194,7 +195,8 @@ func (c Checker) pinTools(ctx context.Context, p *Plan, index int, step *agentv1
 	return nil
 }
 
-// ofTools names the tools of a request that was made of some of a step's, those at places, where the specification has them.
+// ofTools names the tools of a request that was made of some of a step's, those at places, where the specification has
+// them.
 func (p *Plan) ofTools(index int, places []int, err error) error {
 	tools := run.FieldOfStep(index) + ".tools"
 	if p.shared[index] {
@@ -290,7 +292,8 @@ func (c Checker) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *agent
 	return nil
 }
 
-// checkSandboxes checks that the sandboxes can be made, and that tools that need one have it. Those of a sample were checked with its evaluation, and what has gone away since, the run waits for.
+// checkSandboxes checks that the sandboxes can be made, and that tools that need one have it. Those of a sample were
+// checked with its evaluation, and what has gone away since, the run waits for.
 func (c Checker) checkSandboxes(ctx context.Context, p *Plan) error {
 	boxes := p.spec.GetSandboxes()
 	if len(boxes) == 0 {

@@ -33,8 +33,8 @@ type modelCall struct {
 	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
 	config *modelv1.GenerateConfig
 	layers []layer
-	// asker is the name of the step that makes this very call; empty where none does. called is set where a step calls the
-	// model, be it with options of its own.
+	// asker is the name of the step that makes this very call; empty where none does. called is set where a step calls
+	// the model, be it with options of its own.
 	asker  string
 	called bool
 }
@@ -124,8 +124,8 @@ func (c *modelCall) fieldOf(option string) string {
 	return ""
 }
 
-// placed names in an error of modelgw the field of the specification that is wrong: that of an option, the one that names
-// or describes the model, and else what asks for the call.
+// placed names in an error of modelgw the field of the specification that is wrong: that of an option, the one that
+// names or describes the model, and else what asks for the call.
 func (c *modelCall) placed(err error) error {
 	fault, ok := rpcerr.As(err)
 	if !ok {

@@ -1,4 +1,5 @@
-// Package plan checks the specification of a run, resolves every name in it and pins what decides the run's course. It creates nothing.
+// Package plan checks the specification of a run, resolves every name in it and pins what decides the run's course. It
+// creates nothing.
 package plan
 
 import (

@@ -66,7 +66,8 @@ func answerLetter(completion string) string {
 	return letter
 }
 
-// answerWord returns the word after the last label when nothing else stands on its line, without one mark of punctuation at its end.
+// answerWord returns the word after the last label when nothing else stands on its line, without one mark of
+// punctuation at its end.
 func answerWord(completion string) string {
 	text := afterLastLabel(completion)
 	end := strings.IndexFunc(text, pytext.IsSpace)
@@ -84,7 +85,8 @@ func answerWord(completion string) string {
 	return word
 }
 
-// lastBlank returns the last blank that breaks no line; empty where there is none. The reference takes it for the answer where nothing else follows a label.
+// lastBlank returns the last blank that breaks no line; empty where there is none. The reference takes it for the
+// answer where nothing else follows a label.
 func lastBlank(blanks string) string {
 	blanks = strings.TrimRight(blanks, "\n")
 	_, size := utf8.DecodeLastRuneInString(blanks)

@@ -1,7 +1,8 @@
-// Package builtin has the scorers that judge by the completion, the targets and the selected options alone. They ask for no effects.
+// Package builtin has the scorers that judge by the completion, the targets and the selected options alone. They ask
+// for no effects.
 //
-// All text scorers count a sample as right when any of its targets fits. Their rules are those of the scorers of the same names in Inspect, so that
-// results compare.
+// All text scorers count a sample as right when any of its targets fits. Their rules are those of the scorers of the
+// same names in Inspect, so that results compare.
 package builtin
 
 import (
@@ -32,7 +33,8 @@ var ignoreCaseParam = param.Param{
 	Name: "ignore_case", Type: param.Boolean, Default: json.RawMessage("true"), Description: "Whether upper and lower case are the same.",
 }
 
-// graded makes the score of a text scorer. The explanation is the completion; a blank completion is noted whatever its grade is.
+// graded makes the score of a text scorer. The explanation is the completion; a blank completion is noted whatever its
+// grade is.
 func graded(correct bool, answer *string, completion string) score.Score {
 	s := score.Score{Value: grade(correct), Answer: answer, Explanation: &completion}
 	if isBlank(completion) {
@@ -50,7 +52,8 @@ func grade(correct bool) score.Value {
 
 func isBlank(completion string) bool { return pytext.Trim(completion) == "" }
 
-// firstFit tries each target in turn and scores by the first one that fits. The answer is that of the last try, none without targets.
+// firstFit tries each target in turn and scores by the first one that fits. The answer is that of the last try, none
+// without targets.
 func firstFit(in score.Input, fits func(completion, target string) (answer string, ok bool)) score.Score {
 	var answer *string
 	for _, target := range in.Targets {

@@ -36,8 +36,8 @@ func exact(in score.Input) (score.Score, error) {
 	return s, nil
 }
 
-// words splits text at blanks and hyphens into words in normal form: folded, without punctuation, numbers as floats, articles left out, and without
-// stop words.
+// words splits text at blanks and hyphens into words in normal form: folded, without punctuation, numbers as floats,
+// articles left out, and without stop words.
 func words(text string, stopWords []string) []string {
 	stop := make(map[string]bool, len(stopWords))
 	for _, word := range stopWords {
@@ -52,7 +52,8 @@ func words(text string, stopWords []string) []string {
 	return normal
 }
 
-// normalWord brings a token into normal form. Empty means that nothing is left of it; a token with tabs or line breaks may hold several words.
+// normalWord brings a token into normal form. Empty means that nothing is left of it; a token with tabs or line breaks
+// may hold several words.
 func normalWord(token string) string {
 	token = withoutPunctuation(pytext.Fold(token))
 	if f, ok := pytext.ParseFinite(token); ok {
@@ -61,7 +62,8 @@ func normalWord(token string) string {
 	return strings.Join(pytext.Fields(withoutArticles(token)), " ")
 }
 
-// withoutPunctuation removes ASCII punctuation. Of a number only what surrounds it goes, since `3.14` and `-5` need theirs.
+// withoutPunctuation removes ASCII punctuation. Of a number only what surrounds it goes, since `3.14` and `-5` need
+// theirs.
 func withoutPunctuation(token string) string {
 	if _, ok := pytext.ParseFinite(token); ok {
 		return token

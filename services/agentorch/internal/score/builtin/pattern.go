@@ -83,7 +83,8 @@ func (p patternMatcher) score(in score.Input) (score.Score, error) {
 	return graded(false, nil, in.Completion), nil
 }
 
-// captured returns the text of each group, nil for one that took no part, or of the whole match when there are no groups.
+// captured returns the text of each group, nil for one that took no part, or of the whole match when there are no
+// groups.
 func captured(m pyregexp.Match) []*string {
 	text := func(n int) *string {
 		if s, ok := m.Group(n); ok {

@@ -33,8 +33,8 @@ func agreementDefinitions() []Definition {
 	}}
 }
 
-// alpha is 1 - observed/expected disagreement over all samples with at least two ratings; NaN when there are none (Krippendorff 2011, Computing
-// Krippendorff's Alpha-Reliability). Without any disagreement to expect it is 1.
+// alpha is 1 - observed/expected disagreement over all samples with at least two ratings; NaN when there are none
+// (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability). Without any disagreement to expect it is 1.
 func alpha(level string, samples []Sample) (score.Value, error) {
 	units, err := ratings(level, samples)
 	if err != nil || len(units) == 0 {
@@ -60,7 +60,8 @@ func alpha(level string, samples []Sample) (score.Value, error) {
 	return score.Number(1 - observed/expected), nil
 }
 
-// ratings returns the ratings of each sample that has at least two, as numbers. Nominal ratings are numbered in the order in which they appear.
+// ratings returns the ratings of each sample that has at least two, as numbers. Nominal ratings are numbered in the
+// order in which they appear.
 func ratings(level string, samples []Sample) ([][]float64, error) {
 	var units [][]float64
 	names := map[score.Scalar]int{}
@@ -113,7 +114,8 @@ func squares(unit []float64) float64 {
 	return 2 * n * variance(unit) * (n - 1)
 }
 
-// midpoints replaces each rank by how many ratings lie below it plus half of those that equal it; squared differences of these are the ordinal ones.
+// midpoints replaces each rank by how many ratings lie below it plus half of those that equal it; squared differences
+// of these are the ordinal ones.
 func midpoints(units [][]float64) [][]float64 {
 	all := slices.Sorted(slices.Values(slices.Concat(units...)))
 	ranked := make([][]float64, len(units))

@@ -47,8 +47,8 @@ func clusterID(value any) (string, error) {
 	return "", fmt.Errorf("is a list or an object, not a cluster's name")
 }
 
-// clusteredError is the standard error of the mean over clusters, with the correction c/(c-1) for few of them (Miller 2024, arXiv:2411.00640,
-// appendix A, without the correction).
+// clusteredError is the standard error of the mean over clusters, with the correction c/(c-1) for few of them (Miller
+// 2024, arXiv:2411.00640, appendix A, without the correction).
 func clusteredError(clusters [][]float64) float64 {
 	c := float64(len(clusters))
 	if c < 2 {

@@ -33,7 +33,8 @@ func TestGoldenMetrics(t *testing.T) {
 	})
 }
 
-// wrapped drives a case whose record does not tell which metric was computed for each group: one of those that take no parameters must give what was recorded, and where an error was, all do.
+// wrapped drives a case whose record does not tell which metric was computed for each group: one of those that take no
+// parameters must give what was recorded, and where an error was, all do.
 func wrapped(t *goldentest.T, registry *metric.Registry, c goldentest.Case) {
 	var got []any
 	for _, name := range []string{"accuracy", "stderr"} {
@@ -53,7 +54,8 @@ func wrapped(t *goldentest.T, registry *metric.Registry, c goldentest.Case) {
 	}
 }
 
-// compute calls the metric of the case: what of its input are no samples are parameters. For each group it computes what the case names, or else inner.
+// compute calls the metric of the case: what of its input are no samples are parameters. For each group it computes
+// what the case names, or else inner.
 func compute(t *goldentest.T, registry *metric.Registry, c goldentest.Case, inner string) (score.Value, error) {
 	given, _ := c.At("input").(map[string]any)
 	values, _ := given["values"].([]any)

@@ -144,8 +144,8 @@ func (p wilson) compute(_ context.Context, samples []Sample) (score.Value, error
 	return bounds(max(center-half, 0), min(center+half, 1)), nil
 }
 
-// effectiveSize is the number of independent values that would give a share this standard error, at most n (Korn and Graubard 1998). It is n where
-// the error cannot tell.
+// effectiveSize is the number of independent values that would give a share this standard error, at most n (Korn and
+// Graubard 1998). It is n where the error cannot tell.
 func effectiveSize(share, n, clustered float64) float64 {
 	spread := share * (1 - share)
 	if spread <= 0 || clustered <= 0 {

@@ -1,8 +1,8 @@
 // Package metric computes numbers over the scores of all samples: accuracy, standard errors, intervals, frequencies.
 //
-// A metric is a pure function from scored samples to a value: a number, or a map or list of numbers that becomes several entries of the results.
-// Unscored samples are left out before a metric sees them. Metrics that resample draw from a generator with a fixed seed, so that the same scores
-// always give the same numbers.
+// A metric is a pure function from scored samples to a value: a number, or a map or list of numbers that becomes
+// several entries of the results. Unscored samples are left out before a metric sees them. Metrics that resample draw
+// from a generator with a fixed seed, so that the same scores always give the same numbers.
 package metric
 
 import (
@@ -112,8 +112,8 @@ func (r *Registry) Definitions() []Definition {
 	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// New makes a configured metric. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the metric and the parameter at
-// fault.
+// New makes a configured metric. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
+// metric and the parameter at fault.
 func (r *Registry) New(spec Spec) (Metric, error) {
 	d, ok := r.definitions[spec.Name]
 	if !ok {

@@ -5,12 +5,14 @@ import "math"
 // normalQuantile is the inverse of the standard normal distribution function.
 func normalQuantile(p float64) float64 { return math.Sqrt2 * math.Erfinv(2*p-1) }
 
-// studentQuantile is the inverse of Student's t distribution function with df degrees of freedom, for p of at least 1/2.
+// studentQuantile is the inverse of Student's t distribution function with df degrees of freedom, for p of at least
+// 1/2.
 func studentQuantile(p, df float64) float64 {
 	if p >= 1 {
 		p = math.Nextafter(1, 0)
 	}
-	// The distribution function is monotonous: double an upper bound until it is one, then halve the interval down to the last bit.
+	// The distribution function is monotonous: double an upper bound until it is one, then halve the interval down to
+	// the last bit.
 	low, high := 0.0, 1.0
 	for studentTail(high, df) > 1-p {
 		low, high = high, 2*high
@@ -47,8 +49,8 @@ func incompleteBeta(a, b, x float64) float64 {
 	return front / betaFraction(a, b, x)
 }
 
-// betaFraction evaluates 1 + d1/(1 + d2/(1 + …)), the continued fraction DLMF 8.17.22, by its convergents A/B, which are scaled so that they stay
-// small.
+// betaFraction evaluates 1 + d1/(1 + d2/(1 + …)), the continued fraction DLMF 8.17.22, by its convergents A/B, which
+// are scaled so that they stay small.
 func betaFraction(a, b, x float64) float64 {
 	const steps, precision = 500, 1e-16
 	before, beforeDenominator := 1.0, 0.0

@@ -34,8 +34,8 @@ func decodeResamples(params param.List, given json.RawMessage, p any, resamples 
 // The seed of all resampling. Any other would do as well; a fixed one makes results repeatable.
 const seedHigh, seedLow = 0x6576616c, 0x666c6565
 
-// resampledMeans draws whole clusters with replacement, as many as there are, and returns the mean of each draw. No clusters give none.
-// It ends with ctx.
+// resampledMeans draws whole clusters with replacement, as many as there are, and returns the mean of each draw. No
+// clusters give none. It ends with ctx.
 func resampledMeans(ctx context.Context, clusters [][]float64, resamples int) ([]float64, error) {
 	if len(clusters) == 0 {
 		return nil, nil

@@ -39,7 +39,8 @@ func isChineseUnit(r rune) bool {
 	return chineseUnits[r] != 0 || chineseTens[r] != 0 || chineseScales[r] != 0
 }
 
-// parseChinese reads Chinese numerals without sign, either digit by digit (二〇二五) or by units (三百四十二), with decimals behind 点.
+// parseChinese reads Chinese numerals without sign, either digit by digit (二〇二五) or by units (三百四十二), with decimals
+// behind 点.
 func parseChinese(s string) (float64, bool) {
 	whole, decimals := s, ""
 	for _, mark := range []string{"点", "點", "．", "."} {
@@ -87,8 +88,8 @@ func chineseDigitString(s string) (float64, bool) {
 	return value, true
 }
 
-// chineseByUnits adds up digits times units, section by section: 三万四千 is (3)×10⁴ + (4×10³). A unit without a digit counts once (十五). Of
-// digits that follow each other only the last one counts, and zeros only mark skipped units.
+// chineseByUnits adds up digits times units, section by section: 三万四千 is (3)×10⁴ + (4×10³). A unit without a digit
+// counts once (十五). Of digits that follow each other only the last one counts, and zeros only mark skipped units.
 func chineseByUnits(s string) (float64, bool) {
 	total, section, digit := 0.0, 0.0, 0.0
 	for _, r := range s {

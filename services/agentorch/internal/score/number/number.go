@@ -1,8 +1,10 @@
-// Package number finds the numbers in a model's answer and compares them, for scorers that match by value rather than by letter.
+// Package number finds the numbers in a model's answer and compares them, for scorers that match by value rather than
+// by letter.
 //
-// People and models write one number in many ways: `$1,234.00`, `**42**`, `−5`, `1½`, `10²`, `四十二`, `٤٢`. Parse reads them; Normalize writes a
-// number in the one form in which two are compared, five significant digits, so that 3.14159265 equals 3.1416 and 123456 equals 123457. Percent
-// signs and units are never dropped: `60%` may mean 60 or 0.6, so it is no number. Everything here is pure and may be called concurrently.
+// People and models write one number in many ways: `$1,234.00`, `**42**`, `−5`, `1½`, `10²`, `四十二`, `٤٢`. Parse reads
+// them; Normalize writes a number in the one form in which two are compared, five significant digits, so that
+// 3.14159265 equals 3.1416 and 123456 equals 123457. Percent signs and units are never dropped: `60%` may mean 60 or
+// 0.6, so it is no number. Everything here is pure and may be called concurrently.
 package number
 
 import (
@@ -16,7 +18,8 @@ import (
 // formatting are the marks that currencies, thousands and Markdown put around and into numbers.
 const formatting = "$,£€*_"
 
-// enclosing is the punctuation of sentences that clings to a number. Marks that change what a number says (`<`, `~`, `+`, `%`) are not in it.
+// enclosing is the punctuation of sentences that clings to a number. Marks that change what a number says (`<`, `~`,
+// `+`, `%`) are not in it.
 const enclosing = "!?:;()[]{}'\"`"
 
 // StripFormatting removes currency signs, thousands separators and emphasis everywhere in s, with the backslash before one (`\$20`), and every

@@ -13,9 +13,10 @@ var fractions = map[rune]float64{
 	'⅙': 1. / 6, '⅚': 5. / 6, '⅛': 1. / 8, '⅜': 3. / 8, '⅝': 5. / 8, '⅞': 7. / 8, '↉': 0, '⅟': 1,
 }
 
-// symbolRuns are characters other than decimal digits that are numbers by themselves: count characters from lo on, worth first, first+step, ….
-// Digits may take part in a number of several characters. Source: the numeric values of the Unicode Character Database, for the blocks Latin-1
-// Supplement, Superscripts, Number Forms, Enclosed Alphanumerics, Dingbats and the CJK ones; numerals of historic scripts are left out.
+// symbolRuns are characters other than decimal digits that are numbers by themselves: count characters from lo on,
+// worth first, first+step, …. Digits may take part in a number of several characters. Source: the numeric values of the
+// Unicode Character Database, for the blocks Latin-1 Supplement, Superscripts, Number Forms, Enclosed Alphanumerics,
+// Dingbats and the CJK ones; numerals of historic scripts are left out.
 var symbolRuns = []struct {
 	lo          rune
 	count       int
@@ -71,7 +72,8 @@ var symbolRuns = []struct {
 	{'㊱', 15, 36, 1, false},
 }
 
-// ideographs are the Chinese characters that are numbers by themselves, by value (Unihan kPrimaryNumeric, kAccountingNumeric, kOtherNumeric).
+// ideographs are the Chinese characters that are numbers by themselves, by value (Unihan kPrimaryNumeric,
+// kAccountingNumeric, kOtherNumeric).
 var ideographs = map[float64]string{
 	0: "〇零\uf9b2", 1: "一壱壹幺弌", 2: "㒃二兩弍弐貮貳贰\uf978", 3: "三仨叁参參叄弎\uf96b", 4: "亖四肆", 5: "㐅㠪五伍", 6: "六陆陸\uf9d1\uf9d3", 7: "㭍七柒漆",
 	8: "八捌", 9: "九廾玖", 10: "什十拾\uf973\uf9fd", 20: "卄廿", 30: "卅", 40: "卌", 100: "佰百陌", 1000: "仟千阡", 10000: "万萬", 1e8: "亿億", 1e12: "兆",

@@ -28,7 +28,8 @@ const decimalMarks = "٫．"
 //	base     = ( chinese | digits ) [ fraction ] | fraction
 //	exponent = [ ⁻ | ⁺ ] superscript digits
 //
-// where symbol is one character that is a number by itself (Ⅻ) and fraction one below 1 (½). The sign belongs to the base: -2² is 4.
+// where symbol is one character that is a number by itself (Ⅻ) and fraction one below 1 (½). The sign belongs to the
+// base: -2² is 4.
 func parseSymbols(s string) (float64, bool) {
 	text, negative := takeSigns(s)
 	if text == "" {
@@ -156,8 +157,8 @@ func parseWhole(s string) (float64, bool) {
 
 // parseDigits reads digits of any script with group separators, one decimal mark and an exponent `e`.
 //
-// Of full stop and comma the last one is the decimal mark and the other groups. A comma alone is a decimal mark when one to three digits follow
-// the last one.
+// Of full stop and comma the last one is the decimal mark and the other groups. A comma alone is a decimal mark when
+// one to three digits follow the last one.
 func parseDigits(s string) (float64, bool) {
 	mark := decimalMark(s)
 	var b strings.Builder

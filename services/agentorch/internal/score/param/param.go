@@ -1,8 +1,8 @@
 // Package param describes and reads the parameters of scorers and metrics.
 //
-// One list of parameters serves three readers: Decode checks what a task file gives, Schema tells it to programs as JSON Schema, and the fields tell
-// it to people. Reading is strict: an unknown name, a wrong type or a value that is not allowed is an error that names the parameter and what may
-// stand there.
+// One list of parameters serves three readers: Decode checks what a task file gives, Schema tells it to programs as
+// JSON Schema, and the fields tell it to people. Reading is strict: an unknown name, a wrong type or a value that is
+// not allowed is an error that names the parameter and what may stand there.
 package param
 
 import (
@@ -50,9 +50,9 @@ func Invalid(name, format string, args ...any) error {
 	return rpcerr.InvalidField("params_json/"+name, format, args...)
 }
 
-// Decode checks the JSON object raw and reads it into a struct whose fields are tagged with the parameters' names and hold the defaults already.
-// Nil, an empty text and null are an empty object; a parameter that is null is not given. Every error is an INVALID_REQUEST whose
-// field is `params_json/NAME`.
+// Decode checks the JSON object raw and reads it into a struct whose fields are tagged with the parameters' names and
+// hold the defaults already. Nil, an empty text and null are an empty object; a parameter that is null is not given.
+// Every error is an INVALID_REQUEST whose field is `params_json/NAME`.
 func (l List) Decode(raw json.RawMessage, into any) error {
 	given, err := l.given(raw)
 	if err != nil {

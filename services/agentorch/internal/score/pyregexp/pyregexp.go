@@ -1,8 +1,9 @@
 // Package pyregexp runs regular expressions that are written in the syntax of Python's re.
 //
-// Patterns in task files come from evaluations made for Python and need what Go's regexp lacks: lookaround, backreferences and a backtracking
-// order. The engine is github.com/dlclark/regexp2; this package translates the syntax, numbers groups as Python does (named groups take part in
-// the count) and bounds the time of a match. What still differs from re:
+// Patterns in task files come from evaluations made for Python and need what Go's regexp lacks: lookaround,
+// backreferences and a backtracking order. The engine is github.com/dlclark/regexp2; this package translates the
+// syntax, numbers groups as Python does (named groups take part in the count) and bounds the time of a match. What
+// still differs from re:
 //
 //   - possessive quantifiers (`a++`), the flags `a` and `L` and `\N{…}` are refused;
 //   - lookbehind may have any length, and `\p{…}` is allowed.
@@ -27,8 +28,8 @@ var ErrTimeout = errors.New("the pattern backtracks for too long on this text: m
 
 // Regexp is a compiled pattern. It may be used concurrently.
 //
-// Its first search starts a clock goroutine of the engine that ends by itself some time after the last search; tests that look for leaked
-// goroutines call regexp2.StopTimeoutClock first.
+// Its first search starts a clock goroutine of the engine that ends by itself some time after the last search; tests
+// that look for leaked goroutines call regexp2.StopTimeoutClock first.
 type Regexp struct {
 	engine *regexp2.Regexp
 	names  map[string]int
@@ -86,7 +87,8 @@ func (m Match) Group(n int) (string, bool) {
 // Len returns the number of groups, the whole match not counted.
 func (m Match) Len() int { return len(m.groups) - 1 }
 
-// Search finds the leftmost match in text, as re.search. Found is false when there is none; the only error is ErrTimeout.
+// Search finds the leftmost match in text, as re.search. Found is false when there is none; the only error is
+// ErrTimeout.
 func (re *Regexp) Search(text string) (m Match, found bool, err error) {
 	result, err := re.engine.FindStringMatch(text)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// translation is a pattern in the syntax of the engine. All its groups are unnamed, so that both sides number them alike.
+// translation is a pattern in the syntax of the engine. All its groups are unnamed, so that both sides number them
+// alike.
 type translation struct {
 	pattern string
 	names   map[string]int
@@ -134,10 +135,11 @@ func (t *translator) escape(inClass bool) error {
 	return nil
 }
 
-// class translates a set in brackets. An opening bracket within it is a plain character, where the engine would begin a subtraction.
+// class translates a set in brackets. An opening bracket within it is a plain character, where the engine would begin a
+// subtraction.
 //
-// The engine misjudges sets that hold `\W`, `\S` or `\D` beside other members, so that these are taken out and tested on their own: `[x\W]` becomes
-// "x, or no word character", and `[^x\W]` "not x, and a word character".
+// The engine misjudges sets that hold `\W`, `\S` or `\D` beside other members, so that these are taken out and tested
+// on their own: `[x\W]` becomes "x, or no word character", and `[^x\W]` "not x, and a word character".
 func (t *translator) class() error {
 	t.rest = t.rest[1:]
 	negated := strings.HasPrefix(t.rest, "^")
@@ -172,7 +174,8 @@ func (t *translator) class() error {
 	return nil
 }
 
-// members translates what a set holds, up to its closing bracket. Complements are the members of sets whose opposite belongs to it.
+// members translates what a set holds, up to its closing bracket. Complements are the members of sets whose opposite
+// belongs to it.
 func (t *translator) members() (members string, complements []string, err error) {
 	before := t.out.String()
 	t.out.Reset()

@@ -7,8 +7,9 @@ import (
 	"unicode"
 )
 
-// ParseFloat reads s as Python's float() does: white space around it, decimal digits of any script, single underscores between digits, and
-// `inf`, `infinity` and `nan` in any case with a sign. Hexadecimal floats are no numbers. A number too large is infinite.
+// ParseFloat reads s as Python's float() does: white space around it, decimal digits of any script, single underscores
+// between digits, and `inf`, `infinity` and `nan` in any case with a sign. Hexadecimal floats are no numbers. A number
+// too large is infinite.
 func ParseFloat(s string) (float64, bool) {
 	text, ok := floatLiteral(Trim(s))
 	if !ok {
@@ -30,7 +31,8 @@ func ParseFinite(s string) (float64, bool) {
 	return f, true
 }
 
-// floatLiteral rewrites a Python float text as one that strconv reads in the same way, and refuses what strconv takes beyond it.
+// floatLiteral rewrites a Python float text as one that strconv reads in the same way, and refuses what strconv takes
+// beyond it.
 func floatLiteral(s string) (string, bool) {
 	switch strings.ToLower(strings.TrimLeft(s, "+-")) {
 	case "inf", "infinity", "nan":

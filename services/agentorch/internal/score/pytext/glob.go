@@ -2,11 +2,13 @@ package pytext
 
 import "unicode/utf8"
 
-// MatchGlob reports whether name as a whole matches a shell pattern, as Python's fnmatchcase: `*` any text, `?` one character, `[seq]` and
-// `[!seq]` one character in or not in seq, where `a-z` is a range. Nothing escapes a special character but brackets around it; a bracket that
-// is never closed stands for itself. Unlike path.Match, slashes are not special.
+// MatchGlob reports whether name as a whole matches a shell pattern, as Python's fnmatchcase: `*` any text, `?` one
+// character, `[seq]` and `[!seq]` one character in or not in seq, where `a-z` is a range. Nothing escapes a special
+// character but brackets around it; a bracket that is never closed stands for itself. Unlike path.Match, slashes are
+// not special.
 func MatchGlob(pattern, name string) bool {
-	// star and retry are where to resume after a mismatch: the pattern behind the last `*`, and the name with one more character given to it.
+	// star and retry are where to resume after a mismatch: the pattern behind the last `*`, and the name with one more
+	// character given to it.
 	star, retry := -1, 0
 	p, n := 0, 0
 	for n < len(name) {
@@ -33,7 +35,8 @@ func MatchGlob(pattern, name string) bool {
 	return p == len(pattern)
 }
 
-// matchOne matches the first character of name with the first element of pattern, which is not `*`, and returns the bytes that each takes.
+// matchOne matches the first character of name with the first element of pattern, which is not `*`, and returns the
+// bytes that each takes.
 func matchOne(pattern, name string) (width, next int, ok bool) {
 	if pattern == "" {
 		return 0, 0, false
@@ -51,7 +54,8 @@ func matchOne(pattern, name string) (width, next int, ok bool) {
 	return width, next, r == want
 }
 
-// classEnd returns the index of the bracket that closes the class at the start of pattern, or 0. A bracket right after the opening is a member.
+// classEnd returns the index of the bracket that closes the class at the start of pattern, or 0. A bracket right after
+// the opening is a member.
 func classEnd(pattern string) int {
 	i := 1
 	if i < len(pattern) && pattern[i] == '!' {
@@ -65,7 +69,8 @@ func classEnd(pattern string) int {
 	return 0
 }
 
-// inClass reports whether r is in the class whose text stands between the brackets. A range that runs backwards is empty.
+// inClass reports whether r is in the class whose text stands between the brackets. A range that runs backwards is
+// empty.
 func inClass(class string, r rune) bool {
 	negated := class[0] == '!' && len(class) > 1
 	if negated {

@@ -1,8 +1,9 @@
 // Package pytext holds text operations with Python's definitions.
 //
-// Scores and datasets must come out as they do in evaluations that were written for Python: what counts as white space, what a word is, how
-// letters fold, which texts are numbers and how a JSON value reads as text. Go's standard library answers several of these otherwise, so the
-// answers live here, once. Nothing in this package keeps state; every function may be called concurrently.
+// Scores and datasets must come out as they do in evaluations that were written for Python: what counts as white space,
+// what a word is, how letters fold, which texts are numbers and how a JSON value reads as text. Go's standard library
+// answers several of these otherwise, so the answers live here, once. Nothing in this package keeps state; every
+// function may be called concurrently.
 package pytext
 
 import (

@@ -1,7 +1,8 @@
 // Package reduce turns the scores that one sample got in its epochs into one score.
 //
-// Unscored epochs are left out; when all are unscored the result is unscored too. Lists are reduced position by position and maps key by key, for
-// which all epochs must have the same shape. The rules are those of the reducers of the same names in Inspect. All of it is pure.
+// Unscored epochs are left out; when all are unscored the result is unscored too. Lists are reduced position by
+// position and maps key by key, for which all epochs must have the same shape. The rules are those of the reducers of
+// the same names in Inspect. All of it is pure.
 package reduce
 
 import (
@@ -57,8 +58,8 @@ func Mean() Reducer { return Reducer{definition: Definition{rule: mean}, name: "
 
 var withCount = regexp.MustCompile(`^(.+)_(\d+)$`)
 
-// New returns the reducer of a name: `mean`, `pass_at_3`. It fails with NOT_FOUND SCORER_NOT_FOUND when there is none, and with INVALID_REQUEST
-// when the count is missing or not positive.
+// New returns the reducer of a name: `mean`, `pass_at_3`. It fails with NOT_FOUND SCORER_NOT_FOUND when there is none,
+// and with INVALID_REQUEST when the count is missing or not positive.
 func New(name string) (Reducer, error) {
 	base, count := name, ""
 	if m := withCount.FindStringSubmatch(name); m != nil {
@@ -95,8 +96,8 @@ func (r Reducer) CheckEpochs(epochs int) error {
 	return nil
 }
 
-// Reduce makes one score of those of all epochs. Answer, explanation and reason are kept where all epochs agree; the metadata is that of the first.
-// It fails when the values have different shapes. Without scores the result is unscored.
+// Reduce makes one score of those of all epochs. Answer, explanation and reason are kept where all epochs agree; the
+// metadata is that of the first. It fails when the values have different shapes. Without scores the result is unscored.
 func (r Reducer) Reduce(scores []score.Score) (score.Score, error) {
 	if len(scores) == 0 {
 		return score.Score{Value: score.Unscored()}, nil

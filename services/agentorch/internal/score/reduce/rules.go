@@ -6,7 +6,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// rule reduces the scored values of one scalar, of which there is at least one. K is the reducer's count; all counts the unscored epochs too.
+// rule reduces the scored values of one scalar, of which there is at least one. K is the reducer's count; all counts
+// the unscored epochs too.
 type rule func(values []score.Value, k, all int) score.Value
 
 // success is the number from which on an epoch counts as a success.
@@ -87,7 +88,8 @@ func atLeast(values []score.Value, k, _ int) score.Value {
 	return score.Integer(0)
 }
 
-// passAt is the unbiased estimator 1 - C(n-c, k) / C(n, k) for c successes of n epochs (Chen et al. 2021, arXiv:2107.03374).
+// passAt is the unbiased estimator 1 - C(n-c, k) / C(n, k) for c successes of n epochs (Chen et al. 2021,
+// arXiv:2107.03374).
 func passAt(values []score.Value, k, _ int) score.Value {
 	n := len(values)
 	if n < k {

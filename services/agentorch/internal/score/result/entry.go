@@ -107,8 +107,8 @@ func ofNothing(value score.Value, err error) score.Value {
 	return score.Unscored()
 }
 
-// expand names the parts of a map by their keys and those of a list by the metric's name and their position from 1. Null parts are left out. A key
-// that is taken gets a number from 2.
+// expand names the parts of a map by their keys and those of a list by the metric's name and their position from 1.
+// Null parts are left out. A key that is taken gets a number from 2.
 func expand(m metric.Metric, value score.Value, taken *keys) ([]Metric, error) {
 	var numbers []Metric
 	add := func(key, name, group string, part score.Value) error {

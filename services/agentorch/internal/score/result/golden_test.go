@@ -149,7 +149,8 @@ var (
 	whereTag = regexp.MustCompile(`^(.*) where (\w+) returns (.+)$`)
 )
 
-// parseMetrics reads how a case writes metrics: `accuracy, ci(level=0.8)`, `{x_*: [mean]}`, `none`, with metrics of the recording's own.
+// parseMetrics reads how a case writes metrics: `accuracy, ci(level=0.8)`, `{x_*: [mean]}`, `none`, with metrics of the
+// recording's own.
 func parseMetrics(t *goldentest.T, text string) result.Metrics {
 	own := map[string]score.Value{}
 	if m := whereTag.FindStringSubmatch(text); m != nil {

@@ -1,8 +1,8 @@
-// Package result puts the scores of all samples and epochs together into the results of an evaluation: one entry for each scorer and reducer (or for
-// each key of map values) with its metrics, and the reduced score of every sample.
+// Package result puts the scores of all samples and epochs together into the results of an evaluation: one entry for
+// each scorer and reducer (or for each key of map values) with its metrics, and the reduced score of every sample.
 //
-// Compute is a pure function of the scores, so that results can be computed at any time from the journal: while an evaluation runs, at its end, and
-// again after a score was edited.
+// Compute is a pure function of the scores, so that results can be computed at any time from the journal: while an
+// evaluation runs, at its end, and again after a score was edited.
 package result
 
 import (
@@ -55,11 +55,13 @@ type Epoch struct {
 
 // Input is all that results are computed from.
 type Input struct {
-	// Scorers are the evaluation's scorers in order. Scores under other names, which a solver may set, get the metrics of Extra.
+	// Scorers are the evaluation's scorers in order. Scores under other names, which a solver may set, get the metrics
+	// of Extra.
 	Scorers []Scorer
 	// Extra are the metrics of scores that belong to no scorer.
 	Extra Metrics
-	// Reducers reduce the epochs of a sample. Nil takes the mean; empty but not nil reduces nothing, so that metrics see every epoch.
+	// Reducers reduce the epochs of a sample. Nil takes the mean; empty but not nil reduces nothing, so that metrics
+	// see every epoch.
 	Reducers []reduce.Reducer
 	// Epochs are the scored samples, in the order in which samples should appear.
 	Epochs []Epoch
@@ -115,7 +117,8 @@ type Reduced struct {
 	Score    score.Score
 }
 
-// UniqueNames gives each scorer a name of its own: of several with one name the second is followed by 1, the third by 2, and so on.
+// UniqueNames gives each scorer a name of its own: of several with one name the second is followed by 1, the third by
+// 2, and so on.
 func UniqueNames(names []string) []string {
 	unique := make([]string, 0, len(names))
 	taken, next := map[string]bool{}, map[string]int{}
@@ -142,7 +145,8 @@ func Compute(ctx context.Context, in Input) (Results, error) {
 	return results, nil
 }
 
-// extraScorers makes a scorer of every name that only scores have, in the order of appearance; names within one sample are sorted.
+// extraScorers makes a scorer of every name that only scores have, in the order of appearance; names within one sample
+// are sorted.
 func extraScorers(in Input) []Scorer {
 	var extra []Scorer
 	known := map[string]bool{}

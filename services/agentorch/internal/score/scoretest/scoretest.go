@@ -1,5 +1,5 @@
-// Package scoretest converts recorded score values for tests. Recorded cases write numbers that JSON cannot hold as the texts NaN, Infinity and
-// -Infinity.
+// Package scoretest converts recorded score values for tests. Recorded cases write numbers that JSON cannot hold as the
+// texts NaN, Infinity and -Infinity.
 package scoretest
 
 import (

@@ -13,7 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 )
 
-// Judgement is the effect that a worker's scorer asks for: that the worker judges. Its result is an *[agentv1.WorkerOutcome].
+// Judgement is the effect that a worker's scorer asks for: that the worker judges. Its result is an
+// *[agentv1.WorkerOutcome].
 type Judgement struct{ Worker *agentv1.WorkerRef }
 
 // Metrics are those of a worker's scorer where a task names none.

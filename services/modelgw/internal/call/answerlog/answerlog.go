@@ -1,7 +1,8 @@
-// Package answerlog lets any number of watchers follow the answer of a call as it comes, from the start or from where they were.
+// Package answerlog lets any number of watchers follow the answer of a call as it comes, from the start or from where
+// they were.
 //
-// The pieces of the attempt under way are kept until the call ends; what counts then is its result. A place in a stream is (attempt, offset): a watcher
-// that was in an earlier attempt is told to begin anew.
+// The pieces of the attempt under way are kept until the call ends; what counts then is its result. A place in a stream
+// is (attempt, offset): a watcher that was in an earlier attempt is told to begin anew.
 package answerlog
 
 import (
@@ -88,8 +89,8 @@ func (s *Stream) wake() {
 	}
 }
 
-// next returns what follows a place: a new attempt, with or without pieces, or more pieces of it. Where there is nothing yet, it returns a channel that
-// is closed when there is.
+// next returns what follows a place: a new attempt, with or without pieces, or more pieces of it. Where there is
+// nothing yet, it returns a channel that is closed when there is.
 func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,8 @@ func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wa
 	return 0, nil, s.changed
 }
 
-// Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all that came before was yielded.
+// Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all that
+// came before was yielded.
 func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) iter.Seq[*modelv1.StreamGenerateResponse] {
 	return func(yield func(*modelv1.StreamGenerateResponse) bool) {
 		for at, last := from, false; ; {
@@ -162,7 +164,8 @@ type shared struct {
 	users  int
 }
 
-// Open returns the stream of a key, the same one for all who use it at a time. The function that is returned with it ends the use.
+// Open returns the stream of a key, the same one for all who use it at a time. The function that is returned with it
+// ends the use.
 func (s *Streams) Open(key effect.Key) (stream *Stream, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

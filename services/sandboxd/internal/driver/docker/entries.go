@@ -24,7 +24,8 @@ const (
 
 var errTooDeep = errors.New("its folders are nested too deep")
 
-// entries counts what is in an open folder and all folders below it, until there is more than most. It closes the folder.
+// entries counts what is in an open folder and all folders below it, until there is more than most. It closes the
+// folder.
 func entries(ctx context.Context, fd int, most int64) (int64, error) {
 	n := int64(0)
 	err := addEntries(ctx, fd, &n, most, 1)
@@ -73,9 +74,9 @@ func (e *engine) layer(ctx context.Context, id string) (fd int, err error) {
 	return openSeenBy(c.State.Pid, c.GraphDriver.Data["UpperDir"])
 }
 
-// openSeenBy opens a folder as the parent of a process sees it. The parent of a container's first process has started it
-// and sees the engine's storage, which need not lie where this program sees the same path: an engine may have mounts or
-// a root of its own.
+// openSeenBy opens a folder as the parent of a process sees it. The parent of a container's first process has started
+// it and sees the engine's storage, which need not lie where this program sees the same path: an engine may have mounts
+// or a root of its own.
 func openSeenBy(child int, folder string) (fd int, err error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/status")
 	if err != nil {

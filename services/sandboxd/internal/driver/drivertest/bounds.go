@@ -157,8 +157,8 @@ print(sum(sent for pid, sent in children if os.waitpid(pid, os.WNOHANG) == (0, 0
 			assert.Contains(t, strings.Join(b.report.Isolation.Weaker, "\n"), "cpu: ", "a box that is asked to be bounded says that it is not")
 			return
 		}
-		// Four processes that do nothing but compute have used so much when two seconds are over; alone on four processors it
-		// were eight.
+		// Four processes that do nothing but compute have used so much when two seconds are over; alone on four
+		// processors it were eight.
 		used, err := strconv.ParseFloat(b.python(`
 import os, resource, time
 end = time.monotonic() + 2

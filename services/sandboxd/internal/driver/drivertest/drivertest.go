@@ -31,8 +31,8 @@ type Harness struct {
 	New func(t *testing.T, dir string) driver.Driver
 	// OneUser tells that boxes have a single user.
 	OneUser bool
-	// Unisolated says that boxes can be made only where a part of the isolation may be missing: no cgroup bounds memory,
-	// which is bounded for each process alone.
+	// Unisolated says that boxes can be made only where a part of the isolation may be missing: no cgroup bounds
+	// memory, which is bounded for each process alone.
 	Unisolated bool
 	// OwnSystem tells that a box's system folders are its own: root may write them.
 	OwnSystem bool
@@ -42,8 +42,8 @@ type Harness struct {
 	GuestInside bool
 	// NoWatches tells that commands can watch no files, since that would count with the watches of the machine.
 	NoWatches bool
-	// NoCheckMounts says that checks have no mount namespace of their own, so that they cannot change modes of commands'
-	// files.
+	// NoCheckMounts says that checks have no mount namespace of their own, so that they cannot change modes of
+	// commands' files.
 	NoCheckMounts bool
 	// Image is an image that was built from Dockerfile; empty for a driver without images.
 	Image string

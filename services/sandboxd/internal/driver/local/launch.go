@@ -276,8 +276,8 @@ func giveGroup(g *group, s *box.Spec, give func(*os.File, error) (int, error), d
 	s.Command.Cgroup.Source = g.born
 	err = detach(&s.Command.Cgroup)
 	if errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.15 nothing can be detached from a hierarchy that this process mounted for itself, which has no place
-		// among other files either: a path through it ends at its root.
+		// Before Linux 6.15 nothing can be detached from a hierarchy that this process mounted for itself, which has no
+		// place among other files either: a path through it ends at its root.
 		s.Command.Cgroup.FD, err = give(os.OpenFile(g.born, unix.O_PATH|unix.O_DIRECTORY, 0))
 	}
 	return err

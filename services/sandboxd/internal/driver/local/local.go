@@ -34,8 +34,8 @@ type Config struct {
 	// GuestPath is the guest program on this machine.
 	GuestPath string
 	// Python is the prefix of a Python installation to show in boxes; empty looks for the python3 of PATH where that is
-	// not the system's. One whose prefix is the user's home, or has that or Dir in it, is refused; one that is found there
-	// is left out.
+	// not the system's. One whose prefix is the user's home, or has that or Dir in it, is refused; one that is found
+	// there is left out.
 	Python string
 	// SearchPath is the host's PATH, to find python3 in.
 	SearchPath string

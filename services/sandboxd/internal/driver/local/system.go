@@ -83,8 +83,8 @@ func findSystem(ctx context.Context, python, searchPath string, private []string
 		python = ""
 	}
 	if python != "" && !strings.HasPrefix(python, "/usr/") && python != "/usr" {
-		// At its own path, since that is built into its programs and scripts; by another name, so that PATH shows nothing of
-		// the host.
+		// At its own path, since that is built into its programs and scripts; by another name, so that PATH shows
+		// nothing of the host.
 		s.python = python
 		s.show(python, python)
 		s.path = pythonTarget + "/bin:" + systemPath

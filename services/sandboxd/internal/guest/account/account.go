@@ -85,7 +85,8 @@ func (a Account) Do(f func() error) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Leaving root as the file system's user takes the thread's powers over files away, and coming back gives them again.
+	// Leaving root as the file system's user takes the thread's powers over files away, and coming back gives them
+	// again.
 	if err := setFS(a.UID, a.GID); err != nil {
 		return err
 	}

@@ -2,8 +2,8 @@ package box
 
 import "golang.org/x/sys/unix"
 
-// What a command may call. The list is that of Docker's default profile (github.com/moby/profiles, seccomp/default.json, as of
-// Docker 28) for a container without capabilities, with these changes:
+// What a command may call. The list is that of Docker's default profile (github.com/moby/profiles,
+// seccomp/default.json, as of Docker 28) for a container without capabilities, with these changes:
 //   - clone3 is allowed, since the guest starts commands by it. Its flags cannot be seen by a filter: that a box makes no
 //     namespaces is ensured by its missing capabilities and by user.max_user_namespaces.
 //   - io_setup and the calls around it, memfd_secret and name_to_handle_at are not allowed: they reach counters of the whole machine, hide

@@ -87,8 +87,8 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 		if slices.Contains(keep, c) {
 			continue
 		}
-		// EINVAL: a capability that this kernel does not know. EPERM: the launcher had no CAP_SETPCAP, so there is nothing to
-		// lose.
+		// EINVAL: a capability that this kernel does not know. EPERM: the launcher had no CAP_SETPCAP, so there is
+		// nothing to lose.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL && err != unix.EPERM {
 			return nil, &PartError{Part: "capabilities", Err: err}
 		}

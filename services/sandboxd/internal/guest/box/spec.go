@@ -33,8 +33,8 @@ type Spec struct {
 	Fixed []string
 	// Devices are device nodes of the host that are shown, such as `null`.
 	Devices []string
-	// ProcFD is a socket through which the launcher hands over a /proc of the box (HandProc); 0: the first process mounts
-	// its own.
+	// ProcFD is a socket through which the launcher hands over a /proc of the box (HandProc); 0: the first process
+	// mounts its own.
 	ProcFD int
 	// TerminalGroup owns terminals; below 0 where it is not mapped.
 	TerminalGroup int
@@ -82,16 +82,16 @@ type Command struct {
 	TasksFDs []int
 	// Cgroup is a folder of the cgroup v2 hierarchy into which commands are born; the zero value: none.
 	Cgroup Mount
-	// HideCgroups has commands see the groups that they are in as the roots of all. It is not for births into a group of
-	// version 2: the kernel lets no process start another in a group that it does not see.
+	// HideCgroups has commands see the groups that they are in as the roots of all. It is not for births into a group
+	// of version 2: the kernel lets no process start another in a group that it does not see.
 	HideCgroups bool
-	// Limits are set on commands alone, each of which inherits them to what it starts; entries of value 0 are left as they
-	// are.
+	// Limits are set on commands alone, each of which inherits them to what it starts; entries of value 0 are left as
+	// they are.
 	Limits []Limit
 	// Processors is how many processors commands run on where no cgroup bounds their share; 0: all.
 	Processors int
-	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of the
-	// machine's users.
+	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of
+	// the machine's users.
 	NoWatches bool
 	// MayLackFilter lets commands run without the filter of system calls where the kernel has no such filters.
 	MayLackFilter bool

@@ -26,11 +26,11 @@ const (
 type Config struct {
 	// Dial dials the host.
 	Dial func() (net.Conn, error)
-	// Idle is called before each attempt to dial, at least every ten seconds, with the time since when there has been no
-	// host. Nil does nothing.
+	// Idle is called before each attempt to dial, at least every ten seconds, with the time since when there has been
+	// no host. Nil does nothing.
 	Idle func(since time.Time)
-	// Watch watches for the host until stop is called: changed gets a token when it may have come. Nil, or an error, does
-	// without.
+	// Watch watches for the host until stop is called: changed gets a token when it may have come. Nil, or an error,
+	// does without.
 	Watch func() (changed <-chan struct{}, stop func(), err error)
 }
 

@@ -90,7 +90,8 @@ const errNoClone3 = syscall.ENOSYS
 
 // way is what this kernel and its filter let a birth use.
 type way struct {
-	// clone: there is no clone3. The child takes the signals' handlers back itself, and there is no birth into a cgroup.
+	// clone: there is no clone3. The child takes the signals' handlers back itself, and there is no birth into a
+	// cgroup.
 	clone bool
 	// chdir: there is no openat2. The working directory may be a link of /proc, though not to anything of the guest.
 	chdir bool

@@ -32,8 +32,8 @@ type Command struct {
 type Credential struct {
 	UID, GID uint32
 	Groups   []uint32
-	// Capabilities are what the process has, and what it starts inherits. The program itself has them, and the thread may
-	// give them.
+	// Capabilities are what the process has, and what it starts inherits. The program itself has them, and the thread
+	// may give them.
 	Capabilities []uintptr
 }
 

@@ -120,8 +120,8 @@ func leadsNowhere(err error) bool {
 		errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// leadsToProc follows an entry of an open folder step by step. A step that leads nowhere counts as a folder: a check may
-// make one there before it opens the link.
+// leadsToProc follows an entry of an open folder step by step. A step that leads nowhere counts as a folder: a check
+// may make one there before it opens the link.
 func leadsToProc(folder int, name string, until time.Time) (bool, error) {
 	at, err := unix.FcntlInt(uintptr(folder), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

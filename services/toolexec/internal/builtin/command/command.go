@@ -1,4 +1,5 @@
-// Package command runs one command in a sandbox for a tool and turns what it printed into what a model sees. The tools bash and python are made of it.
+// Package command runs one command in a sandbox for a tool and turns what it printed into what a model sees. The tools
+// bash and python are made of it.
 package command
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// keptBytes bounds what is kept of each output stream, half from its head and half from its tail. It is far above what a model is shown.
+// keptBytes bounds what is kept of each output stream, half from its head and half from its tail. It is far above what
+// a model is shown.
 const keptBytes = 1 << 20
 
 // Options are what a run may set of a tool that runs commands.
@@ -41,8 +43,9 @@ func Schema(further ...string) json.RawMessage {
 // Timeout returns the bound of one call; 0 is none.
 func (o Options) Timeout() time.Duration { return seconds.Duration(o.TimeoutSeconds) }
 
-// Run runs argv under a login shell's conditions set by o and returns standard error, a line break when there is any, and standard output. The exit
-// code is not shown. A command that did not finish is a time-out with what it had printed.
+// Run runs argv under a login shell's conditions set by o and returns standard error, a line break when there is any,
+// and standard output. The exit code is not shown. A command that did not finish is a time-out with what it had
+// printed.
 func (o Options) Run(ctx context.Context, call *tool.Call, argv []string, stdin string) (*tool.Result, error) {
 	sandbox, err := call.Sandbox(o.Sandbox)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads bytes as UTF-8. Each maximal beginning of a character that does not go on, and each byte that begins none, becomes one
-// U+FFFD, as Unicode recommends (The Unicode Standard, §3.9, "substitution of maximal subparts").
+// decode reads bytes as UTF-8. Each maximal beginning of a character that does not go on, and each byte that begins
+// none, becomes one U+FFFD, as Unicode recommends (The Unicode Standard, §3.9, "substitution of maximal subparts").
 func decode(bytes []byte) string {
 	if utf8.Valid(bytes) {
 		return string(bytes)

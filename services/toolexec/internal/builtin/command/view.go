@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// View shows the argument of a tool that holds code, as a fenced block of its language. Where the argument is absent it shows the tool's name.
+// View shows the argument of a tool that holds code, as a fenced block of its language. Where the argument is absent it
+// shows the tool's name.
 func View(title, language, argument string) func(arguments json.RawMessage) *toolv1.ToolCallContent {
 	return func(arguments json.RawMessage) *toolv1.ToolCallContent {
 		code := strings.TrimSpace(text(arguments, argument))

@@ -1,7 +1,7 @@
 // Package texteditor is the tool that views and edits files in a sandbox.
 //
-// The editing is done inside the sandbox by the guest program, which also keeps the history for undo_edit: everyone who edits in one sandbox shares
-// it. This package only carries arguments in and the answer out.
+// The editing is done inside the sandbox by the guest program, which also keeps the history for undo_edit: everyone who
+// edits in one sandbox shares it. This package only carries arguments in and the answer out.
 package texteditor
 
 import (
@@ -107,7 +107,8 @@ func (e *editor) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	}
 }
 
-// read turns the guest program's answer into the tool's. Anything but an answer is a fault of the platform, not of the model.
+// read turns the guest program's answer into the tool's. Anything but an answer is a fault of the platform, not of the
+// model.
 func read(result *sandboxv1.ExecResult) (*tool.Result, error) {
 	var a answer
 	if err := json.Unmarshal(result.GetStdout(), &a); err != nil {

@@ -1,5 +1,5 @@
-// Command sandboxd is the service sandboxd for tests of toolexec, in a process of its own. It keeps all in the folder that its argument names, and serves there
-// at the socket `sock` until it is told to stop.
+// Command sandboxd is the service sandboxd for tests of toolexec, in a process of its own. It keeps all in the folder
+// that its argument names, and serves there at the socket `sock` until it is told to stop.
 package main
 
 import (
