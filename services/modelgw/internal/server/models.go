@@ -23,7 +23,11 @@ func (s *Server) GetModel(_ context.Context, r *modelv1.GetModelRequest) (*model
 	if !isProvider || !isModel {
 		return nil, rpcerr.InvalidField("name", "%q is not of the form providers/{provider}/models/{model}", r.GetName())
 	}
-	return s.describe(kind + "/" + name)
+	model, err := s.describe(kind + "/" + name)
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND) {
+		return nil, rpcerr.NotFound(r.GetName(), "no %s: %v", r.GetName(), err)
+	}
+	return model, err
 }
 
 // describe tells what is known of a model, with the default account or without any.
