@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -221,12 +222,26 @@ func (c *chain) validate(req any) error {
 	return fields.Err()
 }
 
+// listed are the texts of a closed set. An empty one stands for nothing.
+func listed(set protoreflect.List) string {
+	var texts []string
+	for i := range set.Len() {
+		if text := set.Get(i).String(); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
 // fault says which rule a field breaks. That it is missing has one form, whichever rule refuses it.
 func fault(v *protovalidate.Violation) string {
 	if !v.RuleValue.IsValid() { // A rule with words of its own.
 		return v.Proto.GetMessage()
 	}
 	missing := v.Proto.GetRuleId() == "required"
+	if v.Proto.GetRuleId() == "string.in" {
+		return fmt.Sprintf("%q is none of %s", v.FieldValue.String(), listed(v.RuleValue.List()))
+	}
 	switch value := v.FieldValue.Interface().(type) {
 	case string:
 		missing = value == ""

@@ -14,6 +14,9 @@ var place = regexp.MustCompile(`^(?:` + field + `: )*(?:sample [^:]*: )?(?:` + f
 
 const field = `[a-z_]\w*(?:\[(?:\d+|"[^"]*")\]|[./]\w+)*`
 
+// parameters stands before the name of one.
+const parameters = ": parameters "
+
 // Naming is a name of the API, and what people know it by.
 type Naming struct {
 	Field *regexp.Regexp
@@ -27,7 +30,7 @@ var commonWords = []Naming{
 	{regexp.MustCompile(`: spec\.`), "."},
 	{regexp.MustCompile(`\bmodel_args_json\b`), "args"},
 	{regexp.MustCompile(`\.(?:params|options)_json: `), ": parameters: "},
-	{regexp.MustCompile(`\.(?:params|options)_json/`), ": parameters "},
+	{regexp.MustCompile(`\.(?:params|options)_json/`), parameters},
 	{regexp.MustCompile(`\bdriver_config_json\b`), "config"},
 	{regexp.MustCompile(`\b(metadata|fields|extra_body)_json\b`), "$1"},
 }
@@ -59,6 +62,13 @@ func InWords(err error, words []Naming) error {
 	text := fault.Message[len(path):]
 	for _, w := range slices.Concat(words, commonWords) {
 		path = w.Field.ReplaceAllString(path, w.Name)
+	}
+	if step, member, ok := strings.Cut(path, parameters); ok { // A member within JSON has the path of a JSON pointer.
+		member, rest, more := strings.Cut(member, ": ")
+		path = step + parameters + strings.ReplaceAll(member, "/", ".")
+		if more {
+			path += ": " + rest
+		}
 	}
 	reworded := *fault
 	reworded.Message = path + text

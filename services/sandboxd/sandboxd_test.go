@@ -587,7 +587,7 @@ func TestVariablesThatCannotBe(t *testing.T) {
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
-	_, err := in.sessions.OpenSession(t.Context(), &sandboxv1.OpenSessionRequest{Sandbox: project + "/sandboxes/x"})
+	_, err := in.sessions.OpenSession(t.Context(), &sandboxv1.OpenSessionRequest{Sandbox: project + "/sandboxes/x", Session: &sandboxv1.Session{}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), "%v", err)
 }
 

@@ -489,6 +489,6 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 
 		status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export?format=xml", nil)
 		assert.Equal(t, 400, status)
-		assert.Contains(t, answer, "is no form of logs")
+		assert.Contains(t, answer, "is none of eval, json")
 	})
 }

@@ -17,7 +17,7 @@ import (
 
 // record are the tables that cannot be made again, by how their names begin: the journal with its inbox, each service's
 // ledger of effects, the catalogues of sandboxes, the schema's version.
-var record = []string{"journal", "modelgw_effects", "toolexec_effects", "sandboxd_effects", "sandboxes", "sandboxd_installation", "schema_version", "sqlite_"}
+var record = []string{"journal", "modelgw_effects", "toolexec_effects", "sandboxd_effects", "sandboxes", "sandboxd_installation", "replica", "schema_version", "sqlite_"}
 
 // Everything but the record is made of it: with all other tables dropped, lists, evaluations, samples and runs are what
 // they were.

@@ -210,6 +210,9 @@ func (s *State) agentEnded(o *agentv1.AgentEnded) error {
 		return fmt.Errorf("the agent %q ends while effects of it are open", child.Span)
 	}
 	s.frames = slices.DeleteFunc(slices.Clone(s.frames), func(f *Frame) bool { return f == child })
+	if s.Scoring != nil && s.Scoring.Frame == child { // What it wanted to know, nobody asks any more.
+		s.Scoring = nil
+	}
 	return nil
 }
 

@@ -32,8 +32,9 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		if asked.Hash, err = effectrpc.Hash(content(w)); err != nil {
 			return nil, err
 		}
-		asked.Epoch = w.request.GetAttribution().GetOwnerEpoch()
-		asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun())
+		if asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun()); asked.Unique {
+			asked.Epoch = w.request.GetAttribution().GetOwnerEpoch()
+		}
 	}
 	var own *modelv1.GenerateResponse // the answer of a call without a key, which is kept nowhere and so need not be encoded
 	result, err := c.deps.Effects.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {

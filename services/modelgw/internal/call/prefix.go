@@ -38,6 +38,7 @@ func (c *Calls) conversation(project string, p *modelv1.MessagePrefix, messages 
 		}
 	}
 	all, err := before.Extend(messages...)
+	c.deps.Memory.Weigh(all)
 	if err == nil && all.Bytes() > bound.ConversationBytes {
 		err = rpcerr.RequestTooLarge("messages", bound.ConversationBytes, "the conversation has %d bytes and may have %d; leave out messages", all.Bytes(), bound.ConversationBytes)
 	}

@@ -18,9 +18,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 )
 
-// What is kept weighs more than its encoded bytes: by so much for each message, and for each prefix that can be named.
+// What is kept weighs more than its encoded bytes: by so much for each message, for each of its parts and calls of tools,
+// and for each prefix that can be named.
 const (
 	messageWeight = 512
+	partWeight    = 256
 	nameWeight    = 256
 )
 
@@ -31,6 +33,7 @@ type Conversation struct {
 	count   int
 	hash    prefix.Hash
 	bytes   int64
+	weight  int64
 	summary prepare.Summary
 }
 
@@ -38,7 +41,7 @@ type Conversation struct {
 type line struct {
 	mu       sync.Mutex
 	messages []*modelv1.ChatMessage
-	bytes    int64
+	weight   int64 // of the messages
 	// names are the prefixes that are kept of it. The store's lock guards them.
 	names []name
 }
@@ -74,33 +77,34 @@ func (c Conversation) Extend(messages ...*modelv1.ChatMessage) (Conversation, er
 			return Conversation{}, rpcerr.InvalidField("messages", "message %d cannot be encoded: %v", i, err)
 		}
 		next.hash, next.bytes = next.hash.Next(digest), next.bytes+int64(size)
+		next.weight += int64(size) + messageWeight + partWeight*int64(len(m.GetContent().GetList().GetParts())+len(m.GetToolCalls()))
 	}
 	next.count += len(messages)
 	next.summary = next.summary.And(prepare.SummaryOf(messages...))
-	next.line = c.grow(messages, next.bytes)
+	next.line = c.grow(messages, next.weight)
 	return next, nil
 }
 
-// grow adds messages to the conversation's line where it is the longest of it; else they begin another line. Bytes are
-// those of all messages then.
-func (c Conversation) grow(messages []*modelv1.ChatMessage, bytes int64) *line {
+// grow adds messages to the conversation's line where it is the longest of it; else they begin another line. The
+// weight is that of all messages then.
+func (c Conversation) grow(messages []*modelv1.ChatMessage, weight int64) *line {
 	if c.line == nil {
-		return &line{messages: slices.Clone(messages), bytes: bytes}
+		return &line{messages: slices.Clone(messages), weight: weight}
 	}
 	c.line.mu.Lock()
 	defer c.line.mu.Unlock()
 	if len(c.line.messages) > c.count {
-		return &line{messages: slices.Concat(c.line.messages[:c.count], messages), bytes: bytes}
+		return &line{messages: slices.Concat(c.line.messages[:c.count], messages), weight: weight}
 	}
-	c.line.messages, c.line.bytes = append(c.line.messages, messages...), bytes
+	c.line.messages, c.line.weight = append(c.line.messages, messages...), weight
 	return c.line
 }
 
-// weight is what the line weighs in a store.
-func (l *line) weight() int64 {
+// weighs returns what the line weighs in a store.
+func (l *line) weighs() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.bytes + int64(len(l.messages))*messageWeight + int64(len(l.names))*nameWeight
+	return l.weight + int64(len(l.names))*nameWeight
 }
 
 // Store keeps conversations. It is safe for concurrent use.
@@ -150,14 +154,29 @@ func (s *Store) Keep(project string, all ...Conversation) {
 			c.line.names = append(c.line.names, n)
 		}
 		s.known[n] = c
-		for _, gone := range s.lines.Put(c.line, c.line, c.line.weight()) {
-			if gone != c.line {
-				s.forget(gone)
-			}
+		s.weigh(c.line)
+	}
+}
+
+// Weigh counts what was added to a kept conversation by a call that does not keep it, since those that are kept share
+// its messages.
+func (s *Store) Weigh(c Conversation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, kept := s.lines.Get(c.line); kept {
+		s.weigh(c.line)
+	}
+}
+
+// weigh has a line be the one used last, with its weight, and forgets others for it, or itself where it is too large.
+func (s *Store) weigh(l *line) {
+	for _, gone := range s.lines.Put(l, l, l.weighs()) {
+		if gone != l {
+			s.forget(gone)
 		}
-		if _, kept := s.lines.Get(c.line); !kept {
-			s.forget(c.line)
-		}
+	}
+	if _, kept := s.lines.Get(l); !kept {
+		s.forget(l)
 	}
 }
 

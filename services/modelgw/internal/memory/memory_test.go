@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
@@ -85,6 +86,40 @@ func TestWhatWasNotUsedForLongestIsForgotten(t *testing.T) {
 	assert.False(t, ok, "it is larger than all that may be kept")
 	_, ok = s.Get("p", all[0].Prefix())
 	assert.True(t, ok, "and nothing went for it")
+}
+
+// TestWhatIsAddedToAKeptConversationCounts has calls go on with kept conversations without keeping what they add: it is
+// held as long as what they go on with.
+func TestWhatIsAddedToAKeptConversationCounts(t *testing.T) {
+	t.Parallel()
+	s := memory.NewStore(100_000)
+	var all []memory.Conversation
+	for i := range 10 {
+		c := extend(t, memory.Conversation{}, chat.User(fmt.Sprint(i)))
+		s.Keep("p", c)
+		all = append(all, c)
+	}
+	for _, c := range all {
+		s.Weigh(extend(t, c, chat.User(strings.Repeat("x", 30_000))))
+	}
+	var kept int
+	for _, c := range all {
+		if _, ok := s.Get("p", c.Prefix()); ok {
+			kept++
+		}
+	}
+	assert.Equal(t, 3, kept, "those that are held in 100,000 bytes")
+	s.Weigh(extend(t, memory.Conversation{}, chat.User("of none that is kept")))
+
+	many := chat.User("")
+	for range 300 {
+		many.ToolCalls = append(many.ToolCalls, &toolv1.ToolCall{Id: "x"})
+	}
+	small := memory.NewStore(50_000)
+	c := extend(t, memory.Conversation{}, many)
+	small.Keep("p", c)
+	_, ok := small.Get("p", c.Prefix())
+	assert.False(t, ok, "a part is more than its bytes")
 }
 
 // TestASummaryThatGrowsIsThatOfAllMessages compares one that grew by a message at a time with that of all of them.

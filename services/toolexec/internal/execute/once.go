@@ -34,8 +34,9 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 		return nil, err
 	}
 	access := sandbox.NewAccess(e.sandboxes, b.Sandboxes, func(n int) string { return execKey(key.ID, n) }, b.Attribution)
-	request := effect.Request{
-		Key: key, Hash: hash, Unique: effect.Key{Project: b.Project, ID: b.RequestID}.OfRun(b.Attribution.GetRun()), Epoch: b.Attribution.GetOwnerEpoch(), Reissue: repeatable(b, i), Kept: func() { e.kept(key) },
+	request := effect.Request{Key: key, Hash: hash, Reissue: repeatable(b, i), Kept: func() { e.kept(key) }}
+	if request.Unique = (effect.Key{Project: b.Project, ID: b.RequestID}).OfRun(b.Attribution.GetRun()); request.Unique {
+		request.Epoch = b.Attribution.GetOwnerEpoch()
 	}
 	kept, err := e.effects.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("toolexec/after-claim")

@@ -9,7 +9,6 @@
 package workerv1
 
 import (
-	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1069,7 +1068,7 @@ var File_evalfleet_worker_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
-	"(evalfleet/worker/v1/worker_service.proto\x12\x13evalfleet.worker.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc0\x02\n" +
+	"(evalfleet/worker/v1/worker_service.proto\x12\x13evalfleet.worker.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc0\x02\n" +
 	"\x0eConnectRequest\x12;\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.evalfleet.worker.v1.RegisterH\x00R\bregister\x129\n" +
 	"\x06result\x18\x02 \x01(\v2\x1f.evalfleet.worker.v1.CallResultH\x00R\x06result\x12?\n" +
@@ -1085,18 +1084,18 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\x06cancel\x18\x03 \x01(\v2\x1f.evalfleet.worker.v1.CancelCallH\x00R\x06cancel\x12/\n" +
 	"\x04ping\x18\x04 \x01(\v2\x19.evalfleet.worker.v1.PingH\x00R\x04ping\x12A\n" +
 	"\baccepted\x18\x05 \x01(\v2#.evalfleet.worker.v1.ResultAcceptedH\x00R\bacceptedB\a\n" +
-	"\x05frame\"\xbe\x01\n" +
+	"\x05frame\"\xb4\x01\n" +
 	"\bRegister\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12<\n" +
-	"\x06offers\x18\x02 \x03(\v2\x1a.evalfleet.worker.v1.OfferB\b\xbaH\x05\x92\x01\x02\b\x01R\x06offers\x12\"\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x122\n" +
+	"\x06offers\x18\x02 \x03(\v2\x1a.evalfleet.worker.v1.OfferR\x06offers\x12\"\n" +
 	"\rmax_in_flight\x18\x03 \x01(\x05R\vmaxInFlight\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\x04 \x03(\tR\n" +
 	"unfinished\x12\x18\n" +
-	"\aproject\x18\x05 \x01(\tR\aproject\"\xcc\x02\n" +
-	"\x05Offer\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04kind\x123\n" +
-	"\x04name\x18\x02 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[A-Za-z0-9._/-]{1,128}$R\x04name\x12\x18\n" +
+	"\aproject\x18\x05 \x01(\tR\aproject\"\xa3\x02\n" +
+	"\x05Offer\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x05 \x01(\tR\x0eparametersJson\x12\x1d\n" +
@@ -1115,19 +1114,19 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
 	"\fpayload_json\x18\x04 \x01(\tR\vpayloadJson\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x8e\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x86\x01\n" +
 	"\n" +
-	"CallResult\x12\x18\n" +
-	"\x03key\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12#\n" +
+	"CallResult\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
 	"\fpayload_json\x18\x02 \x01(\tH\x00R\vpayloadJson\x126\n" +
 	"\x05error\x18\x03 \x01(\v2\x1e.evalfleet.worker.v1.CallErrorH\x00R\x05errorB\t\n" +
 	"\aoutcome\"O\n" +
 	"\tCallError\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
-	"\x05fatal\x18\x03 \x01(\bR\x05fatal\"B\n" +
-	"\fCallProgress\x12\x18\n" +
-	"\x03key\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12\x18\n" +
+	"\x05fatal\x18\x03 \x01(\bR\x05fatal\":\n" +
+	"\fCallProgress\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x1e\n" +
 	"\n" +
 	"CancelCall\x12\x10\n" +
