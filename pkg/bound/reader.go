@@ -77,4 +77,7 @@ const (
 	ConfigFileBytes = 1 << 20
 	// PlacedFileBytes bounds a file of this machine that a task file puts into a sandbox.
 	PlacedFileBytes = 64 << 20
+	// TaskFilesBytes bounds what a task file that a server reads has put into its specification from uploaded files: as
+	// much as a request may have that holds the specification itself.
+	TaskFilesBytes = 4 << 20
 )

@@ -85,7 +85,7 @@ func (e *Error) ours() bool {
 func (e *Error) GRPCStatus() *status.Status { return ToStatus(e) }
 
 func (e *Error) status() *status.Status {
-	s := status.New(e.Code, cut(e.Message, bound.ErrorMessageBytes))
+	s := status.New(e.Code, strings.ToValidUTF8(cut(e.Message, bound.ErrorMessageBytes), "\uFFFD"))
 	details := []protoadapt.MessageV1{}
 	if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 		details = append(details, &errdetails.ErrorInfo{Reason: ReasonName(e.Reason), Domain: Domain, Metadata: e.Metadata})
@@ -93,7 +93,9 @@ func (e *Error) status() *status.Status {
 	if len(e.Fields) > 0 {
 		bad := &errdetails.BadRequest{}
 		for _, f := range e.Fields[:min(len(e.Fields), bound.FieldViolations)] {
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: f.Path, Description: f.Description})
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{
+				Field: strings.ToValidUTF8(f.Path, "\uFFFD"), Description: strings.ToValidUTF8(f.Description, "\uFFFD"),
+			})
 		}
 		details = append(details, bad)
 	}

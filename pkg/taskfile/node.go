@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -100,7 +101,7 @@ func (r *reader) within(key string, read func() error) error {
 // decode reads a plain value into v.
 func decode[T any](r *reader, v *T) key {
 	return func(n *yaml.Node) error {
-		if n.Tag == "!!null" || n.Decode(v) != nil {
+		if n.Tag == "!!null" || n.ShortTag() == "!!binary" || n.Decode(v) != nil {
 			return r.fault(n, "%s must be %s, not %s", r.key, shape(v), show(n))
 		}
 		return nil
@@ -145,7 +146,7 @@ func show(n *yaml.Node) string {
 	case n.Tag == "!!null":
 		return "nothing"
 	case len(n.Value) > long:
-		return "“" + n.Value[:long] + "…”"
+		return "“" + strings.ToValidUTF8(n.Value[:long], "") + "…”"
 	}
 	return "“" + n.Value + "”"
 }
@@ -186,7 +187,8 @@ func (r *reader) named(n *yaml.Node, what string) (name string, params *yaml.Nod
 		if params.Kind != yaml.MappingNode {
 			return "", nil, r.fault(n.Content[1], "parameters of %s must be a map, not %s", n.Content[0].Value, show(params))
 		}
-		return n.Content[0].Value, params, nil
+		own := *params // An alias shares its node, and parameters are taken out of it.
+		return n.Content[0].Value, &own, nil
 	}
 	return "", nil, r.fault(n, "%s must be a name, or one name with its parameters, such as `match: {location: end}`", what)
 }

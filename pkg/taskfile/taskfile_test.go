@@ -242,6 +242,8 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 		"a negative duration":    {"limits: {time: -1}\ndataset: []", "t.yaml:1: limits.time must be a duration"},
 		"an endless duration":    {"limits: {time: .inf}\ndataset: []", "t.yaml:1: limits.time must be a duration"},
 		"tokens":                 {"limits: {tokens: 5kk}\ndataset: []", "t.yaml:1: limits.tokens: “5kk” is no number of tokens; write one like 500000, 500k or output:1m"},
+		"a text cut in a letter": {"limits: {time: " + strings.Repeat("a", 39) + "é}\ndataset: []", "t.yaml:1: limits.time must be a duration like 90s or 5m, or a number of seconds, not “" + strings.Repeat("a", 39) + "…”"},
+		"bytes":                  {"task: !!binary /w==\ndataset: []", "t.yaml:1: task must be a text"},
 		"a size":                 {"sandbox: {memory: 1.5G}\ndataset: []", "t.yaml:1: sandbox.memory must be a size like 512MiB or 2GiB, not “1.5G”"},
 		"a mode":                 {"sandbox: {files: {a: {from: rows.txt, mode: 999}}}\ndataset: []", "t.yaml:1: mode must be octal, such as 755, not “999”"},
 		"no sandbox":             {"sandbox: false\ndataset: []", "t.yaml:1: leave sandbox out for none; true takes the server's default driver"},
@@ -281,6 +283,17 @@ func TestLoadTellsWhatIsNoTaskFile(t *testing.T) {
 	assert.EqualError(t, err, dir+" is a folder; name the task file in it, such as "+dir+"/task.yaml")
 	_, err = taskfile.Load(t.Context(), dir+"/none.yaml")
 	assert.EqualError(t, err, dir+"/none.yaml: there is no such task file")
+}
+
+// What is taken out of parameters stays where an alias stands for them.
+func TestParametersThatAnAliasStandsFor(t *testing.T) {
+	t.Parallel()
+	task, err := taskfile.Parse(t.Context(), "t.yaml", []byte("dataset: []\nsolver:\n  - {react: &p {tools: [bash], attempts: 2}}\n  - {react: *p}\n"))
+	require.NoError(t, err)
+	for _, step := range task.Spec.GetSteps() {
+		assert.Len(t, step.GetTools(), 1)
+		assert.JSONEq(t, `{"attempts": 2}`, step.GetParamsJson())
+	}
 }
 
 func TestMergedMaps(t *testing.T) {

@@ -137,6 +137,11 @@ func TestAnEnumIsTakenWithAndWithoutItsPrefix(t *testing.T) {
 		assert.Equal(t, modelv1.Role_ROLE_USER, spec.GetInput()[0].GetRole(), role)
 		assert.EqualValues(t, 9007199254740993, spec.GetLimits().GetTokens(), "numbers keep their digits")
 	}
+	const short = `{"spec": {"steps": [{"name": "a"}], "input": [{"role": "user"}]}}`
+	for _, body := range []string{short + ` garbage`, short + short, strings.Replace(short, `"a"`, "\"\xff\"", 1)} {
+		resp, said := call(t, http.MethodPost, url, body, nil)
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode, "%s: %s", body, said)
+	}
 	for _, view := range []string{"RUN_VIEW_FULL", "full", "FULL", "2"} {
 		resp, said := call(t, http.MethodGet, url+"/none?view="+view, "", nil)
 		assert.Equal(t, http.StatusNotFound, resp.StatusCode, "%s: %s", view, said)
@@ -148,16 +153,17 @@ func TestAValueThatIsNoneOfItsFieldSaysWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	url := "http://" + start(t, &runs{}) + "/api/v1/projects/default/runs"
 	for name, tt := range map[string]struct{ method, query, body, field, says string }{
-		"an enum":              {http.MethodPost, "", `{"spec": {"input": [{"role": "usr"}]}}`, "spec.input[0].role", `unknown value "usr"; known: system, user, assistant, tool`},
-		"a duration":           {http.MethodPost, "", `{"spec": {"limits": {"time": "600"}}}`, "spec.limits.time", "want seconds with an s behind them, such as 600s"},
-		"a duration, a number": {http.MethodPost, "", `{"spec": {"limits": {"working_time": 600}}}`, "spec.limits.working_time", "want seconds with an s behind them"},
-		"a whole number":       {http.MethodPost, "", `{"spec": {"limits": {"tokens": "many"}}}`, "spec.limits.tokens", "want a whole number"},
-		"a number":             {http.MethodPost, "", `{"spec": {"limits": {"cost": true}}}`, "spec.limits.cost", "want a number"},
-		"a flag":               {http.MethodPost, "", `{"spec": {"scoreOnError": "yes"}}`, "spec.scoreOnError", "want true or false"},
-		"a text":               {http.MethodPost, "", `{"spec": {"prompt": 1}}`, "spec.prompt", "want a text"},
-		"an enum of a query":   {http.MethodGet, "/r?view=FUL", "", "view", `unknown value "FUL"; known: basic, full`},
-		"a number of a query":  {http.MethodGet, "?pageSize=x", "", "pageSize", `is "x"; want a whole number`},
-		"a flag of a query":    {http.MethodGet, "/r:watch?content=ja", "", "content", "want true or false"},
+		"an enum":               {http.MethodPost, "", `{"spec": {"input": [{"role": "usr"}]}}`, "spec.input[0].role", `unknown value "usr"; known: system, user, assistant, tool`},
+		"a duration":            {http.MethodPost, "", `{"spec": {"limits": {"time": "600"}}}`, "spec.limits.time", "want seconds with an s behind them, such as 600s"},
+		"a duration, a number":  {http.MethodPost, "", `{"spec": {"limits": {"working_time": 600}}}`, "spec.limits.working_time", "want seconds with an s behind them"},
+		"a whole number":        {http.MethodPost, "", `{"spec": {"limits": {"tokens": "many"}}}`, "spec.limits.tokens", "want a whole number"},
+		"a number":              {http.MethodPost, "", `{"spec": {"limits": {"cost": true}}}`, "spec.limits.cost", "want a number"},
+		"a flag":                {http.MethodPost, "", `{"spec": {"scoreOnError": "yes"}}`, "spec.scoreOnError", "want true or false"},
+		"a text":                {http.MethodPost, "", `{"spec": {"prompt": 1}}`, "spec.prompt", "want a text"},
+		"an enum of a query":    {http.MethodGet, "/r?view=FUL", "", "view", `unknown value "FUL"; known: basic, full`},
+		"a number of a query":   {http.MethodGet, "?pageSize=x", "", "pageSize", `is "x"; want a whole number`},
+		"a duration of a query": {http.MethodGet, "/r:wait?timeout=soon", "", "timeout", "want seconds with an s behind them"},
+		"a flag of a query":     {http.MethodGet, "/r:watch?content=ja", "", "content", "want true or false"},
 	} {
 		resp, said := call(t, tt.method, url+tt.query, tt.body, nil)
 		require.Equal(t, http.StatusBadRequest, resp.StatusCode, "%s: %s", name, said)

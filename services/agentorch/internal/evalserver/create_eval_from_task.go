@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -61,7 +62,7 @@ func (s *Server) task(ctx context.Context, project string, req *agentv1.CreateEv
 		}
 		changes = append(changes, change)
 	}
-	files := uploaded{bodies: s.deps.Bodies, project: project, hashes: req.GetFiles()}
+	files := &uploaded{bodies: s.deps.Bodies, project: project, hashes: req.GetFiles()}
 	name := cmp.Or(req.GetFileName(), "task.yaml")
 	task, err := taskfile.Read(ctx, name, []byte(req.GetTask()), files, changes...)
 	if err != nil {
@@ -94,10 +95,11 @@ type uploaded struct {
 	bodies  Bodies
 	project string
 	hashes  map[string]string
+	read    int64 // bytes so far
 }
 
 // Body implements [taskfile.Files].
-func (u uploaded) Body(ctx context.Context, name string) (*contentv1.BlobRef, error) {
+func (u *uploaded) Body(ctx context.Context, name string) (*contentv1.BlobRef, error) {
 	hash, err := u.hash(name)
 	if err != nil {
 		return nil, err
@@ -106,8 +108,9 @@ func (u uploaded) Body(ctx context.Context, name string) (*contentv1.BlobRef, er
 	return &contentv1.BlobRef{Hash: hash, Size: size, MediaType: taskfile.BodyType}, absent(err, name, hash)
 }
 
-// Read implements [taskfile.Files].
-func (u uploaded) Read(ctx context.Context, name string, most int64) ([]byte, error) {
+// Read implements [taskfile.Files]. What is read is part of the specification, be it the same file again, so that all of
+// it together has a bound.
+func (u *uploaded) Read(ctx context.Context, name string, most int64) ([]byte, error) {
 	hash, err := u.hash(name)
 	if err != nil {
 		return nil, err
@@ -117,11 +120,19 @@ func (u uploaded) Read(ctx context.Context, name string, most int64) ([]byte, er
 		return nil, absent(err, name, hash)
 	}
 	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s has more than %d bytes", name, most)
+	left := bound.TaskFilesBytes - u.read
+	text, err := io.ReadAll(io.LimitReader(body, min(most, left)+1))
+	switch size := int64(len(text)); {
+	case err != nil:
+		return nil, err
+	case size > most:
+		return nil, fmt.Errorf("%s has more than %d bytes", name, most)
+	case size > left:
+		return nil, rpcerr.RequestTooLarge("files", bound.TaskFilesBytes, "the files that the task puts into sandboxes have more than %d bytes together with %s, each counted as often as it is placed; have a sandbox's image or its set-up bring them", bound.TaskFilesBytes, name)
+	default:
+		u.read += size
+		return text, nil
 	}
-	return text, err
 }
 
 // absent says of a body that the project does not keep where the request names it.
@@ -132,7 +143,7 @@ func absent(err error, name, hash string) error {
 	return err
 }
 
-func (u uploaded) hash(name string) (string, error) {
+func (u *uploaded) hash(name string) (string, error) {
 	if hash, ok := u.hashes[name]; ok {
 		return hash, nil
 	}

@@ -1,8 +1,10 @@
 package evalserver_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -153,6 +156,26 @@ func TestWhatIsWrongWithATaskFileOverRPC(t *testing.T) {
 			assert.Equal(t, tt.field, e.Fields[0].Path, name)
 		}
 	}
+}
+
+// A file that is placed again and again is read each time, so that what is read has a bound.
+func TestTheFilesOfATaskAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	hash := r.kept.named(strings.Repeat("x", bound.TaskFilesBytes/2))
+	placed := func(n int) *agentv1.CreateEvalFromTaskRequest {
+		task := "dataset: [{input: hi, target: hi}]\nscorer: match\nmodel: m/m\nsandbox:\n  files:\n"
+		for i := range n {
+			task += fmt.Sprintf("    f%d: {from: big}\n", i)
+		}
+		return &agentv1.CreateEvalFromTaskRequest{Parent: project, Task: task, Files: map[string]string{"big": hash}, ValidateOnly: true}
+	}
+	_, err := r.CreateEvalFromTask(r.within(), placed(3))
+	e, ok := rpcerr.As(rpcerr.FromStatus(err))
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE, e.Reason, "%v", err)
+	_, err = r.CreateEvalFromTask(r.within(), placed(2))
+	assert.False(t, rpcerr.Is(rpcerr.FromStatus(err), errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 }
 
 const hash0 = "0000000000000000000000000000000000000000000000000000000000000000"

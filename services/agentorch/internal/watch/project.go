@@ -8,12 +8,17 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// pageChanges bounds how many changes are read at once.
-const pageChanges = 100
+const (
+	// pageChanges bounds how many changes are read at once.
+	pageChanges = 100
+	// projectRest is how long a watch rests before it looks again, so that what changes often is told once in a while.
+	projectRest = 250 * time.Millisecond
+)
 
 // Project says which changes of a project to follow, and who is told.
 type Project struct {
@@ -64,6 +69,11 @@ func FollowProject(ctx context.Context, store journal.Store, w Project) error {
 			beats.Reset(board.Heartbeat)
 			if err := w.Emit(rows, after, cursor); err != nil {
 				return err
+			}
+			if len(rows) < pageChanges {
+				if err := retry.Sleep(ctx, projectRest); err != nil {
+					return err
+				}
 			}
 			continue
 		}

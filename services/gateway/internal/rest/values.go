@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -108,12 +110,12 @@ func misfits(value any, f protoreflect.FieldDescriptor) string {
 }
 
 // fullEnums returns a body with the full names of its enums' values, and whether that is another body than it was.
-// Numbers keep their digits.
+// Numbers keep their digits. What is no JSON stays as it is, to be refused.
 func fullEnums(text []byte, d protoreflect.MessageDescriptor) ([]byte, bool) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any
-	if decoder.Decode(&value) != nil || !lengthen(value, d) {
+	if !utf8.Valid(text) || decoder.Decode(&value) != nil || decoder.Decode(new(any)) != io.EOF || !lengthen(value, d) { //nolint:errorlint // It is given as it is.
 		return nil, false
 	}
 	full, err := json.Marshal(value)
@@ -186,7 +188,14 @@ func ofQuery(value string, f protoreflect.FieldDescriptor) (string, string) {
 		}
 	case protoreflect.StringKind, protoreflect.BytesKind:
 	case protoreflect.MessageKind:
-		if name := f.Message().FullName(); name != "google.protobuf.Duration" && name != "google.protobuf.Timestamp" {
+		switch f.Message().FullName() {
+		case "google.protobuf.Duration": // The mapping reads those of Go, such as 1m30s, too.
+			if _, err := time.ParseDuration(value); err != nil {
+				return "", "is " + strconv.Quote(value) + "; " + wantDuration
+			}
+			return value, ""
+		case "google.protobuf.Timestamp":
+		default:
 			return value, ""
 		}
 		fallthrough

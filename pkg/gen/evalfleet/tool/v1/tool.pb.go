@@ -293,9 +293,10 @@ type ToolInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. What the model calls: letters, digits, `_` and `-`, at most 128.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. What the tool does, for the model.
+	// What the tool does, for the model. Tools that are called here have one; one that is only shown to a model may lack it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Required. JSON Schema (draft 7) of the arguments: an object with `properties`, `required` and `additionalProperties`. JSON text, kept byte for byte.
+	// JSON Schema (draft 7) of the arguments: an object with `properties`, `required` and `additionalProperties`. JSON text, kept byte for byte. Tools that
+	// are called here have one; one that is only shown to a model may lack it.
 	ParametersJson string `protobuf:"bytes,3,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
 	// Optional. Properties for providers, never shown to the model as text. A JSON object, as text.
 	OptionsJson   string `protobuf:"bytes,4,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
@@ -1418,13 +1419,11 @@ var File_evalfleet_tool_v1_tool_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcd\x01\n" +
+	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc1\x01\n" +
 	"\bToolInfo\x125\n" +
-	"\x04name\x18\x01 \x01(\tB!\xbaH\x1ar\x182\x16^[A-Za-z0-9_-]{1,128}$\xb8\xbb\x18\x01R\x04name\x12,\n" +
-	"\vdescription\x18\x02 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\vdescription\x123\n" +
-	"\x0fparameters_json\x18\x03 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x0eparametersJson\x12'\n" +
+	"\x04name\x18\x01 \x01(\tB!\xbaH\x1ar\x182\x16^[A-Za-z0-9_-]{1,128}$\xb8\xbb\x18\x01R\x04name\x12&\n" +
+	"\vdescription\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12-\n" +
+	"\x0fparameters_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\x0eparametersJson\x12'\n" +
 	"\foptions_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"\xd2\x03\n" +
 	"\x0eToolDefinition\x12/\n" +
 	"\x04info\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x04info\x12\x1a\n" +
