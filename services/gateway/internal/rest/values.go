@@ -115,7 +115,7 @@ func fullEnums(text []byte, d protoreflect.MessageDescriptor) ([]byte, bool) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any
-	if !utf8.Valid(text) || decoder.Decode(&value) != nil || decoder.Decode(new(any)) != io.EOF || !lengthen(value, d) { //nolint:errorlint // It is given as it is.
+	if !utf8.Valid(text) || decoder.Decode(&value) != nil || decoder.Decode(new(any)) != io.EOF || !lengthen(value, d) {
 		return nil, false
 	}
 	full, err := json.Marshal(value)
