@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,15 +21,14 @@ type actor struct {
 	mail    []mail
 	driving bool
 	clock   *time.Timer
-	boxes   []string         // sandboxes whose leases are to be renewed
-	subject string           // what the run waits for, where that has a name
-	unawait func()           // ends the wait for the subject; nil for none
-	eval    string           // the evaluation that it belongs to; empty for none
-	parked  *agentv1.RunWait // why the run is not driven, where its journal does not tell; nil when it is
-	queued  *agentv1.RunWait // that a model call of the run waits for its place; nil when none does
-	resting bool             // its journal says that it waits, and nothing is under way
-	stepped bool             // a step since then went well, and had nothing to append
-	backoff retry.Backoff    // between steps in a row that failed
+	boxes   []string          // sandboxes whose leases are to be renewed
+	awaited map[string]func() // by what the run waits for, where that has a name: what ends the wait
+	eval    string            // the evaluation that it belongs to; empty for none
+	parked  *agentv1.RunWait  // why the run is not driven, where its journal does not tell; nil when it is
+	queued  *agentv1.RunWait  // that a model call of the run waits for its place; nil when none does
+	resting bool              // its journal says that it waits, and nothing is under way
+	stepped bool              // a step since then went well, and had nothing to append
+	backoff retry.Backoff     // between steps in a row that failed
 
 	// The rest belongs to the run loop, of which there is one at a time.
 
@@ -118,24 +118,31 @@ func (a *actor) evalName() string {
 	return a.eval
 }
 
-// await has the run look again when the subject arrives for which it waits; empty is none. What came after since
-// counts.
-func (a *actor) await(project, subject string, since time.Time) {
+// await has the run look again when one of the subjects arrives for which it waits, and no longer for others. What came
+// after since counts.
+func (a *actor) await(project string, subjects []string, since time.Time) {
+	var came []string
 	a.mu.Lock()
-	if subject == a.subject && (subject == "" || a.unawait != nil) {
-		a.mu.Unlock()
-		return
+	for subject, stop := range a.awaited {
+		if !slices.Contains(subjects, subject) {
+			stop()
+			delete(a.awaited, subject)
+		}
 	}
-	if a.unawait != nil {
-		a.unawait()
-	}
-	a.subject, a.unawait = subject, nil
-	arrived := false
-	if subject != "" {
-		a.unawait, arrived = a.engine.arrivals.Await(project, subject, since, func() { a.post(mail{arrived: subject}) })
+	for _, subject := range subjects {
+		if a.awaited[subject] != nil {
+			continue
+		}
+		stop, arrived := a.engine.arrivals.Await(project, subject, since, func() { a.post(mail{arrived: subject}) })
+		if a.awaited == nil {
+			a.awaited = map[string]func(){}
+		}
+		if a.awaited[subject] = stop; arrived {
+			came = append(came, subject)
+		}
 	}
 	a.mu.Unlock()
-	if arrived {
+	for _, subject := range came {
 		a.post(mail{arrived: subject}) // It came before it could know who waits for it.
 	}
 }

@@ -331,7 +331,7 @@ func (e *Engine) own(a *actor) bool {
 	e.actors[a.head.Name] = a
 	e.mu.Unlock()
 	if before != nil {
-		before.await("", "", time.Time{})
+		before.await("", nil, time.Time{})
 	}
 	return true
 }
@@ -362,7 +362,7 @@ func (e *Engine) Waits(eval string) []*agentv1.EvalWait {
 // disown drops an actor.
 func (e *Engine) disown(a *actor) {
 	a.stopClock()
-	a.await("", "", time.Time{})
+	a.await("", nil, time.Time{})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.actors[a.head.Name] == a {

@@ -14,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
 // adoptPage is how many runs are taken over at a time.
@@ -176,7 +177,7 @@ func (e *Engine) arm(l journal.Listed, reason string) {
 		reason = ""
 	}
 	a := &actor{head: l.Head, adopted: reason, eval: l.Parent, away: e.awayOf(l, reason)}
-	boxes, subject, err := parked(l.View)
+	boxes, subjects, err := parked(l.View)
 	if err != nil {
 		e.deps.Logger.Error("the row of a run cannot be read; its journal is read instead", "run", l.Name, "error", err)
 		l.Waiting = false
@@ -192,7 +193,7 @@ func (e *Engine) arm(l journal.Listed, reason string) {
 		return
 	}
 	project, _, _ := strings.Cut(l.Name, "/runs/")
-	a.await(project, subject, time.Time{})
+	a.await(project, subjects, time.Time{})
 	switch {
 	case l.Wake.IsZero():
 	case a.away > e.cfg.TTL:
@@ -236,13 +237,13 @@ func (e *Engine) worked(began time.Time) {
 }
 
 // parked reads from a run's view the sandboxes whose leases go on, and what it waits for where that has a name.
-func parked(view []byte) (boxes []string, subject string, err error) {
+func parked(view []byte) (boxes, subjects []string, err error) {
 	var r agentv1.Run
 	if err := proto.Unmarshal(view, &r); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	for _, name := range r.GetSandboxes() {
 		boxes = append(boxes, name)
 	}
-	return boxes, r.GetWait().GetSubject(), nil
+	return boxes, run.Subjects(r.GetWaits()), nil
 }

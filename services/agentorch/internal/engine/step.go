@@ -255,7 +255,7 @@ func (a *actor) logEnd(finished *agentv1.RunFinished) {
 func (a *actor) settle(now time.Time) {
 	s := a.state
 	a.setBoxes(s)
-	a.await(s.Parent(), s.Subject(), now)
+	a.await(s.Parent(), s.Subjects(), now)
 	if s.Finished {
 		a.engine.disown(a)
 		a.state = nil

@@ -168,6 +168,9 @@ func (s *State) cutScoring() {
 }
 
 func (s *State) command(f *Frame, c *agentv1.CommandReceived) {
+	if c.GetOutdated() {
+		return
+	}
 	switch c.GetType() {
 	case "message":
 		f.Posted = append(f.Posted[:len(f.Posted):len(f.Posted)], c.GetContent().GetMessages()...)

@@ -20,7 +20,7 @@ import (
 // answer shares with the state, so it must not be changed.
 func (s *State) View(full bool) *agentv1.Run {
 	r := &agentv1.Run{
-		Name: s.Name, State: s.Phase, Wait: s.Wait, Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
+		Name: s.Name, State: s.Phase, Wait: s.Wait, Waits: s.allWaits(), Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
 		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
 		Turns: int32(s.Turns), MessageCount: int32(s.conversation.Len()), WorkingTime: durationpb.New(s.Working),

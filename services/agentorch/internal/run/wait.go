@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -26,15 +27,29 @@ func (s *State) Waits(yield func(wait *agentv1.RunWait, i *Intent, f *Frame) boo
 	}
 }
 
-// Subject returns what the run is to be told of when it is there; empty for nothing. Of several the others are looked
-// at by the clock.
-func (s *State) Subject() (subject string) {
+// allWaits returns every wait once: calls of one stage share theirs.
+func (s *State) allWaits() (all []*agentv1.RunWait) {
 	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
-		subject = wait.GetSubject()
-		return subject == ""
+		if !slices.Contains(all, wait) {
+			all = append(all, wait)
+		}
+		return true
 	})
-	return subject
+	return all
 }
+
+// Subjects returns what the waits of a run are for, where that has a name.
+func Subjects(waits []*agentv1.RunWait) (subjects []string) {
+	for _, wait := range waits {
+		if subject := wait.GetSubject(); subject != "" && !slices.Contains(subjects, subject) {
+			subjects = append(subjects, subject)
+		}
+	}
+	return subjects
+}
+
+// Subjects returns what the run is to be told of when it is there.
+func (s *State) Subjects() []string { return Subjects(s.allWaits()) }
 
 func (s *State) waitChanged(f *Frame, c *agentv1.WaitChanged) error {
 	switch {

@@ -35,7 +35,7 @@ type Command struct {
 
 // Steer sends a command and waits until the run has taken it. It returns the number of the event that says so. A run
 // that has ended takes none: RUN_FINISHED. A command that it took before is answered again. One whose etag was not the
-// run's when it was taken had no effect: ETAG_MISMATCH.
+// run's when it was taken had no effect: ETAG_MISMATCH. Nor had one for an agent that was not at work: INVALID_REQUEST.
 func (r *Runs) Steer(ctx context.Context, c Command) (seq int64, err error) {
 	f := r.fold(c.Run)
 	err = r.send(ctx, c, f, func(taken int64) bool { seq = taken; return taken > 0 })
@@ -48,20 +48,28 @@ func (r *Runs) Steer(ctx context.Context, c Command) (seq int64, err error) {
 	return seq, r.current(ctx, c, seq)
 }
 
-// current fails with ETAG_MISMATCH where the event that took a command says that it had no effect.
+// current fails where the event that took a command says that it had no effect: with ETAG_MISMATCH, or with
+// INVALID_REQUEST where the agent that it was for is not at work.
 func (r *Runs) current(ctx context.Context, c Command, seq int64) error {
-	conditional, ok := c.Request.(interface{ GetEtag() string })
-	if !ok || conditional.GetEtag() == "" {
+	var why error
+	switch q := c.Request.(type) {
+	case *agentv1.PostMessageRequest:
+		if q.GetSpan() != "" {
+			why = rpcerr.InvalidField("span", "no agent of the span %q is at work in %s", q.GetSpan(), c.Run)
+		}
+	case interface{ GetEtag() string }:
+		if q.GetEtag() != "" {
+			why = resource.Etag(c.Run, q.GetEtag(), run.Etag(seq-1))
+		}
+	}
+	if why == nil {
 		return nil
 	}
 	page, _, err := r.Events(ctx, c.Run, seq-1, 1, false)
-	if err != nil {
+	if err != nil || len(page) == 0 || !page[0].GetCommandReceived().GetOutdated() {
 		return err
 	}
-	if len(page) == 0 || !page[0].GetCommandReceived().GetOutdated() {
-		return nil
-	}
-	return resource.Etag(c.Run, conditional.GetEtag(), run.Etag(seq-1))
+	return why
 }
 
 // cancelPatience is how long Cancel waits for the end of what is under way.

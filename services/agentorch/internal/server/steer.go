@@ -64,7 +64,7 @@ func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (
 			return nil, rpcerr.InvalidField(fmt.Sprintf("messages[%d].role", i), "is %s; an operator speaks as the user", m.GetRole())
 		}
 	}
-	request := &agentv1.PostMessageRequest{Run: r.GetRun(), Messages: r.GetMessages()}
+	request := &agentv1.PostMessageRequest{Run: r.GetRun(), Messages: r.GetMessages(), Span: r.GetSpan()}
 	seq, err := s.steer(ctx, "run", r.GetRun(), "message", r.GetRequestId(), request)
 	return &agentv1.PostMessageResponse{Seq: seq}, err
 }

@@ -284,6 +284,25 @@ func TestCommandsAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "messages")
 }
 
+// A message for an agent that is not at work is refused, and no other agent hears it.
+func TestAMessageForNoAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	for range 2 { // A repeated request has the same answer.
+		_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Text: "hello", Span: "12", RequestId: "k"})
+		e, ok := rpcerr.As(err)
+		require.True(t, ok, err)
+		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, e.Reason)
+		assert.Equal(t, "span", e.Fields[0].Path)
+	}
+	assert.Empty(t, r.State(name).Posted)
+	_, err := r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
+}
+
 func TestTheServerTellsAboutItself(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

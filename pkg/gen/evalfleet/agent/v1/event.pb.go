@@ -4737,7 +4737,7 @@ type CommandReceived struct {
 	Content *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// With `cancel`: what becomes of the run, as CancelRunRequest.mode says it: empty (nothing is scored), `score`, `error`.
 	Mode string `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`
-	// True where the command has no effect, since its etag was not that of the run.
+	// True where the command has no effect: its etag was not that of the run, or the agent that it is for is not at work.
 	Outdated      bool `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

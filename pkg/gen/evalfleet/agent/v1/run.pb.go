@@ -811,7 +811,10 @@ type Run struct {
 	Limits *RunLimits `protobuf:"bytes,31,opt,name=limits,proto3" json:"limits,omitempty"`
 	// What it has used of each limit, whether bounded or not. `tokens` are those that `limits.token_formula` counts. `time` is
 	// as of the answer; in lists it is unset until the run has ended.
-	Used          *RunLimits `protobuf:"bytes,32,opt,name=used,proto3" json:"used,omitempty"`
+	Used *RunLimits `protobuf:"bytes,32,opt,name=used,proto3" json:"used,omitempty"`
+	// What its effects and agents wait for, each wait once, also while others go on. `wait` is the oldest of them while nothing
+	// goes on.
+	Waits         []*RunWait `protobuf:"bytes,33,rep,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1070,6 +1073,13 @@ func (x *Run) GetUsed() *RunLimits {
 	return nil
 }
 
+func (x *Run) GetWaits() []*RunWait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
 // EvalWarning says what an evaluation or a run does otherwise than it was asked to.
 type EvalWarning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1164,7 +1174,10 @@ type RunWait struct {
 	// Optional. When it is tried again.
 	RetryAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	// Optional. What it waits for, where that has a name: the kind and the name of what a worker should serve, such as `tool square`.
-	Subject       string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Optional. The agent that waits, or whose effect does: the span of its events. Unset: the agent of the run's step, or the
+	// run as a whole.
+	Span          string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1243,13 @@ func (x *RunWait) GetRetryAt() *timestamppb.Timestamp {
 func (x *RunWait) GetSubject() string {
 	if x != nil {
 		return x.Subject
+	}
+	return ""
+}
+
+func (x *RunWait) GetSpan() string {
+	if x != nil {
+		return x.Span
 	}
 	return ""
 }
@@ -1524,7 +1544,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\xea\x0e\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\x9d\x0f\n" +
 	"\x03Run\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1563,7 +1583,8 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x04note\x18\x1d \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x12;\n" +
 	"\bwarnings\x18\x1e \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x125\n" +
 	"\x06limits\x18\x1f \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x121\n" +
-	"\x04used\x18  \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x04used\x1aX\n" +
+	"\x04used\x18  \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x04used\x121\n" +
+	"\x05waits\x18! \x03(\v2\x1b.evalfleet.agent.v1.RunWaitR\x05waits\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -1583,13 +1604,14 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12\x1a\n" +
 	"\x05model\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12+\n" +
 	"\x0eunsent_options\x18\x03 \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12\x1a\n" +
-	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\xd0\x01\n" +
+	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\xea\x01\n" +
 	"\aRunWait\x12\x1c\n" +
 	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
 	"\bretry_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x1e\n" +
-	"\asubject\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\asubject\"\x9c\x01\n" +
+	"\asubject\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\asubject\x12\x18\n" +
+	"\x04span\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04span\"\x9c\x01\n" +
 	"\aRunNote\x12\x16\n" +
 	"\x03run\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x16\n" +
 	"\x06intent\x18\x02 \x01(\x03R\x06intent\x12\x1c\n" +
@@ -1707,18 +1729,19 @@ var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	8,  // 37: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
 	4,  // 38: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
 	4,  // 39: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
-	29, // 40: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	29, // 41: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
-	32, // 42: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	3,  // 43: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	33, // 44: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	34, // 45: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	34, // 46: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	9,  // 40: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
+	29, // 41: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	29, // 42: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	32, // 43: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	3,  // 44: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	33, // 45: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	34, // 46: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	34, // 47: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }

@@ -1117,7 +1117,10 @@ type PostMessageRequest struct {
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The same as one user message with this text. With a request_id its id follows from that, so that a repeated request
 	// has the same message.
-	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// Optional. The agent that the messages are for: the span of its events, which is the id of its AgentBegan. Default: the
+	// agent of the run's step. INVALID_ARGUMENT where no such agent is at work.
+	Span          string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1176,6 +1179,13 @@ func (x *PostMessageRequest) GetRequestId() string {
 func (x *PostMessageRequest) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *PostMessageRequest) GetSpan() string {
+	if x != nil {
+		return x.Span
 	}
 	return ""
 }
@@ -1626,14 +1636,15 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x10DeleteRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
-	"\x11DeleteRunResponse\"\xac\x01\n" +
+	"\x11DeleteRunResponse\"\xca\x01\n" +
 	"\x12PostMessageRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12;\n" +
 	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"'\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1c\n" +
+	"\x04span\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\"'\n" +
 	"\x13PostMessageResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\"q\n" +
 	"\x0eHoldRunRequest\x12\x1e\n" +

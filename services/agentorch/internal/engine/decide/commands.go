@@ -24,7 +24,7 @@ func (d *Step) commands() error {
 
 // command journals a command and what follows from it at once.
 func (d *Step) command(c inbox.Command) error {
-	received := &agentv1.CommandReceived{CommandId: c.ID}
+	received, span := &agentv1.CommandReceived{CommandId: c.ID}, d.s.Span
 	var follows []*agentv1.Event
 	switch r := c.Request.(type) {
 	case *agentv1.CancelRunRequest:
@@ -41,6 +41,11 @@ func (d *Step) command(c inbox.Command) error {
 		}
 	case *agentv1.PostMessageRequest:
 		received.Type, received.Content = "message", &agentv1.CommandContent{Messages: r.GetMessages()}
+		if to := d.s.At(r.GetSpan()); to != nil && !to.Ending() {
+			span = to.Span
+		} else {
+			received.Outdated = true
+		}
 		for _, m := range r.GetMessages() {
 			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
 		}
@@ -57,7 +62,9 @@ func (d *Step) command(c inbox.Command) error {
 	default:
 		return fmt.Errorf("decide: command %s is a %T", c.ID, r)
 	}
-	if err := d.emitBy(c.Principal, run.NewEvent(received)); err != nil {
+	taken := run.NewEvent(received)
+	taken.Span = span
+	if err := d.emitBy(c.Principal, taken); err != nil {
 		return err
 	}
 	for _, e := range follows {

@@ -191,7 +191,7 @@ func (d *Step) waitOf(i *run.Intent, wait *agentv1.RunWait) error {
 
 func (d *Step) waitIn(f *run.Frame, c *agentv1.WaitChanged) error {
 	if c.GetWait() != nil {
-		c.Wait.Since = timestamppb.New(d.facts.Now)
+		c.Wait.Since, c.Wait.Span = timestamppb.New(d.facts.Now), f.Span
 	}
 	return d.emitIn(f, run.NewEvent(c))
 }

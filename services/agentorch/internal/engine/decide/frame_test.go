@@ -14,62 +14,22 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// delegating is an agent that sets others to work and says what they said. It is asked while they work, and notes that.
-type delegating struct {
-	agent.NoTools
-	tasks  []string
-	limits *agentv1.RunLimits
-	began  int
-	heard  []string
-	said   int
-}
-
-func (*delegating) Watches() {}
-
-func (m *delegating) Apply(e *agentv1.Event) {
-	switch k := e.GetKind().(type) {
-	case *agentv1.Event_AgentBegan:
-		m.began++
-	case *agentv1.Event_AgentEnded:
-		text := chat.Completion(k.AgentEnded.GetContent())
-		if k.AgentEnded.GetLimit() != nil {
-			text = "limit " + k.AgentEnded.GetLimit().GetType()
-		}
-		m.heard = append(m.heard, text)
-	case *agentv1.Event_MessageAdded:
-		m.said++
-	}
-}
-
-func (m *delegating) Next(agent.View) (agent.Action, error) {
-	switch {
-	case m.began == 0:
-		var all agent.All
-		for _, task := range m.tasks {
-			all = append(all, agent.Start{
-				Agent: &agentv1.AgentRef{Name: "generate", DisplayName: task}, Messages: []*modelv1.ChatMessage{agent.Says(modelv1.Role_ROLE_USER, task)}, Limits: m.limits,
-			})
-		}
-		return agent.Action{Then: all}, nil
-	case m.said < len(m.heard):
-		return agent.Action{Events: []*agentv1.Event{agent.Add(agent.Says(modelv1.Role_ROLE_USER, m.heard[m.said]))}}, nil
-	case len(m.heard) == len(m.tasks):
-		return agent.Action{Then: agent.Done{}}, nil
-	}
-	return agent.Action{}, nil
-}
-
+// delegates is an agent that begins another for each task, all with the same bounds.
 func delegates(limits *agentv1.RunLimits, tasks ...string) agent.Definition {
-	return agent.Definition{
-		Name: "delegating", Parameters: `{"type": "object", "additionalProperties": false}`, Resolve: func(*agentv1.AgentRef) error { return nil },
-		New: func(*agentv1.AgentRef) (agent.Machine, error) { return &delegating{tasks: tasks, limits: limits}, nil },
+	var starts []agent.Start
+	for _, task := range tasks {
+		start := agenttest.Task("generate", task)
+		start.Limits = limits
+		starts = append(starts, start)
 	}
+	return agenttest.Delegates(starts...)
 }
 
 func conversation(f *run.Frame) string {
@@ -199,4 +159,53 @@ func TestAWaitIsOfOneEffect(t *testing.T) {
 	l.step(answers(turned), nil)
 	assert.NotNil(t, child.Wait, "a call that was turned away is over: its agent waits, and asks for another")
 	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
+}
+
+// A run waits for several things at once, each of which wakes it, and shows them all.
+func TestARunKnowsAllThatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, delegates(nil, "one", "two"))
+	l.step(nothing, nil)
+	lacks := func(task, worker string) decide.Answer {
+		return decide.Answer{Key: l.live.Key(l.modelCall(task).Seq()), Wait: &agentv1.RunWait{
+			Reason: waits.Worker, Subject: worker, RetryAt: timestamppb.New(began.Add(time.Hour)),
+		}}
+	}
+	l.step(answers(lacks("one", "tool x"), lacks("two", "tool y")), nil)
+	assert.Equal(t, []string{"tool x", "tool y"}, l.live.Subjects())
+	shown := l.live.View(false)
+	assert.Len(t, shown.GetWaits(), 2)
+	assert.Equal(t, "tool x", shown.GetWait().GetSubject())
+	assert.Equal(t, l.modelCall("two").Frame.Span, shown.GetWaits()[1].GetSpan())
+
+	l.step(func() decide.Facts { return decide.Facts{Arrived: []string{"tool y"}} }, nil)
+	assert.NotNil(t, l.modelCall("one").Wait)
+	assert.Nil(t, l.modelCall("two").Wait, "it is asked for again")
+	assert.Equal(t, []string{"tool x"}, l.live.Subjects())
+}
+
+// A message wakes the agent that waits for it, and no other. One for an agent that is not at work has no effect.
+func TestAMessageIsForOneAgent(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, agenttest.Delegates(agenttest.Task("listens", "one"), agenttest.Task("listens", "two")), agenttest.Listens())
+	l.step(nothing, nil)
+	require.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
+	second := l.live.Frames()[2]
+	post := func(id, span string) func() decide.Facts {
+		return func() decide.Facts {
+			message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.TextContent("go")}
+			request := &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{message}, Span: span}
+			return decide.Facts{Commands: []inbox.Command{{ID: id, Principal: "user:ada", Request: request}}}
+		}
+	}
+	assert.Equal(t, []string{"command_received", "wait_changed", "message_added", "model_intent"}, kinds(l.step(post("m1", second.Span), nil)))
+	assert.Equal(t, "two|go", conversation(second))
+	assert.NotNil(t, l.live.Frames()[1].Wait, "the other waits on")
+
+	l.step(answers(said(l.modelCall("two"), assistant("done"))), nil)
+	d := l.step(post("m2", second.Span), nil)
+	require.Equal(t, []string{"command_received"}, kinds(d))
+	assert.True(t, d.Entries[0].Event.GetCommandReceived().GetOutdated(), "the agent has ended")
+	assert.Empty(t, l.live.Posted, "and nobody else hears it")
+	assert.Equal(t, []string{"m2"}, d.Took)
 }
