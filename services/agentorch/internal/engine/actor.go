@@ -38,6 +38,7 @@ type actor struct {
 	adopted string        // why the run changed hands; an event of each epoch says so
 	state   *run.State
 	pending map[string]*effects.Pending // by key
+	reviews map[string]*review          // that have not been used, by the span of the agent
 	// removing says that the run's sandboxes are to go.
 	removing bool
 	// lapses are those of the fence when the run was known to be this replica's: when it got its actor, or at the last

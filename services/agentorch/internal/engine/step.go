@@ -11,7 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
@@ -58,7 +57,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 		return err
 	}
 	d := decide.New(s, a.engine.deps.Scorers, facts)
-	err = a.decide(ctx, d, now)
+	err = a.decide(d, now)
 	for _, fault := range d.Faults {
 		effects.LogInternal(a.engine.deps.Logger, s.Name, fault)
 	}
@@ -165,43 +164,17 @@ func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
 	return all, nil
 }
 
-// decide takes a step up to where the run has to wait. Reviews that it wants are asked for meanwhile.
-func (a *actor) decide(ctx context.Context, d *decide.Step, now time.Time) error {
+// decide takes a step up to where the run has to wait. An agent whose calls are not reviewed yet holds up no other.
+func (a *actor) decide(d *decide.Step, now time.Time) error {
 	wanted, err := d.Decide()
 	for err == nil && wanted != nil {
-		reviews, later, reviewErr := a.review(ctx, wanted)
-		if later > 0 {
-			a.again = now.Add(later)
-			return nil
+		if r := a.review(wanted, now); r != nil {
+			wanted, err = d.Reviewed(r.reviews, r.err)
+		} else {
+			wanted, err = d.Unreviewed()
 		}
-		wanted, err = d.Reviewed(reviews, reviewErr)
 	}
 	return err
-}
-
-const (
-	// reviewTimeout bounds a review, which has no effect and can be asked again.
-	reviewTimeout = 30 * time.Second
-	// reviewAgain is when it is asked again after a failure that may pass.
-	reviewAgain = 500 * time.Millisecond
-)
-
-// review asks toolexec what is to become of calls. Later is when to ask again, where toolexec is away for now.
-func (a *actor) review(ctx context.Context, r *toolv1.ReviewToolsRequest) (reviews []*toolv1.ToolReview, later time.Duration, err error) {
-	ctx, cancel := withTimeout(ctx, a.engine.life, reviewTimeout)
-	defer cancel()
-	answer, err := a.engine.deps.Tools.ReviewTools(ctx, r)
-	if err != nil && (rpcerr.Transient(err) || ctx.Err() != nil) {
-		return nil, max(reviewAgain, rpcerr.RetryAfter(err)), err
-	}
-	return answer.GetReviews(), 0, err
-}
-
-// withTimeout bounds a call within a step, which also ends with the engine.
-func withTimeout(ctx, life context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	bounded, cancel := context.WithTimeout(ctx, d)
-	stop := context.AfterFunc(life, cancel)
-	return bounded, func() { stop(); cancel() }
 }
 
 // commit appends what was decided.

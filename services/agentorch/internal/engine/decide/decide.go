@@ -5,21 +5,22 @@
 //	State ─────▶ │ owner and fault · outcomes · commands · bounds of time │ ──▶ Entries for the journal, folded into State:
 //	Facts ─────▶ │ then one decision after another, until the run waits   │     the open intents are the effects to begin
 //	             └──────────────┬─────────────────────────▲───────────────┘
-//	                            └─▶ request of a review ──┘ Reviewed
+//	                            └─▶ Review of an agent ───┘ Reviewed, Unreviewed
 //
-// A review is the one call that a step needs before it can go on. It has no effect; the caller makes it.
+// A review is the one call that an agent needs before it can go on. It has no effect; the caller makes it. Where it has
+// no answer yet, the other agents go on, and the agent wants the same in a later step.
 package decide
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
@@ -98,8 +99,10 @@ type Step struct {
 	s       *run.State
 	facts   Facts
 	scorers *score.Registry
-	review  *review // that is asked for; nil for none
+	review  *Review // that is asked for; nil for none
 	acts    int     // decisions of the agent
+	// unreviewed are agents whose review has no answer yet.
+	unreviewed []*run.Frame
 }
 
 // New returns a step of a run.
@@ -107,9 +110,9 @@ func New(s *run.State, scorers *score.Registry, facts Facts) *Step {
 	return &Step{s: s, facts: facts, scorers: scorers}
 }
 
-// Decide takes in what has happened, and decides until the run has to wait for something. Where it returns a request,
-// it goes on with the answer in Reviewed; a run without an answer now decides the same in a later step.
-func (d *Step) Decide() (*toolv1.ReviewToolsRequest, error) {
+// Decide takes in what has happened, and decides until the run has to wait for something. Where it returns a review, it
+// goes on with Reviewed or Unreviewed.
+func (d *Step) Decide() (*Review, error) {
 	for _, begin := range []func() error{d.owned, d.faulty, d.receive, d.commands, d.clocks} {
 		if err := begin(); err != nil {
 			return nil, err
@@ -224,13 +227,13 @@ func (d *Step) outcome(e *agentv1.Event) error {
 }
 
 // next decides until the run has to wait for something, or a review.
-func (d *Step) next() (*toolv1.ReviewToolsRequest, error) {
+func (d *Step) next() (*Review, error) {
 	for d.acts < maxDecisions {
 		switch more, err := d.decision(); {
 		case err != nil:
 			return nil, err
 		case d.review != nil:
-			return d.review.request, nil
+			return d.review, nil
 		case !more:
 			return nil, nil //nolint:nilnil // There is nothing to review.
 		}
@@ -305,7 +308,7 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 			return false, nil // what is under way is being stopped
 		}
 		return true, d.ended(f, &agentv1.AgentEnded{Limit: f.Reached, Interrupted: f.Reached == nil, Content: f.Output()})
-	case f.Wait != nil:
+	case f.Wait != nil, slices.Contains(d.unreviewed, f):
 		return false, nil
 	case s.Scoring != nil && s.Scoring.Frame == f:
 		if busy {

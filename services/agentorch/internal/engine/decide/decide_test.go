@@ -78,16 +78,22 @@ func (l *lab) step(facts func() decide.Facts, review func(*toolv1.ToolCall) *too
 		f := facts()
 		f.Now, f.Replica, f.Epoch = began.Add(time.Duration(l.steps)*time.Second), "local", 1
 		d := decide.New(s, score.NewRegistry(), f)
-		request, err := d.Decide()
-		for err == nil && request != nil {
-			if review == nil {
-				break // no answer is to be had now
-			}
+		wanted, err := d.Decide()
+		for err == nil && wanted != nil {
 			var reviews []*toolv1.ToolReview
-			for _, call := range request.GetCalls() {
-				reviews = append(reviews, review(call))
+			for _, call := range wanted.Request.GetCalls() {
+				if review == nil {
+					break // no answer is to be had now
+				}
+				if r := review(call); r != nil {
+					reviews = append(reviews, r)
+				}
 			}
-			request, err = d.Reviewed(reviews, nil)
+			if len(reviews) == 0 {
+				wanted, err = d.Unreviewed()
+			} else {
+				wanted, err = d.Reviewed(reviews, nil)
+			}
 		}
 		require.NoError(l.t, err)
 		both = append(both, d)
@@ -187,9 +193,9 @@ func TestWhatEndsARun(t *testing.T) {
 	l.step(answers(l.said(calls)), nil)
 	f := decide.Facts{Now: began.Add(time.Minute), Replica: "local", Epoch: 1}
 	d := decide.New(l.fold(), score.NewRegistry(), f)
-	request, err := d.Decide()
+	wanted, err := d.Decide()
 	require.NoError(t, err)
-	require.NotNil(t, request)
+	require.NotNil(t, wanted)
 	_, err = d.Reviewed(nil, errors.New("no such tool"))
 	require.NoError(t, err)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, d.Finished.GetState())

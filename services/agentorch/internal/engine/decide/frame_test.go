@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
@@ -208,4 +209,26 @@ func TestAMessageIsForOneAgent(t *testing.T) {
 	assert.True(t, d.Entries[0].Event.GetCommandReceived().GetOutdated(), "the agent has ended")
 	assert.Empty(t, l.live.Posted, "and nobody else hears it")
 	assert.Equal(t, []string{"m2"}, d.Took)
+}
+
+// An agent whose calls toolexec does not review holds up none of the others.
+func TestAReviewHoldsUpItsAgentAlone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, delegates(nil, "one", "two"))
+	l.step(nothing, nil)
+	calls := func(id string) *modelv1.ChatMessage {
+		return &modelv1.ChatMessage{Content: chat.TextContent(""), ToolCalls: []*toolv1.ToolCall{chat.Call(id, "weather", `{}`)}}
+	}
+	away := map[string]bool{"c1": true}
+	review := func(c *toolv1.ToolCall) *toolv1.ToolReview {
+		if away[c.GetId()] {
+			return nil
+		}
+		return &toolv1.ToolReview{CallId: c.GetId(), Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN}
+	}
+	d := l.step(answers(said(l.modelCall("one"), calls("c1")), said(l.modelCall("two"), calls("c2"))), review)
+	assert.Equal(t, []string{"model_outcome", "model_outcome", "message_added", "tools_reviewed", "tool_intent"}, kinds(d))
+	assert.Equal(t, "two", l.live.Open[len(l.live.Open)-1].Frame.Name())
+	away = nil
+	assert.Equal(t, []string{"message_added", "tools_reviewed", "tool_intent"}, kinds(l.step(nothing, review)))
 }

@@ -19,10 +19,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// review is an action of the agent that waits for the review of its calls.
-type review struct {
+// Review is an action of an agent that waits for the review of its calls.
+type Review struct {
+	// Span is the agent's.
+	Span string
+	// Request is what toolexec is to be asked.
+	Request *toolv1.ReviewToolsRequest
+
 	frame   *run.Frame
-	request *toolv1.ReviewToolsRequest
 	events  []*agentv1.Event
 	effects agent.All // what the agent wants beside them
 }
@@ -43,18 +47,26 @@ func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.A
 	if f.Calls != nil {
 		return true, d.fail(fmt.Errorf("the agent %s wants tools called while those of another message are", f.Name()))
 	}
-	d.review = &review{frame: f, events: events, effects: effects, request: &toolv1.ReviewToolsRequest{
+	d.review = &Review{Span: f.Span, frame: f, events: events, effects: effects, Request: &toolv1.ReviewToolsRequest{
 		Parent: s.Parent(), Attribution: f.Attribution(run.PurposeAgent, "", s.Answers), Tools: f.ToolRefs(), Calls: message.GetToolCalls(),
 		Policies: s.Spec().GetApproval(),
 	}}
 	return false, nil
 }
 
-// Reviewed goes on with the review that Decide asked for, or with why it failed for good.
-func (d *Step) Reviewed(reviews []*toolv1.ToolReview, err error) (*toolv1.ReviewToolsRequest, error) {
+// Unreviewed goes on where there is no answer yet to the review that was returned last: its agent waits, and is asked
+// again in a later step.
+func (d *Step) Unreviewed() (*Review, error) {
+	d.unreviewed = append(d.unreviewed, d.review.frame)
+	d.review = nil
+	return d.next()
+}
+
+// Reviewed goes on with the review that was returned last, or with why it failed for good.
+func (d *Step) Reviewed(reviews []*toolv1.ToolReview, err error) (*Review, error) {
 	asked := d.review
 	d.review = nil
-	if calls := len(asked.request.GetCalls()); err == nil && len(reviews) != calls {
+	if calls := len(asked.Request.GetCalls()); err == nil && len(reviews) != calls {
 		err = rpcerr.Internal("%d calls have %d reviews", calls, len(reviews))
 	}
 	if err != nil {
