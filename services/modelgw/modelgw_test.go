@@ -197,7 +197,7 @@ func TestACallThatWaitsForAnotherAttemptIsShown(t *testing.T) {
 	assert.Equal(t, "k", news.GetRequestId())
 	assert.Equal(t, "mockllm answered 429: slow down", news.GetNote().GetMessage())
 	assert.EqualValues(t, 1, news.GetNote().GetFailedAttempts())
-	assert.InDelta(t, 600, time.Until(news.GetNote().GetRetryAt().AsTime()).Seconds(), 120)
+	assert.InDelta(t, 600, time.Until(news.GetNote().GetRetryTime().AsTime()).Seconds(), 120)
 	late, err := watch(project).Recv()
 	require.NoError(t, err)
 	assert.Equal(t, "k", late.GetRequestId(), "who comes later hears what stands")

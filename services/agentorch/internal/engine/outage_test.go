@@ -95,7 +95,7 @@ func TestAnOutageOfTheStoreCostsNoRun(t *testing.T) {
 							wait := f.Engine.Waiting(name)
 							assert.Equal(t, "store", wait.GetReason())
 							assert.NotEmpty(t, wait.GetMessage())
-							assert.True(t, wait.GetRetryAt().IsValid())
+							assert.True(t, wait.GetRetryTime().IsValid())
 						}
 						assert.Equal(t, "store", f.Engine.Hold().GetReason(), "no new work begins")
 					}

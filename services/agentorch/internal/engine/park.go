@@ -32,7 +32,7 @@ func (a *actor) park(wait *agentv1.RunWait, pause time.Duration) {
 	now := time.Now()
 	wait.Since = timestamppb.New(now)
 	if pause > 0 {
-		wait.RetryAt = timestamppb.New(now.Add(pause))
+		wait.RetryTime = timestamppb.New(now.Add(pause))
 	}
 	a.mu.Lock()
 	if a.parked.GetReason() == wait.GetReason() {

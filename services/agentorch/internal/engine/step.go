@@ -129,7 +129,7 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 			}
 		}
 		if subject := answer.Wait.GetSubject(); subject != "" && a.engine.arrivals.Since(a.state.Parent(), subject, m.pending.Wanted) {
-			answer.Wait.RetryAt = timestamppb.New(now) // It came between the answer and this wait.
+			answer.Wait.RetryTime = timestamppb.New(now) // It came between the answer and this wait.
 		}
 		f.Answers = append(f.Answers, answer)
 	}

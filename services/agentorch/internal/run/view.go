@@ -125,7 +125,7 @@ func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journa
 // Wake returns when a run with a wait is to be looked at again by itself: when it is to be tried again or its time is
 // over. It is zero for never.
 func (s *State) Wake() time.Time {
-	wake := s.retryAt()
+	wake := s.retryTime()
 	if deadline := s.Deadline(); !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake)) {
 		wake = deadline
 	}

@@ -123,10 +123,10 @@ func (s *State) waitsFor() (oldest *agentv1.RunWait) {
 	return oldest
 }
 
-// retryAt returns when the first of the waits is to be looked at again; zero for never.
-func (s *State) retryAt() (first time.Time) {
+// retryTime returns when the first of the waits is to be looked at again; zero for never.
+func (s *State) retryTime() (first time.Time) {
 	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
-		if at := timeOf(wait.GetRetryAt()); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+		if at := timeOf(wait.GetRetryTime()); !at.IsZero() && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 		return true

@@ -25,11 +25,11 @@ func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest)
 		return nil, err
 	}
 	if limits := r.GetLimits(); limits != nil && limits.Cost != nil {
-		name, err := resource.Parse("run", r.GetRun(), "runs")
+		name, err := resource.Parse("run", r.GetName(), "runs")
 		if err != nil {
 			return nil, err
 		}
-		run, err := s.deps.Runs.View(ctx, r.GetRun(), true)
+		run, err := s.deps.Runs.View(ctx, r.GetName(), true)
 		if err != nil {
 			return nil, err
 		}
@@ -38,12 +38,12 @@ func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest)
 		}
 	}
 	request := &agentv1.RetuneLimitsRequest{
-		Run: r.GetRun(), Limits: r.GetLimits(), UpdateMask: &fieldmaskpb.FieldMask{Paths: names}, Etag: r.GetEtag(),
+		Name: r.GetName(), Limits: r.GetLimits(), UpdateMask: &fieldmaskpb.FieldMask{Paths: names}, Etag: r.GetEtag(),
 	}
-	if _, err := s.steer(ctx, "run", r.GetRun(), "limits", r.GetRequestId(), request); err != nil {
+	if _, err := s.steer(ctx, "name", r.GetName(), "limits", r.GetRequestId(), request); err != nil {
 		return nil, err
 	}
-	return s.deps.Runs.View(ctx, r.GetRun(), false)
+	return s.deps.Runs.View(ctx, r.GetName(), false)
 }
 
 // PostMessage puts an operator's message before the agent's next turn.
@@ -51,7 +51,7 @@ func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (
 	if r.GetText() != "" {
 		message := chat.User(r.GetText())
 		if r.GetRequestId() != "" { // A repeated request has the same content.
-			message.Id = resource.DerivedID("message", r.GetRun(), r.GetRequestId())
+			message.Id = resource.DerivedID("message", r.GetName(), r.GetRequestId())
 		}
 		r = proto.CloneOf(r)
 		r.Messages, r.Text = append(r.GetMessages(), message), ""
@@ -64,8 +64,8 @@ func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (
 			return nil, rpcerr.InvalidField(fmt.Sprintf("messages[%d].role", i), "is %s; an operator speaks as the user", m.GetRole())
 		}
 	}
-	request := &agentv1.PostMessageRequest{Run: r.GetRun(), Messages: r.GetMessages(), Span: r.GetSpan()}
-	seq, err := s.steer(ctx, "run", r.GetRun(), "message", r.GetRequestId(), request)
+	request := &agentv1.PostMessageRequest{Name: r.GetName(), Messages: r.GetMessages(), Span: r.GetSpan()}
+	seq, err := s.steer(ctx, "name", r.GetName(), "message", r.GetRequestId(), request)
 	return &agentv1.PostMessageResponse{Seq: seq}, err
 }
 

@@ -146,23 +146,23 @@ func TestSteering(t *testing.T) {
 
 	_, err := r.runs.HoldRun(t.Context(), &agentv1.HoldRunRequest{Name: name, Reason: "wait"})
 	require.NoError(t, err)
-	posted, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: []*modelv1.ChatMessage{fleettest.User("be brief")}})
+	posted, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name, Messages: []*modelv1.ChatMessage{fleettest.User("be brief")}})
 	require.NoError(t, err)
 	assert.Positive(t, posted.GetSeq())
-	short := &agentv1.PostMessageRequest{Run: name, Text: "and quick", RequestId: "short"}
+	short := &agentv1.PostMessageRequest{Name: name, Text: "and quick", RequestId: "short"}
 	first, err := r.runs.PostMessage(t.Context(), short)
 	require.NoError(t, err)
 	again, err := r.runs.PostMessage(t.Context(), short)
 	require.NoError(t, err, "the same key is the same message")
 	assert.Equal(t, first.GetSeq(), again.GetSeq())
-	_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Text: "and slow", RequestId: "short"})
+	_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name, Text: "and slow", RequestId: "short"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), "%v", err)
-	retuned, err := r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Turns: new(int32(7)), Messages: new(int32(90))}})
+	retuned, err := r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name, Limits: &agentv1.RunLimits{Turns: new(int32(7)), Messages: new(int32(90))}})
 	require.NoError(t, err)
 	assert.Equal(t, []int32{7, 90}, []int32{retuned.GetLimits().GetTurns(), retuned.GetLimits().GetMessages()})
 	assert.Equal(t, int32(1), retuned.GetUsed().GetMessages())
 	assert.NotNil(t, retuned.GetUsed().GetTime())
-	lift := &agentv1.RetuneLimitsRequest{Run: name, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"messages"}}, Etag: "1", RequestId: "lift"}
+	lift := &agentv1.RetuneLimitsRequest{Name: name, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"messages"}}, Etag: "1", RequestId: "lift"}
 	for range 2 {
 		_, err = r.runs.RetuneLimits(t.Context(), lift)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), "%v", err)
@@ -175,7 +175,7 @@ func TestSteering(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, retuned.GetLimits().Messages)
 	assert.Equal(t, int32(7), retuned.GetLimits().GetTurns())
-	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name})
+	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name})
 	require.ErrorContains(t, err, "nothing is to be changed")
 	close(answer)
 	r.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
@@ -241,10 +241,10 @@ func TestACommandThatARunTookBeforeItsEndIsAnswered(t *testing.T) {
 	}}
 	runs := r.over(late, io.Discard)
 	for range 2 {
-		_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, RequestId: "k", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
+		_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name, RequestId: "k", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
 		require.NoError(t, err)
 	}
-	_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, RequestId: "another", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
+	_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name, RequestId: "another", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED), "%v", err)
 }
 
@@ -260,11 +260,11 @@ func TestARunThatHasEndedTakesNoCommands(t *testing.T) {
 			return err
 		},
 		"post": func() error {
-			_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: message})
+			_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name, Messages: message})
 			return err
 		},
 		"retune": func() error {
-			_, err := r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Turns: new(int32(1))}})
+			_, err := r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name, Limits: &agentv1.RunLimits{Turns: new(int32(1))}})
 			return err
 		},
 	} {
@@ -276,11 +276,11 @@ func TestCommandsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
 	name := r.finished(answering())
-	_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name})
+	_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name})
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "no message")
-	_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_SYSTEM}}})
+	_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name, Messages: []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_SYSTEM}}})
 	require.ErrorContains(t, err, "messages[0].role")
-	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Messages: new(int32(-1))}})
+	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name, Limits: &agentv1.RunLimits{Messages: new(int32(-1))}})
 	require.ErrorContains(t, err, "messages")
 }
 
@@ -292,7 +292,7 @@ func TestAMessageForNoAgentIsRefused(t *testing.T) {
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")
 	for range 2 { // A repeated request has the same answer.
-		_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Text: "hello", Span: "12", RequestId: "k"})
+		_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name, Text: "hello", Span: "12", RequestId: "k"})
 		e, ok := rpcerr.As(err)
 		require.True(t, ok, err)
 		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, e.Reason)

@@ -194,7 +194,7 @@ func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) (
 	}
 	ended := time.Now()
 	outcome.Timing = &effectv1.Timing{
-		StartedAt: timestamppb.New(began), CompletedAt: timestamppb.New(ended), Queued: durationpb.New(answer.Queued), Working: durationpb.New(max(0, ended.Sub(began)-answer.Queued)),
+		StartTime: timestamppb.New(began), EndTime: timestamppb.New(ended), Queued: durationpb.New(answer.Queued), Working: durationpb.New(max(0, ended.Sub(began)-answer.Queued)),
 		Attempts: int32(1 + attempt.Reissued), Reissued: attempt.Reissued > 0,
 	}
 	return proto.Marshal(outcome)

@@ -150,7 +150,7 @@ func noted(notes ...*agentv1.RunNote) *agentv1.WatchEvalResponse {
 }
 
 func waiting(sample string, epoch int32, in time.Duration) *agentv1.RunNote {
-	return &agentv1.RunNote{Sample: sample, Epoch: epoch, Note: &effectv1.Note{Message: "openai answered 429: slow down", RetryAt: timestamppb.New(time.Now().Add(in))}}
+	return &agentv1.RunNote{Sample: sample, Epoch: epoch, Note: &effectv1.Note{Message: "openai answered 429: slow down", RetryTime: timestamppb.New(time.Now().Add(in))}}
 }
 
 func TestOpenEffectsAreShownWhileTheyAreOpen(t *testing.T) {
@@ -240,7 +240,7 @@ func TestSamplesAtWorkAreListedInABoundedNumberOfRows(t *testing.T) {
 		for i := range 20 {
 			r.Running = append(r.Running, atWork(fmt.Sprint("s", i), time.Now()))
 		}
-		r.Running[0].Retries, r.Running[0].Note = 3, &effectv1.Note{Message: "openai answered 429", RetryAt: timestamppb.New(time.Now().Add(12 * time.Second))}
+		r.Running[0].Retries, r.Running[0].Note = 3, &effectv1.Note{Message: "openai answered 429", RetryTime: timestamppb.New(time.Now().Add(12 * time.Second))}
 		r.Running[1].Epoch, r.Running[1].Wait = 2, &agentv1.RunWait{Reason: "worker", Message: "no worker serves\x1b[2J tool weather"}
 		time.Sleep(time.Second)
 		s.Observe(r)

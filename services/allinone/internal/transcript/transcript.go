@@ -44,10 +44,10 @@ func New(out io.Writer, options Options) *Writer {
 // NoteText tells in one line what is known of an open effect.
 func NoteText(n *effectv1.Note) string {
 	line := printable.Line(n.GetMessage())
-	if n.GetRetryAt() == nil {
+	if n.GetRetryTime() == nil {
 		return line
 	}
-	if left := time.Until(n.GetRetryAt().AsTime()); left > 0 {
+	if left := time.Until(n.GetRetryTime().AsTime()); left > 0 {
 		return fmt.Sprintf("retrying in %.0f s: %s", math.Ceil(left.Truncate(10*time.Millisecond).Seconds()), line)
 	}
 	return "retrying: " + line

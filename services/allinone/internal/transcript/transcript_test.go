@@ -136,9 +136,9 @@ func TestOpenEffectsAreToldInALine(t *testing.T) {
 	t.Parallel()
 	note := &effectv1.Note{Message: "half \x1b[2J\nway"}
 	assert.Equal(t, "half ·[2J way", transcript.NoteText(note))
-	note.RetryAt = timestamppb.New(time.Now().Add(time.Minute + time.Millisecond))
+	note.RetryTime = timestamppb.New(time.Now().Add(time.Minute + time.Millisecond))
 	assert.Equal(t, "retrying in 60 s: half ·[2J way", transcript.NoteText(note))
-	note.RetryAt = timestamppb.New(time.Now())
+	note.RetryTime = timestamppb.New(time.Now())
 	assert.Equal(t, "retrying: half ·[2J way", transcript.NoteText(note))
 }
 

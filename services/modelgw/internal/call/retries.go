@@ -25,7 +25,7 @@ func (r *retries) of(key effect.Key) func(*modelv1.FailedAttempt) {
 		attempts++
 		r.Post(key, &effectv1.Note{
 			Message: failed.GetError(), Time: failed.GetEndTime(), FailedAttempts: attempts,
-			RetryAt: timestamppb.New(failed.GetEndTime().AsTime().Add(failed.GetWait().AsDuration())),
+			RetryTime: timestamppb.New(failed.GetEndTime().AsTime().Add(failed.GetWait().AsDuration())),
 		})
 	}
 }

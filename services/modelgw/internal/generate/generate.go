@@ -98,8 +98,8 @@ type Outcome struct {
 // Timing returns where the time of a call went, up to now.
 func (o *Outcome) Timing() *effectv1.Timing {
 	return &effectv1.Timing{
-		StartedAt:   timestamppb.New(o.Start),
-		CompletedAt: timestamppb.Now(),
+		StartTime:   timestamppb.New(o.Start),
+		EndTime: timestamppb.Now(),
 		Queued:      durationpb.New(o.Queued),
 		RetryWait:   durationpb.New(o.RetryWait),
 		Working:     durationpb.New(o.Working),

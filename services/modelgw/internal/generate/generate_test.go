@@ -212,7 +212,7 @@ func TestTimeIsAccountedFor(t *testing.T) {
 		assert.Equal(t, 3*time.Second, timing.GetRetryWait().AsDuration())
 		assert.Equal(t, 3*time.Second, timing.GetWorking().AsDuration())
 		assert.Equal(t, int32(2), timing.GetAttempts())
-		assert.Equal(t, 11*time.Second, timing.GetCompletedAt().AsTime().Sub(timing.GetStartedAt().AsTime()))
+		assert.Equal(t, 11*time.Second, timing.GetEndTime().AsTime().Sub(timing.GetStartTime().AsTime()))
 	})
 }
 

@@ -157,7 +157,7 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 	d := s.drivers[spec.GetDriver()]
 	err = s.build(ctx, e, d, spec, func() *effectv1.Timing {
 		return &effectv1.Timing{
-			StartedAt: timestamppb.New(began), CompletedAt: timestamppb.Now(), Queued: durationpb.New(queued), Working: durationpb.New(time.Since(began) - queued),
+			StartTime: timestamppb.New(began), EndTime: timestamppb.Now(), Queued: durationpb.New(queued), Working: durationpb.New(time.Since(began) - queued),
 			Attempts: int32(1 + attempt.Reissued), Reissued: attempt.Reissued > 0, Reissues: int32(attempt.Reissued),
 		}
 	})

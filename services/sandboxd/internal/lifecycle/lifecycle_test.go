@@ -639,7 +639,7 @@ func TestACreationSaysWhereItsTimeWent(t *testing.T) {
 			queued += timing.GetQueued().AsDuration()
 			working += timing.GetWorking().AsDuration()
 			assert.EqualValues(t, 1, timing.GetAttempts())
-			assert.Equal(t, timing.GetQueued().AsDuration()+timing.GetWorking().AsDuration(), timing.GetCompletedAt().AsTime().Sub(timing.GetStartedAt().AsTime()))
+			assert.Equal(t, timing.GetQueued().AsDuration()+timing.GetWorking().AsDuration(), timing.GetEndTime().AsTime().Sub(timing.GetStartTime().AsTime()))
 		}
 		assert.Equal(t, time.Minute, queued, "four are made at once, the fifth waits")
 		assert.Equal(t, 5*time.Minute, working)

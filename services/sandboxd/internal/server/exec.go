@@ -45,7 +45,7 @@ func (s *Server) Exec(ctx context.Context, req *sandboxv1.ExecRequest) (*sandbox
 	if err != nil {
 		return nil, err
 	}
-	resp.Timing = &effectv1.Timing{StartedAt: resp.Result.GetStartTime(), CompletedAt: now(), Working: resp.Result.GetDuration(), Attempts: 1}
+	resp.Timing = &effectv1.Timing{StartTime: resp.Result.GetStartTime(), EndTime: now(), Working: resp.Result.GetDuration(), Attempts: 1}
 	return resp, nil
 }
 

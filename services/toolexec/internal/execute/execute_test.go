@@ -513,7 +513,7 @@ func TestOutcomes(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, results, 1)
 				c.check(t, results[0])
-				assert.NotNil(t, results[0].GetTiming().GetCompletedAt())
+				assert.NotNil(t, results[0].GetTiming().GetEndTime())
 			}
 		})
 	}

@@ -19,8 +19,8 @@ func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *e
 		slept += action.GetTiming().GetRetryWait().AsDuration()
 	}
 	return &effectv1.Timing{
-		StartedAt:   timestamppb.New(begun),
-		CompletedAt: timestamppb.New(ended),
+		StartTime:   timestamppb.New(begun),
+		EndTime: timestamppb.New(ended),
 		Queued:      durationpb.New(queued),
 		RetryWait:   durationpb.New(slept),
 		Working:     durationpb.New(max(0, ended.Sub(begun)-queued-slept)),
@@ -32,16 +32,16 @@ func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *e
 // their sandboxes while nobody here knew of them. The time after a command had ended and before the call was made again
 // was nobody's work.
 func countEarlier(t *effectv1.Timing, actions []*toolv1.SandboxAction) {
-	begun := t.GetStartedAt().AsTime()
+	begun := t.GetStartTime().AsTime()
 	for _, action := range actions {
-		started := action.GetTiming().GetStartedAt()
+		started := action.GetTiming().GetStartTime()
 		if started == nil || !started.AsTime().Before(begun) {
 			continue
 		}
 		earlier := min(begun.Sub(started.AsTime()), action.GetTiming().GetWorking().AsDuration())
 		t.Working = durationpb.New(t.GetWorking().AsDuration() + earlier)
-		if started.AsTime().Before(t.GetStartedAt().AsTime()) {
-			t.StartedAt = started
+		if started.AsTime().Before(t.GetStartTime().AsTime()) {
+			t.StartTime = started
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestWorkOfCommandsBeforeACallIsMadeAgainCounts(t *testing.T) {
 	t.Parallel()
 	again := time.Unix(1000, 0)
 	command := func(started, worked time.Duration) *toolv1.SandboxAction {
-		return &toolv1.SandboxAction{Timing: &effectv1.Timing{StartedAt: timestamppb.New(again.Add(started)), Working: durationpb.New(worked)}}
+		return &toolv1.SandboxAction{Timing: &effectv1.Timing{StartTime: timestamppb.New(again.Add(started)), Working: durationpb.New(worked)}}
 	}
 	for name, c := range map[string]struct {
 		here     time.Duration // what the call worked since it was made again
@@ -31,9 +31,9 @@ func TestWorkOfCommandsBeforeACallIsMadeAgainCounts(t *testing.T) {
 		"one that went on":               {time.Second, []*toolv1.SandboxAction{command(-time.Minute, 61*time.Second)}, -time.Minute, 61 * time.Second},
 		"one that ended, one that began": {time.Second, []*toolv1.SandboxAction{command(-time.Minute, time.Second), command(0, time.Second)}, -time.Minute, 2 * time.Second},
 	} {
-		timing := &effectv1.Timing{StartedAt: timestamppb.New(again), Working: durationpb.New(c.here)}
+		timing := &effectv1.Timing{StartTime: timestamppb.New(again), Working: durationpb.New(c.here)}
 		countEarlier(timing, c.actions)
 		assert.Equal(t, c.wantWork, timing.GetWorking().AsDuration(), name)
-		assert.Equal(t, again.Add(c.started).UTC(), timing.GetStartedAt().AsTime(), name)
+		assert.Equal(t, again.Add(c.started).UTC(), timing.GetStartTime().AsTime(), name)
 	}
 }

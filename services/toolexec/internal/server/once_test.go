@@ -46,7 +46,7 @@ func TestACommandRunsOnceThoughTheServiceDies(t *testing.T) {
 	assert.True(t, result.GetTiming().GetReissued())
 	require.Len(t, result.GetSandboxActions(), 1)
 	command := result.GetSandboxActions()[0].GetTiming()
-	assert.Equal(t, command.GetStartedAt().AsTime(), result.GetTiming().GetStartedAt().AsTime(), "the call began with its command")
+	assert.Equal(t, command.GetStartTime().AsTime(), result.GetTiming().GetStartTime().AsTime(), "the call began with its command")
 	assert.GreaterOrEqual(t, result.GetTiming().GetWorking().AsDuration(), command.GetWorking().AsDuration(), "what the command did before counts")
 	assert.True(t, strings.HasPrefix(result.GetSandboxActions()[0].GetCommand(), "bash --login -c "))
 }

@@ -1172,7 +1172,7 @@ type RunWait struct {
 	// Since when.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	// Optional. When it is tried again.
-	RetryAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	RetryTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
 	// Optional. What it waits for, where that has a name: the kind and the name of what a worker should serve, such as `tool square`.
 	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Optional. The agent that waits, or whose effect does: the span of its events. Unset: the agent of the run's step, or the
@@ -1233,9 +1233,9 @@ func (x *RunWait) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *RunWait) GetRetryAt() *timestamppb.Timestamp {
+func (x *RunWait) GetRetryTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.RetryAt
+		return x.RetryTime
 	}
 	return nil
 }
@@ -1604,12 +1604,13 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12\x1a\n" +
 	"\x05model\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12+\n" +
 	"\x0eunsent_options\x18\x03 \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12\x1a\n" +
-	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\xea\x01\n" +
+	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\xee\x01\n" +
 	"\aRunWait\x12\x1c\n" +
 	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
-	"\bretry_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x1e\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x129\n" +
+	"\n" +
+	"retry_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x1e\n" +
 	"\asubject\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\asubject\x12\x18\n" +
 	"\x04span\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04span\"\x9c\x01\n" +
 	"\aRunNote\x12\x16\n" +
@@ -1731,7 +1732,7 @@ var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	4,  // 39: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
 	9,  // 40: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
 	29, // 41: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	29, // 42: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	29, // 42: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
 	32, // 43: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
 	3,  // 44: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
 	33, // 45: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec

@@ -1110,7 +1110,7 @@ func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
 type PostMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// User messages.
 	Messages []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
@@ -1155,9 +1155,9 @@ func (*PostMessageRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *PostMessageRequest) GetRun() string {
+func (x *PostMessageRequest) GetName() string {
 	if x != nil {
-		return x.Run
+		return x.Name
 	}
 	return ""
 }
@@ -1359,7 +1359,7 @@ func (x *ResumeRunRequest) GetRequestId() string {
 type RetuneLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// New limits.
 	Limits *RunLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
@@ -1402,9 +1402,9 @@ func (*RetuneLimitsRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *RetuneLimitsRequest) GetRun() string {
+func (x *RetuneLimitsRequest) GetName() string {
 	if x != nil {
-		return x.Run
+		return x.Name
 	}
 	return ""
 }
@@ -1636,10 +1636,10 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x10DeleteRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
-	"\x11DeleteRunResponse\"\xca\x01\n" +
-	"\x12PostMessageRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12;\n" +
+	"\x11DeleteRunResponse\"\xcc\x01\n" +
+	"\x12PostMessageRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12;\n" +
 	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x12\n" +
@@ -1657,10 +1657,10 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xe4\x01\n" +
-	"\x13RetuneLimitsRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x125\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xe6\x01\n" +
+	"\x13RetuneLimitsRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x125\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12;\n" +
@@ -1685,7 +1685,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x17CANCEL_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CANCEL_MODE_CANCEL\x10\x01\x12\x15\n" +
 	"\x11CANCEL_MODE_SCORE\x10\x02\x12\x15\n" +
-	"\x11CANCEL_MODE_ERROR\x10\x032\xf1\x0e\n" +
+	"\x11CANCEL_MODE_ERROR\x10\x032\xf3\x0e\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -1696,11 +1696,11 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x91\x01\n" +
 	"\fWatchProject\x12'.evalfleet.agent.v1.WatchProjectRequest\x1a(.evalfleet.agent.v1.WatchProjectResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}:watch\x90\x02\x010\x01\x12\x81\x01\n" +
 	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
-	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x96\x01\n" +
-	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12{\n" +
+	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x97\x01\n" +
+	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"7\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/runs/*}:postMessage\x12{\n" +
 	"\aHoldRun\x12\".evalfleet.agent.v1.HoldRunRequest\x1a\x17.evalfleet.agent.v1.Run\"3\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:hold\x90\x02\x02\x12\x81\x01\n" +
-	"\tResumeRun\x12$.evalfleet.agent.v1.ResumeRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:resume\x90\x02\x02\x12\x8c\x01\n" +
-	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{run=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\x8a\x01\n" +
+	"\tResumeRun\x12$.evalfleet.agent.v1.ResumeRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:resume\x90\x02\x02\x12\x8d\x01\n" +
+	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{name=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\x8a\x01\n" +
 	"\n" +
 	"ListAgents\x12%.evalfleet.agent.v1.ListAgentsRequest\x1a&.evalfleet.agent.v1.ListAgentsResponse\"-\x82\xd3\xe4\x93\x02$\x12\"/api/v1/{parent=projects/*}/agents\x90\x02\x01B\xd6\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x0fRunServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"

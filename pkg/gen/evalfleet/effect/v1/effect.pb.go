@@ -154,7 +154,7 @@ type Note struct {
 	// When it was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// Optional. When what failed is tried again.
-	RetryAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	RetryTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
 	// Attempts that failed so far.
 	FailedAttempts int32 `protobuf:"varint,4,opt,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -205,9 +205,9 @@ func (x *Note) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Note) GetRetryAt() *timestamppb.Timestamp {
+func (x *Note) GetRetryTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.RetryAt
+		return x.RetryTime
 	}
 	return nil
 }
@@ -223,9 +223,9 @@ func (x *Note) GetFailedAttempts() int32 {
 type Timing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the owner of the effect took it.
-	StartedAt *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When its result was durable.
-	CompletedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Waiting for capacity (connections, sandbox slots, quotas).
 	Queued *durationpb.Duration `protobuf:"bytes,3,opt,name=queued,proto3" json:"queued,omitempty"`
 	// Sleeping between attempts.
@@ -272,16 +272,16 @@ func (*Timing) Descriptor() ([]byte, []int) {
 	return file_evalfleet_effect_v1_effect_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Timing) GetStartedAt() *timestamppb.Timestamp {
+func (x *Timing) GetStartTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.StartedAt
+		return x.StartTime
 	}
 	return nil
 }
 
-func (x *Timing) GetCompletedAt() *timestamppb.Timestamp {
+func (x *Timing) GetEndTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.CompletedAt
+		return x.EndTime
 	}
 	return nil
 }
@@ -343,16 +343,17 @@ const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\apurpose\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12\x1a\n" +
 	"\x05agent\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12\x1f\n" +
 	"\vowner_epoch\x18\t \x01(\x03R\n" +
-	"ownerEpoch\"\xb6\x01\n" +
+	"ownerEpoch\"\xba\x01\n" +
 	"\x04Note\x12\x1e\n" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
-	"\bretry_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12'\n" +
-	"\x0ffailed_attempts\x18\x04 \x01(\x05R\x0efailedAttempts\"\xf8\x02\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x129\n" +
+	"\n" +
+	"retry_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12'\n" +
+	"\x0ffailed_attempts\x18\x04 \x01(\x05R\x0efailedAttempts\"\xf0\x02\n" +
 	"\x06Timing\x129\n" +
 	"\n" +
-	"started_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12=\n" +
-	"\fcompleted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAt\x121\n" +
+	"start_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x121\n" +
 	"\x06queued\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06queued\x128\n" +
 	"\n" +
 	"retry_wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretryWait\x123\n" +
@@ -384,9 +385,9 @@ var file_evalfleet_effect_v1_effect_proto_goTypes = []any{
 }
 var file_evalfleet_effect_v1_effect_proto_depIdxs = []int32{
 	3, // 0: evalfleet.effect.v1.Note.time:type_name -> google.protobuf.Timestamp
-	3, // 1: evalfleet.effect.v1.Note.retry_at:type_name -> google.protobuf.Timestamp
-	3, // 2: evalfleet.effect.v1.Timing.started_at:type_name -> google.protobuf.Timestamp
-	3, // 3: evalfleet.effect.v1.Timing.completed_at:type_name -> google.protobuf.Timestamp
+	3, // 1: evalfleet.effect.v1.Note.retry_time:type_name -> google.protobuf.Timestamp
+	3, // 2: evalfleet.effect.v1.Timing.start_time:type_name -> google.protobuf.Timestamp
+	3, // 3: evalfleet.effect.v1.Timing.end_time:type_name -> google.protobuf.Timestamp
 	4, // 4: evalfleet.effect.v1.Timing.queued:type_name -> google.protobuf.Duration
 	4, // 5: evalfleet.effect.v1.Timing.retry_wait:type_name -> google.protobuf.Duration
 	4, // 6: evalfleet.effect.v1.Timing.working:type_name -> google.protobuf.Duration

@@ -54,7 +54,7 @@ var shapes = map[string]func(t *testing.T) *lab{
 	"wait": func(t *testing.T) *lab {
 		l := newLab(t)
 		l.step(nothing, nil)
-		wait := &agentv1.RunWait{Reason: waits.Capacity, RetryAt: timestamppb.New(began.Add(time.Hour))}
+		wait := &agentv1.RunWait{Reason: waits.Capacity, RetryTime: timestamppb.New(began.Add(time.Hour))}
 		l.step(answers(decide.Answer{Key: l.live.Key(l.live.Open[0].Seq()), Wait: wait}), nil)
 		return l
 	},

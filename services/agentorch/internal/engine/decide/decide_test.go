@@ -174,7 +174,7 @@ func TestAWaitIsJournaledAndEnds(t *testing.T) {
 	l := newLab(t)
 	l.step(nothing, nil)
 	open := l.live.Open[0].Seq()
-	wait := &agentv1.RunWait{Reason: waits.Capacity, RetryAt: timestamppb.New(began.Add(4 * time.Second))}
+	wait := &agentv1.RunWait{Reason: waits.Capacity, RetryTime: timestamppb.New(began.Add(4 * time.Second))}
 	l.step(answers(decide.Answer{Key: l.live.Key(open), Wait: wait}), nil)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
 	assert.Equal(t, began.Add(4*time.Second), decide.Wake(l.live))

@@ -135,7 +135,7 @@ func TestAWaitIsOfOneEffect(t *testing.T) {
 	l.step(nothing, nil)
 	full := func(task string, seconds int) decide.Answer {
 		return decide.Answer{
-			Key: l.live.Key(l.modelCall(task).Seq()), Wait: &agentv1.RunWait{Reason: waits.Capacity, RetryAt: timestamppb.New(began.Add(time.Duration(seconds) * time.Second))},
+			Key: l.live.Key(l.modelCall(task).Seq()), Wait: &agentv1.RunWait{Reason: waits.Capacity, RetryTime: timestamppb.New(began.Add(time.Duration(seconds) * time.Second))},
 		}
 	}
 	l.step(answers(full("one", 5)), nil)
@@ -146,7 +146,7 @@ func TestAWaitIsOfOneEffect(t *testing.T) {
 
 	l.step(answers(full("two", 9)), nil)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
-	assert.Equal(t, began.Add(5*time.Second), l.live.Wait.GetRetryAt().AsTime(), "lists show the oldest")
+	assert.Equal(t, began.Add(5*time.Second), l.live.Wait.GetRetryTime().AsTime(), "lists show the oldest")
 	assert.Empty(t, l.step(nothing, nil).Entries)
 	assert.Equal(t, []string{"wait_changed"}, kinds(l.step(nothing, nil)))
 	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, l.live.Phase)
@@ -169,7 +169,7 @@ func TestARunKnowsAllThatItWaitsFor(t *testing.T) {
 	l.step(nothing, nil)
 	lacks := func(task, worker string) decide.Answer {
 		return decide.Answer{Key: l.live.Key(l.modelCall(task).Seq()), Wait: &agentv1.RunWait{
-			Reason: waits.Worker, Subject: worker, RetryAt: timestamppb.New(began.Add(time.Hour)),
+			Reason: waits.Worker, Subject: worker, RetryTime: timestamppb.New(began.Add(time.Hour)),
 		}}
 	}
 	l.step(answers(lacks("one", "tool x"), lacks("two", "tool y")), nil)

@@ -69,7 +69,7 @@ func ForError(err error, now time.Time) *agentv1.RunWait {
 	if asked := rpcerr.RetryAfter(err); asked > 0 {
 		after = asked
 	}
-	wait.RetryAt = timestamppb.New(now.Add(after))
+	wait.RetryTime = timestamppb.New(now.Add(after))
 	return wait
 }
 
@@ -160,6 +160,6 @@ func Over(wait *agentv1.RunWait, now Now) bool {
 	case Version:
 		return !now.Unread
 	default:
-		return !now.Time.Before(wait.GetRetryAt().AsTime()) || wait.GetSubject() != "" && slices.Contains(now.Arrived, wait.GetSubject())
+		return !now.Time.Before(wait.GetRetryTime().AsTime()) || wait.GetSubject() != "" && slices.Contains(now.Arrived, wait.GetSubject())
 	}
 }

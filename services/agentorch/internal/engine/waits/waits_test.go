@@ -27,7 +27,7 @@ func TestAWaitEndsWithWhatItIsFor(t *testing.T) {
 	retry := timestamppb.New(start.Add(time.Minute))
 	all := map[string]*agentv1.RunWait{
 		Hold: ForHold(), Input: ForInput(), Version: ForLaterCommand(), Disk: ForRoom("the disk is full"), Decision: ForDecision("a model call"),
-		Budget: {Reason: Budget, RetryAt: retry}, Worker: {Reason: Worker, Subject: "tool x", RetryAt: retry},
+		Budget: {Reason: Budget, RetryTime: retry}, Worker: {Reason: Worker, Subject: "tool x", RetryTime: retry},
 	}
 	for reason, wait := range all {
 		assert.Equal(t, reason, wait.GetReason())
@@ -46,6 +46,6 @@ func TestTheWaitOfAnAnswer(t *testing.T) {
 	wait := ForError(rpcerr.WorkerUnavailable("tool", "x", 3*time.Second, "no worker is connected"), now)
 	assert.Equal(t, Worker, wait.GetReason())
 	assert.Equal(t, "tool x", wait.GetSubject())
-	assert.Equal(t, now.Add(3*time.Second), wait.GetRetryAt().AsTime().Local())
+	assert.Equal(t, now.Add(3*time.Second), wait.GetRetryTime().AsTime().Local())
 	assert.Nil(t, ForError(rpcerr.Internal("a fault"), now))
 }
