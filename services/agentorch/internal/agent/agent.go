@@ -142,6 +142,9 @@ type Wait struct{}
 type Start struct {
 	// Agent is the agent, resolved.
 	Agent *agentv1.AgentRef
+	// Tools are the definitions of its tools. Not needed are those that a reference holds, and those of the agent that
+	// starts it where both have the same reference.
+	Tools []*toolv1.ToolDefinition
 	// Messages are what its conversation begins with.
 	Messages []*modelv1.ChatMessage
 	// Limits are bounds of it and of those that it starts; one that is reached ends it and not the run. Nil are none.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -113,4 +114,52 @@ func TestAReviewThatIsLateHoldsUpItsAgentAlone(t *testing.T) {
 	got = f.Finish(name)
 	assert.Equal(t, []string{"U:Start.", "U:two is done", "U:one is done"}, texts(got.Messages()))
 	assert.Len(t, asked, 1, "the review that was late is used")
+}
+
+// Each agent of a run has tools of its own: one name is another tool in another agent, to the model, to the review, when
+// it is executed, and after the death of the engine.
+func TestANameIsAnotherToolInAnotherAgent(t *testing.T) {
+	t.Parallel()
+	definition := func(key string) *toolv1.ToolDefinition {
+		return &toolv1.ToolDefinition{Info: &toolv1.ToolInfo{Name: "look", Description: "Looks at " + key, ParametersJson: `{"type": "object"}`}, StoreKeys: []string{key}}
+	}
+	begins := func(name, tool string) agent.Start {
+		start := agenttest.Task("generate", name)
+		start.Agent.Tools = []*toolv1.ToolRef{{Name: tool, Rename: "look"}}
+		start.Tools = []*toolv1.ToolDefinition{definition(tool)}
+		return start
+	}
+	f := newFleet(t, agenttest.Delegates(begins("one", "left"), begins("two", "right")))
+	began, let := make(chan struct{}, 2), make(chan struct{})
+	for _, name := range []string{"left", "right", "look"} {
+		f.Tools.Tools[name] = ownertest.Tool{StoreKeys: []string{name}, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+			began <- struct{}{}
+			waittest.Hold(t, let)
+			return ownertest.Text(fmt.Sprint(name, " sees ", c.Store)), nil
+		}}
+	}
+	f.answerTasks(map[string][]func() *modelv1.ModelOutput{
+		"one": {ownertest.Says("", call("c1", "look", `{}`)), ownertest.Says("one is done")},
+		"two": {ownertest.Says("", call("c2", "look", `{}`)), ownertest.Says("two is done")},
+	})
+	f.start()
+	s := spec(step("delegates", "", "look"))
+	s.Store = map[string]string{"left": "1", "right": "2", "look": "3"}
+	name := f.Create(s).Name
+	waittest.For(t, began, "the first call")
+	waittest.For(t, began, "the second call")
+	f.End()
+	f.start()
+	close(let)
+	require.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+	f.Tools.CheckOnce(t)
+	said := map[string][]string{}
+	for _, r := range f.Models.Requests() {
+		messages := texts(r.GetMessages())
+		said[messages[0]] = append(said[messages[0]], r.GetTools()[0].GetDescription(), messages[len(messages)-1])
+	}
+	assert.Equal(t, map[string][]string{
+		"U:one": {"Looks at left", "U:one", "Looks at left", "T:left sees map[left:1]"},
+		"U:two": {"Looks at right", "U:two", "Looks at right", "T:right sees map[right:2]"},
+	}, said)
 }

@@ -138,7 +138,7 @@ func (s *State) toolIntent(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) er
 	}
 	stage := f.Calls.Stage
 	stage.Calls = append(stage.Calls, call)
-	maps.Copy(stage.Store, s.declared(i.GetFunction()))
+	maps.Copy(stage.Store, f.declared(i.GetFunction()))
 	if !i.GetCaller() {
 		s.begin(f, e)
 	}
@@ -155,10 +155,10 @@ func (f *Frame) call(id string, fits func(*Call) bool) (*Call, error) {
 }
 
 // declared returns the entries of the store that a tool declares.
-func (s *State) declared(function string) map[string]string {
+func (f *Frame) declared(function string) map[string]string {
 	entries := map[string]string{}
-	keys := s.Tool(function).GetStoreKeys()
-	for key, value := range s.store {
+	keys := f.Tool(function).GetStoreKeys()
+	for key, value := range f.run.store {
 		if toolcall.Covers(keys, key) {
 			entries[key] = value
 		}

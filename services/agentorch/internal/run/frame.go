@@ -42,7 +42,8 @@ type Frame struct {
 	Began time.Time
 
 	run          *State
-	ref          *agentv1.AgentRef // whose tools are on offer; nil for the root between steps
+	ref          *agentv1.AgentRef        // whose tools are on offer; nil for the root between steps
+	tools        []*toolv1.ToolDefinition // those of its own, which may have the name of one of the run
 	conversation Conversation
 	output       *modelv1.ModelOutput
 	answer       *modelv1.ModelOutput
@@ -124,11 +125,29 @@ func (f *Frame) ToolRefs() []*toolv1.ToolRef { return f.ref.GetTools() }
 func (f *Frame) Tools() []*toolv1.ToolDefinition {
 	var offered []*toolv1.ToolDefinition
 	for _, ref := range f.ToolRefs() {
-		if d := f.run.Tool(VisibleName(ref)); d != nil {
+		if d := f.Tool(VisibleName(ref)); d != nil {
 			offered = append(offered, d)
 		}
 	}
 	return offered
+}
+
+// Tool returns the pinned definition of the tool that the agent's model calls by that name; nil for none. A name may
+// mean another tool in another agent.
+func (f *Frame) Tool(name string) *toolv1.ToolDefinition {
+	if d := toolOf(f.tools, name); d != nil {
+		return d
+	}
+	return toolOf(f.run.tools, name)
+}
+
+func toolOf(tools []*toolv1.ToolDefinition, name string) *toolv1.ToolDefinition {
+	for _, d := range tools {
+		if d.GetInfo().GetName() == name {
+			return d
+		}
+	}
+	return nil
 }
 
 // scopes calls yield with the frame and each above it.
@@ -186,7 +205,7 @@ func (s *State) agentBegan(f *Frame, e *agentv1.Event, b *agentv1.AgentBegan) er
 	if s.At(e.GetId()) != nil {
 		return fmt.Errorf("the agent %q is at work", e.GetId())
 	}
-	child := &Frame{Span: e.GetId(), Parent: f, Began: timeOf(e.GetTime()), run: s, ref: b.GetContent().GetAgent(), awayAtAll: s.away}
+	child := &Frame{Span: e.GetId(), Parent: f, Began: timeOf(e.GetTime()), run: s, ref: b.GetContent().GetAgent(), tools: b.GetContent().GetTools(), awayAtAll: s.away}
 	if b.GetLimits() != nil {
 		child.Bounds = bounds
 	}

@@ -119,8 +119,8 @@ type State struct {
 	phase      agentv1.RunState // less its waits
 	frames     []*Frame         // at work, the oldest first
 	spec       *agentv1.RunSpec
-	plainSpec  *agentv1.RunSpec // spec without content, once it was asked for
-	tools      []*toolv1.ToolDefinition
+	plainSpec  *agentv1.RunSpec         // spec without content, once it was asked for
+	tools      []*toolv1.ToolDefinition // of all steps, in which a name means one tool
 	store      map[string]string
 	scores     []*agentv1.NamedScore
 	lastScores []*agentv1.NamedScore
@@ -206,24 +206,6 @@ func (s *State) UnderWay() bool {
 
 // Judging reports whether the run's final scoring is under way, be it that it waits for someone who judges.
 func (s *State) Judging() bool { return s.Scoring != nil && !s.Scoring.Intermediate }
-
-// Tool returns the pinned definition of the tool that a model calls by that name, or nil.
-func (s *State) Tool(name string) *toolv1.ToolDefinition {
-	for _, d := range s.tools {
-		if d.GetInfo().GetName() == name {
-			return d
-		}
-	}
-	return nil
-}
-
-// VisibleName returns the name by which a model calls a referred tool.
-func VisibleName(ref *toolv1.ToolRef) string {
-	if ref.GetRename() != "" {
-		return ref.GetRename()
-	}
-	return ref.GetName()
-}
 
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {

@@ -3,6 +3,7 @@ package transcript
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -83,10 +84,9 @@ func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
 	t.Model, t.Role, t.Messages, t.Pending = i.GetModel(), i.GetRole(), messages, true
 	var offered []*toolv1.ToolInfo
 	for _, name := range i.GetTools() {
-		for _, d := range b.tools {
-			if d.GetInfo().GetName() == name {
-				offered = append(offered, d.GetInfo())
-			}
+		definitions := b.toolsOf(e)
+		if at := slices.IndexFunc(definitions, func(d *toolv1.ToolDefinition) bool { return d.GetInfo().GetName() == name }); at >= 0 {
+			offered = append(offered, definitions[at].GetInfo())
 		}
 	}
 	t.Tools, t.ToolChoice, t.Config = chat.ToolsJSON(offered), chat.ToolChoiceJSON(i.GetToolChoice()), chat.ConfigJSON(i.GetConfig())

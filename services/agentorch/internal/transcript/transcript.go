@@ -37,8 +37,8 @@ type Builder struct {
 	step     string            // span in which the present step does its work
 	solver   string            // span of the present step as a solver, which is step itself unless that is an agent's
 	scorers  string            // span of the scorers
-	// children are the conversations of agents that others began, by span.
-	children map[string][]*modelv1.ChatMessage
+	// children are the agents that others began, by span.
+	children map[string]*child
 	// told is the conversation as state events have told it.
 	told []*modelv1.ChatMessage
 	// name names the run, and stepLine the present step, in the words of a traceback.
@@ -50,9 +50,15 @@ type Builder struct {
 	timedOut bool
 }
 
+// child is what is known of an agent that another began.
+type child struct {
+	messages []*modelv1.ChatMessage
+	tools    []*toolv1.ToolDefinition // that are not the run's
+}
+
 // NewBuilder makes a builder of an empty transcript.
 func NewBuilder() *Builder {
-	return &Builder{open: map[int64]*Event{}, children: map[string][]*modelv1.ChatMessage{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}, effects: map[int64]string{}}
+	return &Builder{open: map[int64]*Event{}, children: map[string]*child{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}, effects: map[int64]string{}}
 }
 
 // Events returns the transcript so far.
@@ -146,7 +152,7 @@ func (b *Builder) Add(e *agentv1.Event) error {
 	case *agentv1.Event_HistoryChanged:
 		b.setMessages(e, agent.Changed(b.messagesOf(e), k.HistoryChanged))
 	case *agentv1.Event_AgentBegan:
-		b.children[e.GetId()] = k.AgentBegan.GetContent().GetMessages()
+		b.children[e.GetId()] = &child{k.AgentBegan.GetContent().GetMessages(), k.AgentBegan.GetContent().GetTools()}
 		b.beginAs(e, agentSpan(e, e.GetId()), "agent", k.AgentBegan.GetName(), b.span(e))
 	case *agentv1.Event_AgentEnded:
 		delete(b.children, e.GetId())
@@ -161,17 +167,25 @@ func (b *Builder) Add(e *agentv1.Event) error {
 
 // messagesOf is the conversation that an event belongs to.
 func (b *Builder) messagesOf(e *agentv1.Event) []*modelv1.ChatMessage {
-	if e.GetSpan() == "" {
-		return b.messages
+	if c := b.children[e.GetSpan()]; c != nil {
+		return c.messages
 	}
-	return b.children[e.GetSpan()]
+	return b.messages
+}
+
+// toolsOf is the definitions among which an agent's tools are, its own first.
+func (b *Builder) toolsOf(e *agentv1.Event) []*toolv1.ToolDefinition {
+	if c := b.children[e.GetSpan()]; c != nil {
+		return slices.Concat(c.tools, b.tools)
+	}
+	return b.tools
 }
 
 func (b *Builder) setMessages(e *agentv1.Event, messages []*modelv1.ChatMessage) {
-	if e.GetSpan() == "" {
-		b.messages = messages
+	if c := b.children[e.GetSpan()]; c != nil {
+		c.messages = messages
 	} else {
-		b.children[e.GetSpan()] = messages
+		b.messages = messages
 	}
 }
 

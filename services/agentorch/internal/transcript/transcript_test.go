@@ -242,3 +242,27 @@ func TestNoKindIsTooMuch(t *testing.T) {
 	_, err := transcripttest.Of(func(yield func(*agentv1.Event, error) bool) { yield(nil, assert.AnError) })
 	require.ErrorIs(t, err, assert.AnError)
 }
+
+// A model call of an agent that another began shows that agent's tools, of which one may have the name of the run's.
+func TestAChildsCallShowsItsTools(t *testing.T) {
+	t.Parallel()
+	began := run.NewEvent(&agentv1.AgentBegan{Name: "child", Content: &agentv1.AgentBeganContent{
+		Tools: []*toolv1.ToolDefinition{{Info: &toolv1.ToolInfo{Name: "bash", Description: "Another.", ParametersJson: `{"type": "object"}`}}},
+	}})
+	began.Id = "2"
+	of := run.NewEvent(&agentv1.ModelIntent{Model: "mockllm/model", Tools: []string{"bash"}})
+	of.Span = "2"
+	b := transcript.NewBuilder()
+	for e := range journalOf(created(&agentv1.RunSpec{}), began, of, run.NewEvent(&agentv1.ModelIntent{Model: "mockllm/model", Tools: []string{"bash"}})) {
+		require.NoError(t, b.Add(e))
+	}
+	var shown []string
+	for _, e := range b.Events() {
+		if e.Event == "model" {
+			shown = append(shown, string(e.Tools))
+		}
+	}
+	require.Len(t, shown, 2)
+	assert.Contains(t, shown[0], "Another.")
+	assert.Contains(t, shown[1], "A shell.")
+}

@@ -4602,7 +4602,10 @@ type AgentBeganContent struct {
 	// The agent, with its parameters as they were resolved.
 	Agent *AgentRef `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The conversation to begin with.
-	Messages      []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Definitions of its tools as they were when it began, as far as they are not those that the run has under the same name
+	// (RunCreated.tools).
+	Tools         []*v11.ToolDefinition `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4647,6 +4650,13 @@ func (x *AgentBeganContent) GetAgent() *AgentRef {
 func (x *AgentBeganContent) GetMessages() []*v1.ChatMessage {
 	if x != nil {
 		return x.Messages
+	}
+	return nil
+}
+
+func (x *AgentBeganContent) GetTools() []*v11.ToolDefinition {
+	if x != nil {
+		return x.Tools
 	}
 	return nil
 }
@@ -6494,10 +6504,11 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"AgentBegan\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x12E\n" +
-	"\acontent\x18\x03 \x01(\v2%.evalfleet.agent.v1.AgentBeganContentB\x04\xb0\xbb\x18\x01R\acontent\"\x84\x01\n" +
+	"\acontent\x18\x03 \x01(\v2%.evalfleet.agent.v1.AgentBeganContentB\x04\xb0\xbb\x18\x01R\acontent\"\xbd\x01\n" +
 	"\x11AgentBeganContent\x122\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05agent\x12;\n" +
-	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\xbf\x01\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x127\n" +
+	"\x05tools\x18\x03 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\"\xbf\x01\n" +
 	"\n" +
 	"AgentEnded\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x126\n" +
@@ -6901,42 +6912,43 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	52,  // 140: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
 	86,  // 141: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
 	84,  // 142: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	90,  // 143: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	92,  // 144: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
-	55,  // 145: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	84,  // 146: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	105, // 147: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	57,  // 148: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	105, // 149: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	119, // 150: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	59,  // 151: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	105, // 152: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	41,  // 153: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	41,  // 154: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	117, // 155: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	120, // 156: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	102, // 157: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	83,  // 158: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	121, // 159: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	89,  // 160: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	87,  // 161: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	90,  // 162: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	89,  // 163: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	76,  // 164: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	77,  // 165: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	79,  // 166: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	79,  // 167: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	70,  // 168: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	122, // 169: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	123, // 170: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	41,  // 171: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	96,  // 172: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	96,  // 173: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	174, // [174:174] is the sub-list for method output_type
-	174, // [174:174] is the sub-list for method input_type
-	174, // [174:174] is the sub-list for extension type_name
-	174, // [174:174] is the sub-list for extension extendee
-	0,   // [0:174] is the sub-list for field type_name
+	82,  // 143: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	90,  // 144: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	92,  // 145: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	55,  // 146: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	84,  // 147: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	105, // 148: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	57,  // 149: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	105, // 150: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	119, // 151: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	59,  // 152: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	105, // 153: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	41,  // 154: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	41,  // 155: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	117, // 156: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	120, // 157: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	102, // 158: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	83,  // 159: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	121, // 160: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	89,  // 161: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	87,  // 162: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	90,  // 163: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	89,  // 164: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	76,  // 165: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	77,  // 166: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	79,  // 167: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	79,  // 168: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	70,  // 169: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	122, // 170: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	123, // 171: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	41,  // 172: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	96,  // 173: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	96,  // 174: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	175, // [175:175] is the sub-list for method output_type
+	175, // [175:175] is the sub-list for method input_type
+	175, // [175:175] is the sub-list for extension type_name
+	175, // [175:175] is the sub-list for extension extendee
+	0,   // [0:175] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -84,11 +86,37 @@ func (d *Step) beginOne(f *run.Frame, then agent.Then) (more bool, err error) {
 	}
 }
 
-// start sets another agent to work.
+// start sets another agent to work. What its tools are is pinned as what they are now.
 func (d *Step) start(f *run.Frame, s agent.Start) error {
+	ref := proto.CloneOf(s.Agent)
+	var own []*toolv1.ToolDefinition
+	for _, tool := range ref.GetTools() {
+		definition := definitionOf(f, s.Tools, tool)
+		if definition == nil {
+			return d.fail(fmt.Errorf("the agent %s begins %s with the tool %s, which is not known", f.Name(), agent.DisplayName(ref), run.VisibleName(tool)))
+		}
+		if !proto.Equal(d.s.Tool(run.VisibleName(tool)), definition) {
+			own = append(own, definition)
+		}
+		run.PinTool(tool, definition)
+	}
 	return d.emitIn(f, run.NewEvent(&agentv1.AgentBegan{
-		Name: agent.DisplayName(s.Agent), Limits: s.Limits, Content: &agentv1.AgentBeganContent{Agent: s.Agent, Messages: s.Messages},
+		Name: agent.DisplayName(ref), Limits: s.Limits, Content: &agentv1.AgentBeganContent{Agent: ref, Messages: s.Messages, Tools: own},
 	}))
+}
+
+// definitionOf returns the definition of a tool of an agent that f begins; nil where it is not known.
+func definitionOf(f *run.Frame, given []*toolv1.ToolDefinition, tool *toolv1.ToolRef) *toolv1.ToolDefinition {
+	name := run.VisibleName(tool)
+	for _, definition := range append(slices.Clip(given), tool.GetDefinition()) {
+		if definition.GetInfo().GetName() == name {
+			return definition
+		}
+	}
+	if slices.ContainsFunc(f.ToolRefs(), func(own *toolv1.ToolRef) bool { return proto.Equal(own, tool) }) {
+		return f.Tool(name)
+	}
+	return nil
 }
 
 // ended journals the end of an agent that another began, which hears of it.

@@ -232,3 +232,37 @@ func TestAReviewHoldsUpItsAgentAlone(t *testing.T) {
 	away = nil
 	assert.Equal(t, []string{"message_added", "tools_reviewed", "tool_intent"}, kinds(l.step(nothing, review)))
 }
+
+// A child's tools are pinned when it begins: those that differ from the run's of the same name. What nobody knows cannot
+// be offered to a model, so that the run fails.
+func TestAChildsToolsArePinned(t *testing.T) {
+	t.Parallel()
+	definition := func(name, description string) *toolv1.ToolDefinition {
+		return &toolv1.ToolDefinition{Info: &toolv1.ToolInfo{Name: name, Description: description}}
+	}
+	served := definition("served", "by a worker")
+	served.Worker = "served"
+	start := agenttest.Task("generate", "one")
+	start.Agent.Tools = []*toolv1.ToolRef{{Name: "same"}, {Name: "other"}, {Name: "served"}, {Name: "given", Definition: definition("given", "given")}}
+	start.Tools = []*toolv1.ToolDefinition{definition("same", "of the run"), definition("other", "of the child"), served}
+	l := newLab(t, agenttest.Delegates(start))
+	l.events[0].GetRunCreated().Tools = []*toolv1.ToolDefinition{definition("same", "of the run"), definition("other", "of the run")}
+	l.live = l.fold()
+	d := l.step(nothing, nil)
+	content := d.Entries[2].Event.GetAgentBegan().GetContent()
+	var pinned []string
+	for _, d := range content.GetTools() {
+		pinned = append(pinned, d.GetInfo().GetName()+" "+d.GetInfo().GetDescription())
+	}
+	assert.Equal(t, []string{"other of the child", "served by a worker", "given given"}, pinned)
+	assert.NotNil(t, content.GetAgent().GetTools()[2].GetDefinition(), "its calls can wait for the worker")
+	assert.Equal(t, []string{"same", "other", "served", "given"}, d.Entries[3].Event.GetModelIntent().GetTools())
+	assert.Equal(t, "of the run", l.live.Tool("other").GetInfo().GetDescription())
+	assert.Equal(t, "of the child", l.live.Frames()[1].Tool("other").GetInfo().GetDescription())
+
+	start.Tools = nil
+	l = newLab(t, agenttest.Delegates(start))
+	d = l.step(nothing, nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, d.Finished.GetState())
+	assert.Contains(t, d.Finished.GetError().GetMessage(), "with the tool same, which is not known")
+}

@@ -40,7 +40,7 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 		r.RecordFailedCall = true
 	}
 	for _, name := range i.GetTools() {
-		if d := s.Tool(name); d != nil {
+		if d := of.Frame.Tool(name); d != nil {
 			r.Tools = append(r.Tools, d.GetInfo())
 		}
 	}

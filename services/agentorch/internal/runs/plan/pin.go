@@ -97,9 +97,8 @@ func (c Checker) pinOffered(ctx context.Context, project string, refs []*toolv1.
 func pinServed(refs []*toolv1.ToolRef, definitions []*toolv1.ToolDefinition) {
 	for _, ref := range refs {
 		for _, d := range definitions {
-			if d.GetWorker() != "" && d.GetInfo().GetName() == run.VisibleName(ref) {
-				ref.Name, ref.Definition = d.GetInfo().GetName(), d
-				ref.Rename, ref.Description, ref.ParameterDescriptions, ref.ParametersJson = "", "", nil, ""
+			if d.GetInfo().GetName() == run.VisibleName(ref) {
+				run.PinTool(ref, d)
 			}
 		}
 	}
