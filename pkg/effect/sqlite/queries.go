@@ -61,8 +61,9 @@ func queriesIn(table func(string) string) queries {
 		find: table(columns + `, body FROM effects LEFT JOIN effects_body USING (seq)
 			WHERE project = ?1 AND id = ?2`),
 
+		// BETWEEN, since SQLite makes a table in memory of a list of three for each execution.
 		release: table(`UPDATE effects SET state = 7, changed_at = ?3
-			WHERE project = ?1 AND id = ?2 AND state IN (3, 4, 5)`),
+			WHERE project = ?1 AND id = ?2 AND state BETWEEN 3 AND 5`),
 		deleteBody: table(`DELETE FROM effects_body
 			WHERE seq = (SELECT seq FROM effects WHERE project = ?1 AND id = ?2)`),
 		// "0" follows "/", so these are the ids that begin with the run's and a slash.

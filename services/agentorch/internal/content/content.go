@@ -24,6 +24,9 @@ func Without[M proto.Message](m M) M {
 }
 
 func without(m protoreflect.Message) protoreflect.Message {
+	if plain(m.Descriptor()) && len(m.GetUnknown()) == 0 {
+		return m
+	}
 	bare := m.New()
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
@@ -60,6 +63,23 @@ func Field(field protoreflect.FieldDescriptor) bool {
 	fields.Store(field, is)
 	return is
 }
+
+// plain reports whether messages of a type hold neither content nor other messages, as times and counts do.
+func plain(message protoreflect.MessageDescriptor) bool {
+	if known, ok := plains.Load(message); ok {
+		return known.(bool) //nolint:forcetypeassert // nothing else is stored
+	}
+	is := true
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i)
+		is = is && !Field(field) && field.Message() == nil
+	}
+	plains.Store(message, is)
+	return is
+}
+
+// plains has what was found out about types.
+var plains sync.Map // protoreflect.MessageDescriptor → bool
 
 // fields has what was found out about fields: to read an option takes longer than all else that is done with one.
 var fields sync.Map // protoreflect.FieldDescriptor → bool

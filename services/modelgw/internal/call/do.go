@@ -36,7 +36,7 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 			asked.Epoch = w.request.GetAttribution().GetOwnerEpoch()
 		}
 	}
-	var own *modelv1.GenerateResponse // the answer of a call without a key, which is kept nowhere and so need not be encoded
+	var own *modelv1.GenerateResponse // the answer of a call that this request began, which so need not be decoded
 	result, err := c.deps.Effects.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("modelgw/after-claim")
 		call := w.call
@@ -61,8 +61,8 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		}
 		reissued(answer.Timing, attempt.Reissued)
 		failpoint.Hit("modelgw/after-answer")
-		if w.key.IsZero() {
-			own = answer
+		own = answer
+		if w.key.IsZero() { // It is kept nowhere.
 			return nil, nil
 		}
 		return proto.Marshal(answer)
