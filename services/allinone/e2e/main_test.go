@@ -3,13 +3,14 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/programtest"
 )
 
 func TestMain(m *testing.M) {
@@ -50,21 +51,11 @@ var (
 func (b *build) program(t *testing.T) string {
 	t.Helper()
 	b.once.Do(func() {
-		b.dir, b.err = os.MkdirTemp("", "evalfleet-bin-") //nolint:usetesting // it outlives the test that comes first
-		if b.err != nil {
-			return
-		}
-		// Not bound to the test that happens to come first: the others need the programs too.
-		programs := []string{"build", "-tags", b.tags, "-o", b.dir + "/", "./services/allinone/cmd/evalfleet", "./services/sandboxd/cmd/guestd"}
+		programs := []string{"./services/allinone/cmd/evalfleet", "./services/sandboxd/cmd/guestd"}
 		for _, service := range five.services() {
 			programs = append(programs, "./services/"+service+"/cmd/"+service)
 		}
-		c := exec.Command("go", programs...)
-		c.Dir = repository
-		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-		if out, err := c.CombinedOutput(); err != nil {
-			b.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
+		b.dir, b.err = programtest.Build(b.tags, programs...)
 	})
 	require.NoError(t, b.err)
 	return filepath.Join(b.dir, "evalfleet")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/evalfleet/evalfleet/pkg/programtest"
 )
 
 // TestMain lets scripts call this test binary as `evalfleet`.
@@ -47,13 +48,12 @@ func TestScript(t *testing.T) {
 // buildGuest builds the program that runs inside sandboxes.
 func buildGuest(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "guestd")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/evalfleet/evalfleet/services/sandboxd/cmd/guestd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build guestd: %v\n%s", err, out)
+	dir, err := programtest.Build("", "./services/sandboxd/cmd/guestd")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return path
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "guestd")
 }
 
 // deadline bounds every wait for another process.

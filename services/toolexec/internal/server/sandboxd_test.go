@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -18,8 +17,8 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
-	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/programtest"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
@@ -32,22 +31,9 @@ type sandboxd struct {
 var built string
 
 // build builds sandboxd and guestd, once.
-var build = sync.OnceValue(func() error {
-	root, err := goldentest.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	built, err = os.MkdirTemp("", "toolexec-test-")
-	if err != nil {
-		return err
-	}
-	compile := exec.Command("go", "build", "-o", built, "./services/toolexec/internal/server/testdata/sandboxd", "./services/sandboxd/cmd/guestd")
-	compile.Dir = root
-	compile.Env = append(compile.Environ(), "CGO_ENABLED=0")
-	if output, err := compile.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, output)
-	}
-	return nil
+var build = sync.OnceValue(func() (err error) {
+	built, err = programtest.Build("", "./services/toolexec/internal/server/testdata/sandboxd", "./services/sandboxd/cmd/guestd")
+	return err
 })
 
 // startSandboxd starts the service with the local driver, and stops it with the test.

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,6 +28,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/programtest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
@@ -71,18 +71,13 @@ func TestMain(m *testing.M) {
 
 // run runs the tests between what they need and its end.
 func run(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "guestd")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	guestPath = filepath.Join(dir, "guestd")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", guestPath, "../../../cmd/guestd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if prebuilt := os.Getenv("EVALFLEET_TEST_GUEST"); prebuilt != "" {
-		guestPath = prebuilt
-	} else if out, err := cmd.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build the guest: %w\n%s", err, out)
+	if guestPath = os.Getenv("EVALFLEET_TEST_GUEST"); guestPath == "" {
+		dir, err := programtest.Build("", "./services/sandboxd/cmd/guestd")
+		if err != nil {
+			return 1, err
+		}
+		defer os.RemoveAll(dir)
+		guestPath = filepath.Join(dir, "guestd")
 	}
 	engine, err := enginetest.Find(context.Background())
 	if err != nil {

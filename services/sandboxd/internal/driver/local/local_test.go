@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/evalfleet/evalfleet/pkg/programtest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
@@ -30,18 +30,13 @@ func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		guestPath = os.Getenv(guestVariable)
 		if guestPath == "" {
-			dir, err := os.MkdirTemp("", "guestd")
+			dir, err := programtest.Build("", "./services/sandboxd/cmd/guestd")
 			if err != nil {
-				panic(err)
+				fmt.Fprintln(os.Stderr, err)
+				return 1
 			}
 			defer os.RemoveAll(dir)
 			guestPath = filepath.Join(dir, "guestd")
-			cmd := exec.Command("go", "build", "-trimpath", "-o", guestPath, "../../../cmd/guestd")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "build the guest: %v\n%s", err, out)
-				return 1
-			}
 			os.Setenv(guestVariable, guestPath)
 		}
 		code := m.Run()

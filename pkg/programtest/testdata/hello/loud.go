@@ -1,0 +1,7 @@
+//go:build loud
+
+package main
+
+import "os"
+
+func main() { _, _ = os.Stdout.WriteString("HELLO\n") }
