@@ -268,6 +268,17 @@ func TestADamagedJournalKeepsNoServerFromItsStart(t *testing.T) {
 	assert.Equal(t, eval.GetName(), all.GetEvals()[0].GetName())
 	assert.Contains(t, all.GetEvals()[0].GetError().GetMessage(), "cannot be read")
 	assert.True(t, isOpen(eval.GetName()))
+
+	shown, err := evals.GetEval(t.Context(), &agentv1.GetEvalRequest{Name: eval.GetName()})
+	require.NoError(t, err)
+	assert.Contains(t, shown.GetError().GetMessage(), "cannot be read")
+	_, err = evals.CancelEval(t.Context(), &agentv1.CancelEvalRequest{Name: eval.GetName(), Reason: "it cannot go on"})
+	require.NoError(t, err)
+	assert.False(t, isOpen(eval.GetName()))
+	require.Eventually(t, func() bool {
+		_, err := evals.DeleteEval(t.Context(), &agentv1.DeleteEvalRequest{Name: eval.GetName()})
+		return err == nil
+	}, waittest.Bound, 10*time.Millisecond, "its run ends, and it can be deleted")
 }
 
 func lastRun(t *testing.T, watch grpc.ServerStreamingClient[agentv1.WatchRunResponse]) (last *agentv1.Event) {

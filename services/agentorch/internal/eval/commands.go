@@ -21,7 +21,7 @@ import (
 // Config.CancelPatience, with the evaluation as one that is being cancelled: no run begins after Cancel has returned.
 // It therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. An
 // evaluation of this replica without a driver is not waited for: its next driver reads the inbox before it begins a
-// run. An evaluation that has ended is returned unchanged. While the store is away Cancel retries, until ctx ends.
+// run. An evaluation that has ended is returned unchanged; one whose journal is damaged is ended here. While the store is away Cancel retries, until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	var (
 		s      *State
@@ -42,8 +42,13 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 			return time.Since(began) >= e.cfg.CancelPatience && (s.Cancel != nil || s.TooNew || !driven)
 		},
 	})
-	if err != nil || s.Ended() {
-		return s, err
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Damaged:
+		return e.abandon(ctx, s, id, reason)
+	case s.Ended():
+		return s, nil
 	}
 	return s.cancelling(reason), nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -121,8 +120,8 @@ func (e *Engine) Adopting(ref journal.Ref) {
 }
 
 // Adopt continues an evaluation that this replica owns now; head is as adoption left it. It is called at the start and
-// after the death of another replica. It retries a journal that cannot be read, until it can be, the evaluation has
-// another owner, or the engine is closed.
+// after the death of another replica. It retries a journal that cannot be read, until it can be, the evaluation was
+// ended by [Engine.Cancel] or has another owner, or the engine is closed.
 func (e *Engine) Adopt(head journal.Head) {
 	e.Adopting(head.Ref)
 	defer func() {
@@ -152,7 +151,7 @@ func (e *Engine) Adopt(head journal.Head) {
 		if retry.Sleep(e.ctx, pause) != nil {
 			return
 		}
-		if now, err := e.deps.Journals.Open(e.ctx, head.Name); err == nil && (now.Epoch != head.Epoch || now.Owner != head.Owner) || errors.Is(err, journal.ErrNotFound) {
+		if now, err := e.deps.Journals.Open(e.ctx, head.Name); err == nil && (now.Epoch != head.Epoch || now.Owner != head.Owner || now.Seq != head.Seq) || errors.Is(err, journal.ErrNotFound) {
 			return
 		}
 	}
@@ -204,13 +203,18 @@ func (e *Engine) Close() {
 	e.work.Wait()
 }
 
-// State returns an evaluation as its journal tells it. It is shared and must not be changed.
+// State returns an evaluation as its journal tells it. It is shared and must not be changed. One whose journal is
+// damaged has failed, see State.Damaged.
 func (e *Engine) State(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return e.folds.state(ctx, head)
+	s, err := e.folds.state(ctx, head)
+	if errors.Is(err, journal.ErrUnreadable) {
+		return e.damaged(ctx, head)
+	}
+	return s, err
 }
 
 // Samples returns the samples of an evaluation.
@@ -288,23 +292,6 @@ func (e *Engine) bound(spec *agentv1.EvalSpec) int {
 func rowOf(s *State) journal.Row {
 	view, _ := proto.Marshal(s.Eval) // A message of ours always marshals.
 	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
-}
-
-// FoldRow makes the row of an evaluation from its journal alone. For a journal that cannot be read it returns the row
-// of a failed evaluation with the error.
-func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
-	s := &State{}
-	for event, err := range events {
-		if err != nil {
-			if s.Eval == nil {
-				s.Eval = &agentv1.Eval{Name: head.Name, Progress: &agentv1.EvalProgress{}}
-			}
-			s.Eval.State, s.Eval.Error = agentv1.EvalState_EVAL_STATE_FAILED, journal.RowError()
-			return rowOf(s), err
-		}
-		s.Apply(event)
-	}
-	return rowOf(s), nil
 }
 
 // newEvent sets what every event of an evaluation has.

@@ -66,6 +66,9 @@ type State struct {
 	// TooNew says that a later version wrote the journal, which has to go on with it: a critical event is not known
 	// here.
 	TooNew bool
+	// Damaged says that the journal cannot be read to its end: the state is that before the damage, as failed. Only
+	// [Engine.State] returns one.
+	Damaged bool
 	// Cancel is the command that cancels the evaluation, until all that runs has ended; nil for none.
 	Cancel *agentv1.CommandReceived
 	// cancelledLate says that the evaluation was failing when the cancel came. It fails.
