@@ -259,8 +259,13 @@ func CapabilityUnsupported(capability, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, format, args...).with("capability", capability)
 }
 
-// ProviderRejected says that a provider rejects a request for good, with that HTTP status; 0 where it refused in an
-// answer.
+// ModelRefused says that a model refused to answer, and why, where the request asks for an error then.
+func ModelRefused(model, why string) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_MODEL_REFUSED, "%s refused to answer: %s", model, why).
+		with("model", model)
+}
+
+// ProviderRejected says that a provider rejects a request for good, with that HTTP status.
 func ProviderRejected(provider string, status int, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED, format, args...).upstream(provider, status)
 }

@@ -56,7 +56,7 @@ func made() []*rpcerr.Error {
 		rpcerr.ProviderCredentialsRejected("p", 401, "m"),
 		rpcerr.ProviderNotConfigured("p", "a", "m"),
 		rpcerr.CapabilityUnsupported("c", "m"),
-		rpcerr.ProviderRejected("p", 400, "m"), rpcerr.ProviderRejected("p", 0, "m"),
+		rpcerr.ProviderRejected("p", 400, "m"), rpcerr.ModelRefused("p/m", "why"),
 		rpcerr.ProviderRateLimited("p", 429, s, "m"), rpcerr.ProviderRateLimited("p", 0, s, "m"),
 		rpcerr.ProviderUnavailable("p", 503, s, "m"), rpcerr.ProviderUnavailable("p", 0, s, "m"),
 		rpcerr.ProviderResponseInvalid("p", 200, "m"), rpcerr.ProviderResponseInvalid("p", 0, "m"),

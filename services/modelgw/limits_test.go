@@ -275,6 +275,14 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]bool{"anthropic": false, "mockllm": true, "openai": false}, names)
+	first, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 2})
+	require.NoError(t, err)
+	rest, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 2, PageToken: first.GetNextPageToken()})
+	require.NoError(t, err)
+	assert.Len(t, first.GetProviders(), 2)
+	require.Len(t, rest.GetProviders(), 2)
+	assert.Equal(t, []string{"openai-chat"}, rest.GetProviders()[0].GetDialects())
+	assert.Empty(t, rest.GetNextPageToken())
 	models, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: "mockllm"})
 	require.NoError(t, err)
 	require.Len(t, models.GetModels(), 1)

@@ -549,6 +549,7 @@ func TestFailedCallsTellWhatTheyCost(t *testing.T) {
 		_, err := g.models.Generate(t.Context(), request)
 		fault, ok := rpcerr.As(err)
 		require.True(t, ok, "%v", err)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_REFUSED), "%v", err)
 		var usage *modelv1.ModelUsage
 		var timing *effectv1.Timing
 		for _, detail := range fault.Details {

@@ -592,6 +592,13 @@ func TestDriversTellWhatWasMeasured(t *testing.T) {
 	list, err := in.client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{})
 	require.NoError(t, err)
 	require.Len(t, list.GetDrivers(), 2)
+	page, err := in.client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{PageSize: 1})
+	require.NoError(t, err)
+	page, err = in.client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{PageSize: 1, PageToken: page.GetNextPageToken()})
+	require.NoError(t, err)
+	require.Len(t, page.GetDrivers(), 1)
+	assert.Equal(t, "local", page.GetDrivers()[0].GetName())
+	assert.Empty(t, page.GetNextPageToken())
 	d := list.GetDrivers()[0]
 	assert.Equal(t, "docker", d.GetName())
 	assert.False(t, d.GetIsDefault() || d.GetAvailable())

@@ -372,7 +372,7 @@ func TestTheCostOfAFailedCallIsJournaled(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		return nil, rpcerr.ProviderRejected("openai", 0, "refused").WithDetail(&modelv1.ModelUsage{InputTokens: 10, TotalTokens: 10}).
+		return nil, rpcerr.ModelRefused("openai/gpt-4o", "no reason given").WithDetail(&modelv1.ModelUsage{InputTokens: 10, TotalTokens: 10}).
 			WithDetail(&effectv1.Timing{Attempts: 2, Working: durationpb.New(time.Second)})
 	}
 	name := f.Create(spec(step("generate", ""))).Name

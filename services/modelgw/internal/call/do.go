@@ -170,7 +170,7 @@ func refused(call *generate.Call, output *modelv1.ModelOutput) *rpcerr.Error {
 	if why == "" {
 		why = "no reason given"
 	}
-	return rpcerr.ProviderRejected(call.Model.Kind.Name, 0, "%s refused to answer: %s", call.Model.FullName(), why)
+	return rpcerr.ModelRefused(call.Model.FullName(), why)
 }
 
 // fitting leaves out what an answer can do without where it would not fit into a message.

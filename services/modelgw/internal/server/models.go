@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -84,12 +85,22 @@ func (s *Server) ListModels(_ context.Context, r *modelv1.ListModelsRequest) (*m
 }
 
 // ListProviders implements ModelService.
-func (s *Server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (*modelv1.ListProvidersResponse, error) {
-	all := &modelv1.ListProvidersResponse{}
-	for _, kind := range s.Registry.Kinds() {
-		all.Providers = append(all.Providers, &modelv1.Provider{
-			Name: kind.Name, Description: kind.Description, Dialect: kind.Dialect, Accounts: kind.Accounts, AccountInModel: kind.AccountInModel,
-		})
+func (s *Server) ListProviders(_ context.Context, r *modelv1.ListProvidersRequest) (*modelv1.ListProvidersResponse, error) {
+	page, err := resource.PageOf(r)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	kinds := slices.DeleteFunc(s.Registry.Kinds(), func(k provider.Kind) bool { return k.Name <= page.After })
+	answer := &modelv1.ListProvidersResponse{}
+	kinds, answer.NextPageToken = resource.Cut(page, kinds, func(k provider.Kind) string { return k.Name })
+	for _, kind := range kinds {
+		known := &modelv1.Provider{
+			Name: kind.Name, Description: kind.Description, Accounts: kind.Accounts, AccountInModel: kind.AccountInModel,
+		}
+		if kind.Dialect != "" {
+			known.Dialects = []string{kind.Dialect}
+		}
+		answer.Providers = append(answer.Providers, known)
+	}
+	return answer, nil
 }

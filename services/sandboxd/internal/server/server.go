@@ -30,10 +30,16 @@ func New(boxes *lifecycle.Sandboxes, log *slog.Logger) *Server {
 	return &Server{boxes: boxes, log: log}
 }
 
-// ListDrivers tells which drivers there are and what was measured of each.
-func (s *Server) ListDrivers(ctx context.Context, _ *sandboxv1.ListDriversRequest) (*sandboxv1.ListDriversResponse, error) {
+// ListDrivers returns the configured drivers by name, with what was measured of each.
+func (s *Server) ListDrivers(ctx context.Context, r *sandboxv1.ListDriversRequest) (*sandboxv1.ListDriversResponse, error) {
+	page, err := resource.PageOf(r)
+	if err != nil {
+		return nil, err
+	}
 	names := slices.Sorted(maps.Keys(s.boxes.Drivers()))
-	resp := &sandboxv1.ListDriversResponse{Drivers: make([]*sandboxv1.Driver, len(names))}
+	names = slices.DeleteFunc(names, func(name string) bool { return name <= page.After })
+	names, next := resource.Cut(page, names, func(name string) string { return name })
+	resp := &sandboxv1.ListDriversResponse{Drivers: make([]*sandboxv1.Driver, len(names)), NextPageToken: next}
 	var all sync.WaitGroup
 	for i, name := range names {
 		all.Go(func() { resp.Drivers[i] = s.measured(ctx, name) })

@@ -183,11 +183,14 @@ const (
 	//
 	//	{"reason": "CAPABILITY_UNSUPPORTED", "metadata": {"capability": "video"}}
 	ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED ErrorReason = 42
-	// The provider rejected the request for good (a 4xx other than 408 and 429), or refused to answer. Code FAILED_PRECONDITION.
+	// The provider rejected the request for good (a 4xx other than 408 and 429). Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai", "status": "400"}}
-	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_REJECTED ErrorReason = 43
+	// The model refused to answer, and the request's configuration makes that an error (`fail_on_refusal`). Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "MODEL_REFUSED", "metadata": {"model": "openai/gpt-4o"}}
+	ErrorReason_ERROR_REASON_MODEL_REFUSED ErrorReason = 79
 	// The provider's rate limit held through our retries. Code RESOURCE_EXHAUSTED, with RetryInfo; the latest of the attempts before are details of the type evalfleet.model.v1.FailedAttempt.
 	//
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai", "status": "429"}}
@@ -335,6 +338,7 @@ var (
 		41: "ERROR_REASON_PROVIDER_NOT_CONFIGURED",
 		42: "ERROR_REASON_CAPABILITY_UNSUPPORTED",
 		43: "ERROR_REASON_PROVIDER_REJECTED",
+		79: "ERROR_REASON_MODEL_REFUSED",
 		44: "ERROR_REASON_PROVIDER_RATE_LIMITED",
 		45: "ERROR_REASON_PROVIDER_UNAVAILABLE",
 		46: "ERROR_REASON_PROVIDER_RESPONSE_INVALID",
@@ -398,6 +402,7 @@ var (
 		"ERROR_REASON_PROVIDER_NOT_CONFIGURED":       41,
 		"ERROR_REASON_CAPABILITY_UNSUPPORTED":        42,
 		"ERROR_REASON_PROVIDER_REJECTED":             43,
+		"ERROR_REASON_MODEL_REFUSED":                 79,
 		"ERROR_REASON_PROVIDER_RATE_LIMITED":         44,
 		"ERROR_REASON_PROVIDER_UNAVAILABLE":          45,
 		"ERROR_REASON_PROVIDER_RESPONSE_INVALID":     46,
@@ -456,7 +461,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\x87\x11\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xa7\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -495,7 +500,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"*ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED\x10(\x12(\n" +
 	"$ERROR_REASON_PROVIDER_NOT_CONFIGURED\x10)\x12'\n" +
 	"#ERROR_REASON_CAPABILITY_UNSUPPORTED\x10*\x12\"\n" +
-	"\x1eERROR_REASON_PROVIDER_REJECTED\x10+\x12&\n" +
+	"\x1eERROR_REASON_PROVIDER_REJECTED\x10+\x12\x1e\n" +
+	"\x1aERROR_REASON_MODEL_REFUSED\x10O\x12&\n" +
 	"\"ERROR_REASON_PROVIDER_RATE_LIMITED\x10,\x12%\n" +
 	"!ERROR_REASON_PROVIDER_UNAVAILABLE\x10-\x12*\n" +
 	"&ERROR_REASON_PROVIDER_RESPONSE_INVALID\x10.\x12!\n" +

@@ -450,7 +450,7 @@ func (x *ExtendPrefixResponse) GetPrefix() *MessagePrefix {
 	return nil
 }
 
-// RawRequest is a vendor's request or answer as bytes.
+// RawRequest is a vendor's request as bytes.
 type RawRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. `openai-chat`, `openai-responses`, `anthropic`, `gemini`, …
@@ -460,7 +460,9 @@ type RawRequest struct {
 	// The body, at most 3 MiB.
 	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	// Optional. Body stored apart, when it is larger.
-	BodyBlob      *v12.BlobRef `protobuf:"bytes,4,opt,name=body_blob,json=bodyBlob,proto3" json:"body_blob,omitempty"`
+	BodyBlob *v12.BlobRef `protobuf:"bytes,4,opt,name=body_blob,json=bodyBlob,proto3" json:"body_blob,omitempty"`
+	// Optional. The part of the URL after the dialect's own, with its query, such as `?beta=true`.
+	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +525,86 @@ func (x *RawRequest) GetBodyBlob() *v12.BlobRef {
 	return nil
 }
 
+func (x *RawRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// RawResponse is a vendor's answer as bytes, or a piece of it.
+type RawResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The HTTP status. In a stream on the first piece.
+	Status int32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Headers that matter. In a stream on the first piece.
+	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The body, at most 3 MiB; in a stream the next piece of it.
+	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	// Optional. Body stored apart, when it is larger.
+	BodyBlob      *v12.BlobRef `protobuf:"bytes,4,opt,name=body_blob,json=bodyBlob,proto3" json:"body_blob,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RawResponse) Reset() {
+	*x = RawResponse{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RawResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RawResponse) ProtoMessage() {}
+
+func (x *RawResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RawResponse.ProtoReflect.Descriptor instead.
+func (*RawResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RawResponse) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *RawResponse) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *RawResponse) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *RawResponse) GetBodyBlob() *v12.BlobRef {
+	if x != nil {
+		return x.BodyBlob
+	}
+	return nil
+}
+
 // GenerateResponse holds a model's output.
 type GenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -537,7 +619,7 @@ type GenerateResponse struct {
 	// The configuration that reached the provider: defaults filled in, unsent options left out.
 	Config *GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
 	// Optional. The vendor's answer as it came, when the request was raw.
-	Raw *RawRequest `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
+	Raw *RawResponse `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
 	// With keep: stands for the request's messages and the first choice's message in a later prefix.
 	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Warnings of the provider's adapter, such as an option that was left out. With validate_only there is one for each of `unsent_options`, in
@@ -561,7 +643,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +655,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[5]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +668,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{5}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GenerateResponse) GetOutput() *ModelOutput {
@@ -624,7 +706,7 @@ func (x *GenerateResponse) GetConfig() *GenerateConfig {
 	return nil
 }
 
-func (x *GenerateResponse) GetRaw() *RawRequest {
+func (x *GenerateResponse) GetRaw() *RawResponse {
 	if x != nil {
 		return x.Raw
 	}
@@ -699,7 +781,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +793,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[6]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +806,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FailedAttempt) GetError() string {
@@ -773,7 +855,7 @@ type StreamGenerateRequest struct {
 
 func (x *StreamGenerateRequest) Reset() {
 	*x = StreamGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +867,7 @@ func (x *StreamGenerateRequest) String() string {
 func (*StreamGenerateRequest) ProtoMessage() {}
 
 func (x *StreamGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[7]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +880,7 @@ func (x *StreamGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamGenerateRequest.ProtoReflect.Descriptor instead.
 func (*StreamGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamGenerateRequest) GetRequest() *GenerateRequest {
@@ -822,6 +904,7 @@ type StreamGenerateResponse struct {
 	//	*StreamGenerateResponse_Restart
 	//	*StreamGenerateResponse_Heartbeat
 	//	*StreamGenerateResponse_Completed
+	//	*StreamGenerateResponse_Raw
 	Event         isStreamGenerateResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -829,7 +912,7 @@ type StreamGenerateResponse struct {
 
 func (x *StreamGenerateResponse) Reset() {
 	*x = StreamGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +924,7 @@ func (x *StreamGenerateResponse) String() string {
 func (*StreamGenerateResponse) ProtoMessage() {}
 
 func (x *StreamGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[8]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +937,7 @@ func (x *StreamGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamGenerateResponse.ProtoReflect.Descriptor instead.
 func (*StreamGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StreamGenerateResponse) GetCursor() string {
@@ -916,6 +999,15 @@ func (x *StreamGenerateResponse) GetCompleted() *GenerateResponse {
 	return nil
 }
 
+func (x *StreamGenerateResponse) GetRaw() *RawResponse {
+	if x != nil {
+		if x, ok := x.Event.(*StreamGenerateResponse_Raw); ok {
+			return x.Raw
+		}
+	}
+	return nil
+}
+
 type isStreamGenerateResponse_Event interface {
 	isStreamGenerateResponse_Event()
 }
@@ -945,6 +1037,11 @@ type StreamGenerateResponse_Completed struct {
 	Completed *GenerateResponse `protobuf:"bytes,6,opt,name=completed,proto3,oneof"`
 }
 
+type StreamGenerateResponse_Raw struct {
+	// A piece of the vendor's answer as it came, when the request was raw.
+	Raw *RawResponse `protobuf:"bytes,7,opt,name=raw,proto3,oneof"`
+}
+
 func (*StreamGenerateResponse_Started) isStreamGenerateResponse_Event() {}
 
 func (*StreamGenerateResponse_Delta) isStreamGenerateResponse_Event() {}
@@ -954,6 +1051,8 @@ func (*StreamGenerateResponse_Restart) isStreamGenerateResponse_Event() {}
 func (*StreamGenerateResponse_Heartbeat) isStreamGenerateResponse_Event() {}
 
 func (*StreamGenerateResponse_Completed) isStreamGenerateResponse_Event() {}
+
+func (*StreamGenerateResponse_Raw) isStreamGenerateResponse_Event() {}
 
 // GenerateStarted says that an attempt began.
 type GenerateStarted struct {
@@ -966,7 +1065,7 @@ type GenerateStarted struct {
 
 func (x *GenerateStarted) Reset() {
 	*x = GenerateStarted{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1077,7 @@ func (x *GenerateStarted) String() string {
 func (*GenerateStarted) ProtoMessage() {}
 
 func (x *GenerateStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[9]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1090,7 @@ func (x *GenerateStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateStarted.ProtoReflect.Descriptor instead.
 func (*GenerateStarted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GenerateStarted) GetAttempt() int32 {
@@ -1021,7 +1120,7 @@ type GenerateDelta struct {
 
 func (x *GenerateDelta) Reset() {
 	*x = GenerateDelta{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1132,7 @@ func (x *GenerateDelta) String() string {
 func (*GenerateDelta) ProtoMessage() {}
 
 func (x *GenerateDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[10]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1145,7 @@ func (x *GenerateDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateDelta.ProtoReflect.Descriptor instead.
 func (*GenerateDelta) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GenerateDelta) GetChoice() int32 {
@@ -1148,7 +1247,7 @@ type ToolCallDelta struct {
 
 func (x *ToolCallDelta) Reset() {
 	*x = ToolCallDelta{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1259,7 @@ func (x *ToolCallDelta) String() string {
 func (*ToolCallDelta) ProtoMessage() {}
 
 func (x *ToolCallDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[11]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1272,7 @@ func (x *ToolCallDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallDelta.ProtoReflect.Descriptor instead.
 func (*ToolCallDelta) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolCallDelta) GetIndex() int32 {
@@ -1215,7 +1314,7 @@ type GenerateRestart struct {
 
 func (x *GenerateRestart) Reset() {
 	*x = GenerateRestart{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1326,7 @@ func (x *GenerateRestart) String() string {
 func (*GenerateRestart) ProtoMessage() {}
 
 func (x *GenerateRestart) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[12]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1339,7 @@ func (x *GenerateRestart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRestart.ProtoReflect.Descriptor instead.
 func (*GenerateRestart) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GenerateRestart) GetAttempt() int32 {
@@ -1259,7 +1358,7 @@ type GenerateHeartbeat struct {
 
 func (x *GenerateHeartbeat) Reset() {
 	*x = GenerateHeartbeat{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1370,7 @@ func (x *GenerateHeartbeat) String() string {
 func (*GenerateHeartbeat) ProtoMessage() {}
 
 func (x *GenerateHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1383,7 @@ func (x *GenerateHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateHeartbeat.ProtoReflect.Descriptor instead.
 func (*GenerateHeartbeat) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{14}
 }
 
 // AttachGenerateRequest names a call.
@@ -1302,7 +1401,7 @@ type AttachGenerateRequest struct {
 
 func (x *AttachGenerateRequest) Reset() {
 	*x = AttachGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1413,7 @@ func (x *AttachGenerateRequest) String() string {
 func (*AttachGenerateRequest) ProtoMessage() {}
 
 func (x *AttachGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1426,7 @@ func (x *AttachGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachGenerateRequest.ProtoReflect.Descriptor instead.
 func (*AttachGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttachGenerateRequest) GetParent() string {
@@ -1362,7 +1461,7 @@ type WatchRetriesRequest struct {
 
 func (x *WatchRetriesRequest) Reset() {
 	*x = WatchRetriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1473,7 @@ func (x *WatchRetriesRequest) String() string {
 func (*WatchRetriesRequest) ProtoMessage() {}
 
 func (x *WatchRetriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1486,7 @@ func (x *WatchRetriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRetriesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRetriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRetriesRequest) GetParent() string {
@@ -1412,7 +1511,7 @@ type WatchRetriesResponse struct {
 
 func (x *WatchRetriesResponse) Reset() {
 	*x = WatchRetriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1523,7 @@ func (x *WatchRetriesResponse) String() string {
 func (*WatchRetriesResponse) ProtoMessage() {}
 
 func (x *WatchRetriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1536,7 @@ func (x *WatchRetriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRetriesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRetriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRetriesResponse) GetParent() string {
@@ -1474,7 +1573,7 @@ type CancelGenerateRequest struct {
 
 func (x *CancelGenerateRequest) Reset() {
 	*x = CancelGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1585,7 @@ func (x *CancelGenerateRequest) String() string {
 func (*CancelGenerateRequest) ProtoMessage() {}
 
 func (x *CancelGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1598,7 @@ func (x *CancelGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGenerateRequest.ProtoReflect.Descriptor instead.
 func (*CancelGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelGenerateRequest) GetParent() string {
@@ -1527,7 +1626,7 @@ type CancelGenerateResponse struct {
 
 func (x *CancelGenerateResponse) Reset() {
 	*x = CancelGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1638,7 @@ func (x *CancelGenerateResponse) String() string {
 func (*CancelGenerateResponse) ProtoMessage() {}
 
 func (x *CancelGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1651,7 @@ func (x *CancelGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGenerateResponse.ProtoReflect.Descriptor instead.
 func (*CancelGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelGenerateResponse) GetAlreadyDone() bool {
@@ -1575,7 +1674,7 @@ type ReleaseGenerateRequest struct {
 
 func (x *ReleaseGenerateRequest) Reset() {
 	*x = ReleaseGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1686,7 @@ func (x *ReleaseGenerateRequest) String() string {
 func (*ReleaseGenerateRequest) ProtoMessage() {}
 
 func (x *ReleaseGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1699,7 @@ func (x *ReleaseGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGenerateRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseGenerateRequest) GetParent() string {
@@ -1626,7 +1725,7 @@ type ReleaseGenerateResponse struct {
 
 func (x *ReleaseGenerateResponse) Reset() {
 	*x = ReleaseGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1737,7 @@ func (x *ReleaseGenerateResponse) String() string {
 func (*ReleaseGenerateResponse) ProtoMessage() {}
 
 func (x *ReleaseGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1750,7 @@ func (x *ReleaseGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGenerateResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
 }
 
 // ReleaseRunGeneratesRequest names runs whose results are no longer needed.
@@ -1667,7 +1766,7 @@ type ReleaseRunGeneratesRequest struct {
 
 func (x *ReleaseRunGeneratesRequest) Reset() {
 	*x = ReleaseRunGeneratesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1778,7 @@ func (x *ReleaseRunGeneratesRequest) String() string {
 func (*ReleaseRunGeneratesRequest) ProtoMessage() {}
 
 func (x *ReleaseRunGeneratesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1791,7 @@ func (x *ReleaseRunGeneratesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunGeneratesRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRunGeneratesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReleaseRunGeneratesRequest) GetParent() string {
@@ -1718,7 +1817,7 @@ type ReleaseRunGeneratesResponse struct {
 
 func (x *ReleaseRunGeneratesResponse) Reset() {
 	*x = ReleaseRunGeneratesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1829,7 @@ func (x *ReleaseRunGeneratesResponse) String() string {
 func (*ReleaseRunGeneratesResponse) ProtoMessage() {}
 
 func (x *ReleaseRunGeneratesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1842,7 @@ func (x *ReleaseRunGeneratesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunGeneratesResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseRunGeneratesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
 }
 
 // CountTokensRequest holds what to count.
@@ -1767,7 +1866,7 @@ type CountTokensRequest struct {
 
 func (x *CountTokensRequest) Reset() {
 	*x = CountTokensRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1878,7 @@ func (x *CountTokensRequest) String() string {
 func (*CountTokensRequest) ProtoMessage() {}
 
 func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1891,7 @@ func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensRequest.ProtoReflect.Descriptor instead.
 func (*CountTokensRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CountTokensRequest) GetParent() string {
@@ -1852,7 +1951,7 @@ type CountTokensResponse struct {
 
 func (x *CountTokensResponse) Reset() {
 	*x = CountTokensResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +1963,7 @@ func (x *CountTokensResponse) String() string {
 func (*CountTokensResponse) ProtoMessage() {}
 
 func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +1976,7 @@ func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensResponse.ProtoReflect.Descriptor instead.
 func (*CountTokensResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CountTokensResponse) GetMessageTokens() int64 {
@@ -1930,7 +2029,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2041,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2054,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Model) GetName() string {
@@ -2063,7 +2162,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2174,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2187,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Capabilities) GetTools() bool {
@@ -2189,9 +2288,9 @@ type Prices struct {
 	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
 	// Output.
 	Output float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
-	// Input written to a cache.
+	// Input written to a cache. Where the configuration has none, that of input.
 	InputCacheWrite float64 `protobuf:"fixed64,3,opt,name=input_cache_write,json=inputCacheWrite,proto3" json:"input_cache_write,omitempty"`
-	// Input read from a cache.
+	// Input read from a cache. Where the configuration has none, that of input.
 	InputCacheRead float64 `protobuf:"fixed64,4,opt,name=input_cache_read,json=inputCacheRead,proto3" json:"input_cache_read,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2199,7 +2298,7 @@ type Prices struct {
 
 func (x *Prices) Reset() {
 	*x = Prices{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2310,7 @@ func (x *Prices) String() string {
 func (*Prices) ProtoMessage() {}
 
 func (x *Prices) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2323,7 @@ func (x *Prices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prices.ProtoReflect.Descriptor instead.
 func (*Prices) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Prices) GetInput() float64 {
@@ -2266,7 +2365,7 @@ type GetModelRequest struct {
 
 func (x *GetModelRequest) Reset() {
 	*x = GetModelRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2377,7 @@ func (x *GetModelRequest) String() string {
 func (*GetModelRequest) ProtoMessage() {}
 
 func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2390,7 @@ func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
 func (*GetModelRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetModelRequest) GetName() string {
@@ -2316,7 +2415,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2427,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2440,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListModelsRequest) GetProvider() string {
@@ -2378,7 +2477,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2489,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2502,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2424,14 +2523,18 @@ func (x *ListModelsResponse) GetNextPageToken() string {
 type ListProvidersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Only accounts that this project may use. Format: `projects/{project}`.
-	Parent        string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Optional. At most so many; default 100, cap 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. From the last answer.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2546,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2559,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListProvidersRequest) GetParent() string {
@@ -2466,18 +2569,34 @@ func (x *ListProvidersRequest) GetParent() string {
 	return ""
 }
 
-// ListProvidersResponse holds the providers.
+func (x *ListProvidersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListProvidersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListProvidersResponse holds a page of providers.
 type ListProvidersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The providers by name.
-	Providers     []*Provider `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
+	Providers []*Provider `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2608,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2621,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2512,6 +2631,13 @@ func (x *ListProvidersResponse) GetProviders() []*Provider {
 	return nil
 }
 
+func (x *ListProvidersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // Provider is an upstream API.
 type Provider struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2519,8 +2645,8 @@ type Provider struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it is.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// The dialect it speaks.
-	Dialect string `protobuf:"bytes,3,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	// The dialects that it speaks.
+	Dialects []string `protobuf:"bytes,3,rep,name=dialects,proto3" json:"dialects,omitempty"`
 	// Accounts that are configured, by name.
 	Accounts []*Account `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// Whether the account stands in the model's name, `provider/account/model`, and a request names none beside it.
@@ -2531,7 +2657,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2669,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2682,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Provider) GetName() string {
@@ -2573,11 +2699,11 @@ func (x *Provider) GetDescription() string {
 	return ""
 }
 
-func (x *Provider) GetDialect() string {
+func (x *Provider) GetDialects() []string {
 	if x != nil {
-		return x.Dialect
+		return x.Dialects
 	}
-	return ""
+	return nil
 }
 
 func (x *Provider) GetAccounts() []*Account {
@@ -2615,7 +2741,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2753,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2766,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Account) GetName() string {
@@ -2698,7 +2824,7 @@ type GetCacheSizeRequest struct {
 
 func (x *GetCacheSizeRequest) Reset() {
 	*x = GetCacheSizeRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2836,7 @@ func (x *GetCacheSizeRequest) String() string {
 func (*GetCacheSizeRequest) ProtoMessage() {}
 
 func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2849,7 @@ func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeRequest.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetCacheSizeRequest) GetParent() string {
@@ -2751,7 +2877,7 @@ type GetCacheSizeResponse struct {
 
 func (x *GetCacheSizeResponse) Reset() {
 	*x = GetCacheSizeResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2889,7 @@ func (x *GetCacheSizeResponse) String() string {
 func (*GetCacheSizeResponse) ProtoMessage() {}
 
 func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2902,7 @@ func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeResponse.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
@@ -2805,7 +2931,7 @@ type ListCacheEntriesRequest struct {
 
 func (x *ListCacheEntriesRequest) Reset() {
 	*x = ListCacheEntriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2943,7 @@ func (x *ListCacheEntriesRequest) String() string {
 func (*ListCacheEntriesRequest) ProtoMessage() {}
 
 func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2956,7 @@ func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListCacheEntriesRequest) GetParent() string {
@@ -2881,7 +3007,7 @@ type ListCacheEntriesResponse struct {
 
 func (x *ListCacheEntriesResponse) Reset() {
 	*x = ListCacheEntriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +3019,7 @@ func (x *ListCacheEntriesResponse) String() string {
 func (*ListCacheEntriesResponse) ProtoMessage() {}
 
 func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3032,7 @@ func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListCacheEntriesResponse) GetEntries() []*CacheEntry {
@@ -2940,7 +3066,7 @@ type CacheEntry struct {
 
 func (x *CacheEntry) Reset() {
 	*x = CacheEntry{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3078,7 @@ func (x *CacheEntry) String() string {
 func (*CacheEntry) ProtoMessage() {}
 
 func (x *CacheEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3091,7 @@ func (x *CacheEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEntry.ProtoReflect.Descriptor instead.
 func (*CacheEntry) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CacheEntry) GetId() string {
@@ -3013,7 +3139,7 @@ type ClearCacheRequest struct {
 
 func (x *ClearCacheRequest) Reset() {
 	*x = ClearCacheRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3151,7 @@ func (x *ClearCacheRequest) String() string {
 func (*ClearCacheRequest) ProtoMessage() {}
 
 func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3164,7 @@ func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheRequest.ProtoReflect.Descriptor instead.
 func (*ClearCacheRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClearCacheRequest) GetParent() string {
@@ -3080,7 +3206,7 @@ type ClearCacheResponse struct {
 
 func (x *ClearCacheResponse) Reset() {
 	*x = ClearCacheResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3218,7 @@ func (x *ClearCacheResponse) String() string {
 func (*ClearCacheResponse) ProtoMessage() {}
 
 func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3231,7 @@ func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheResponse.ProtoReflect.Descriptor instead.
 func (*ClearCacheResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ClearCacheResponse) GetRemoved() int64 {
@@ -3141,7 +3267,7 @@ type ConnectionPool struct {
 
 func (x *ConnectionPool) Reset() {
 	*x = ConnectionPool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3279,7 @@ func (x *ConnectionPool) String() string {
 func (*ConnectionPool) ProtoMessage() {}
 
 func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3292,7 @@ func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionPool.ProtoReflect.Descriptor instead.
 func (*ConnectionPool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ConnectionPool) GetName() string {
@@ -3244,7 +3370,7 @@ type ConnectionPoolChange struct {
 
 func (x *ConnectionPoolChange) Reset() {
 	*x = ConnectionPoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3382,7 @@ func (x *ConnectionPoolChange) String() string {
 func (*ConnectionPoolChange) ProtoMessage() {}
 
 func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3395,7 @@ func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionPoolChange.ProtoReflect.Descriptor instead.
 func (*ConnectionPoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ConnectionPoolChange) GetTime() *timestamppb.Timestamp {
@@ -3322,7 +3448,7 @@ type ListConnectionPoolsRequest struct {
 
 func (x *ListConnectionPoolsRequest) Reset() {
 	*x = ListConnectionPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3334,7 +3460,7 @@ func (x *ListConnectionPoolsRequest) String() string {
 func (*ListConnectionPoolsRequest) ProtoMessage() {}
 
 func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3347,7 +3473,7 @@ func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListConnectionPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListConnectionPoolsRequest) GetParent() string {
@@ -3384,7 +3510,7 @@ type ListConnectionPoolsResponse struct {
 
 func (x *ListConnectionPoolsResponse) Reset() {
 	*x = ListConnectionPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3522,7 @@ func (x *ListConnectionPoolsResponse) String() string {
 func (*ListConnectionPoolsResponse) ProtoMessage() {}
 
 func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3535,7 @@ func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListConnectionPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListConnectionPoolsResponse) GetConnectionPools() []*ConnectionPool {
@@ -3439,7 +3565,7 @@ type UpdateConnectionPoolRequest struct {
 
 func (x *UpdateConnectionPoolRequest) Reset() {
 	*x = UpdateConnectionPoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3577,7 @@ func (x *UpdateConnectionPoolRequest) String() string {
 func (*UpdateConnectionPoolRequest) ProtoMessage() {}
 
 func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3590,7 @@ func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConnectionPoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConnectionPoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UpdateConnectionPoolRequest) GetConnectionPool() *ConnectionPool {
@@ -3505,7 +3631,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3643,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3656,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Budget) GetName() string {
@@ -3597,7 +3723,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3609,7 +3735,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3748,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -3659,7 +3785,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3797,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3810,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -3714,7 +3840,7 @@ type UpdateBudgetRequest struct {
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3852,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3865,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -3797,23 +3923,32 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x06prefix\x18\x02 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x12H\n" +
 	"\bmessages\x18\x03 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\bmessages\"Q\n" +
 	"\x14ExtendPrefixResponse\x129\n" +
-	"\x06prefix\x18\x01 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\"\x81\x02\n" +
+	"\x06prefix\x18\x01 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\"\x95\x02\n" +
 	"\n" +
 	"RawRequest\x12 \n" +
 	"\adialect\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\adialect\x12E\n" +
 	"\aheaders\x18\x02 \x03(\v2+.evalfleet.model.v1.RawRequest.HeadersEntryR\aheaders\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12:\n" +
+	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x01\n" +
+	"\vRawResponse\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\x05R\x06status\x12F\n" +
+	"\aheaders\x18\x02 \x03(\v2,.evalfleet.model.v1.RawResponse.HeadersEntryR\aheaders\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12:\n" +
 	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
 	"\x05cache\x18\x03 \x01(\x0e2\x1c.evalfleet.model.v1.CacheUseR\x05cache\x121\n" +
 	"\x04call\x18\x04 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12:\n" +
-	"\x06config\x18\x05 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x120\n" +
-	"\x03raw\x18\x06 \x01(\v2\x1e.evalfleet.model.v1.RawRequestR\x03raw\x129\n" +
+	"\x06config\x18\x05 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x121\n" +
+	"\x03raw\x18\x06 \x01(\v2\x1f.evalfleet.model.v1.RawResponseR\x03raw\x129\n" +
 	"\x06prefix\x18\a \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x12\x1a\n" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12J\n" +
 	"\x0ffailed_attempts\x18\t \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12L\n" +
@@ -3830,14 +3965,15 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x127\n" +
 	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallB\x04\xb0\xbb\x18\x01R\x04call\"a\n" +
 	"\x15StreamGenerateRequest\x12H\n" +
-	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\x83\x03\n" +
+	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\xb8\x03\n" +
 	"\x16StreamGenerateResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12?\n" +
 	"\astarted\x18\x02 \x01(\v2#.evalfleet.model.v1.GenerateStartedH\x00R\astarted\x129\n" +
 	"\x05delta\x18\x03 \x01(\v2!.evalfleet.model.v1.GenerateDeltaH\x00R\x05delta\x12?\n" +
 	"\arestart\x18\x04 \x01(\v2#.evalfleet.model.v1.GenerateRestartH\x00R\arestart\x12E\n" +
 	"\theartbeat\x18\x05 \x01(\v2%.evalfleet.model.v1.GenerateHeartbeatH\x00R\theartbeat\x12D\n" +
-	"\tcompleted\x18\x06 \x01(\v2$.evalfleet.model.v1.GenerateResponseH\x00R\tcompletedB\a\n" +
+	"\tcompleted\x18\x06 \x01(\v2$.evalfleet.model.v1.GenerateResponseH\x00R\tcompleted\x123\n" +
+	"\x03raw\x18\a \x01(\v2\x1f.evalfleet.model.v1.RawResponseH\x00R\x03rawB\a\n" +
 	"\x05event\"+\n" +
 	"\x0fGenerateStarted\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\"\xdd\x01\n" +
@@ -3954,15 +4090,19 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"o\n" +
 	"\x12ListModelsResponse\x121\n" +
 	"\x06models\x18\x01 \x03(\v2\x19.evalfleet.model.v1.ModelR\x06models\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\".\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"s\n" +
 	"\x14ListProvidersRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\"S\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12$\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"{\n" +
 	"\x15ListProvidersResponse\x12:\n" +
-	"\tproviders\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ProviderR\tproviders\"\xbd\x01\n" +
+	"\tproviders\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ProviderR\tproviders\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbf\x01\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x18\n" +
-	"\adialect\x18\x03 \x01(\tR\adialect\x127\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
+	"\bdialects\x18\x03 \x03(\tR\bdialects\x127\n" +
 	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\x12(\n" +
 	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\xa0\x01\n" +
 	"\aAccount\x12\x12\n" +
@@ -4106,7 +4246,7 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
 	(*GenerateRequest)(nil),             // 1: evalfleet.model.v1.GenerateRequest
@@ -4114,166 +4254,171 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*ExtendPrefixRequest)(nil),         // 3: evalfleet.model.v1.ExtendPrefixRequest
 	(*ExtendPrefixResponse)(nil),        // 4: evalfleet.model.v1.ExtendPrefixResponse
 	(*RawRequest)(nil),                  // 5: evalfleet.model.v1.RawRequest
-	(*GenerateResponse)(nil),            // 6: evalfleet.model.v1.GenerateResponse
-	(*FailedAttempt)(nil),               // 7: evalfleet.model.v1.FailedAttempt
-	(*StreamGenerateRequest)(nil),       // 8: evalfleet.model.v1.StreamGenerateRequest
-	(*StreamGenerateResponse)(nil),      // 9: evalfleet.model.v1.StreamGenerateResponse
-	(*GenerateStarted)(nil),             // 10: evalfleet.model.v1.GenerateStarted
-	(*GenerateDelta)(nil),               // 11: evalfleet.model.v1.GenerateDelta
-	(*ToolCallDelta)(nil),               // 12: evalfleet.model.v1.ToolCallDelta
-	(*GenerateRestart)(nil),             // 13: evalfleet.model.v1.GenerateRestart
-	(*GenerateHeartbeat)(nil),           // 14: evalfleet.model.v1.GenerateHeartbeat
-	(*AttachGenerateRequest)(nil),       // 15: evalfleet.model.v1.AttachGenerateRequest
-	(*WatchRetriesRequest)(nil),         // 16: evalfleet.model.v1.WatchRetriesRequest
-	(*WatchRetriesResponse)(nil),        // 17: evalfleet.model.v1.WatchRetriesResponse
-	(*CancelGenerateRequest)(nil),       // 18: evalfleet.model.v1.CancelGenerateRequest
-	(*CancelGenerateResponse)(nil),      // 19: evalfleet.model.v1.CancelGenerateResponse
-	(*ReleaseGenerateRequest)(nil),      // 20: evalfleet.model.v1.ReleaseGenerateRequest
-	(*ReleaseGenerateResponse)(nil),     // 21: evalfleet.model.v1.ReleaseGenerateResponse
-	(*ReleaseRunGeneratesRequest)(nil),  // 22: evalfleet.model.v1.ReleaseRunGeneratesRequest
-	(*ReleaseRunGeneratesResponse)(nil), // 23: evalfleet.model.v1.ReleaseRunGeneratesResponse
-	(*CountTokensRequest)(nil),          // 24: evalfleet.model.v1.CountTokensRequest
-	(*CountTokensResponse)(nil),         // 25: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                       // 26: evalfleet.model.v1.Model
-	(*Capabilities)(nil),                // 27: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                      // 28: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),             // 29: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),           // 30: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 31: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),        // 32: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),       // 33: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                    // 34: evalfleet.model.v1.Provider
-	(*Account)(nil),                     // 35: evalfleet.model.v1.Account
-	(*GetCacheSizeRequest)(nil),         // 36: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),        // 37: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),     // 38: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil),    // 39: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),                  // 40: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),           // 41: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),          // 42: evalfleet.model.v1.ClearCacheResponse
-	(*ConnectionPool)(nil),              // 43: evalfleet.model.v1.ConnectionPool
-	(*ConnectionPoolChange)(nil),        // 44: evalfleet.model.v1.ConnectionPoolChange
-	(*ListConnectionPoolsRequest)(nil),  // 45: evalfleet.model.v1.ListConnectionPoolsRequest
-	(*ListConnectionPoolsResponse)(nil), // 46: evalfleet.model.v1.ListConnectionPoolsResponse
-	(*UpdateConnectionPoolRequest)(nil), // 47: evalfleet.model.v1.UpdateConnectionPoolRequest
-	(*Budget)(nil),                      // 48: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),          // 49: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),         // 50: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),         // 51: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                                 // 52: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                                 // 53: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 54: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 55: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 56: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 57: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 58: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 59: google.protobuf.Duration
-	(*v12.BlobRef)(nil),                 // 60: evalfleet.content.v1.BlobRef
-	(*ModelOutput)(nil),                 // 61: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 62: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 63: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 64: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 65: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 66: evalfleet.effect.v1.Note
-	(*fieldmaskpb.FieldMask)(nil),       // 67: google.protobuf.FieldMask
+	(*RawResponse)(nil),                 // 6: evalfleet.model.v1.RawResponse
+	(*GenerateResponse)(nil),            // 7: evalfleet.model.v1.GenerateResponse
+	(*FailedAttempt)(nil),               // 8: evalfleet.model.v1.FailedAttempt
+	(*StreamGenerateRequest)(nil),       // 9: evalfleet.model.v1.StreamGenerateRequest
+	(*StreamGenerateResponse)(nil),      // 10: evalfleet.model.v1.StreamGenerateResponse
+	(*GenerateStarted)(nil),             // 11: evalfleet.model.v1.GenerateStarted
+	(*GenerateDelta)(nil),               // 12: evalfleet.model.v1.GenerateDelta
+	(*ToolCallDelta)(nil),               // 13: evalfleet.model.v1.ToolCallDelta
+	(*GenerateRestart)(nil),             // 14: evalfleet.model.v1.GenerateRestart
+	(*GenerateHeartbeat)(nil),           // 15: evalfleet.model.v1.GenerateHeartbeat
+	(*AttachGenerateRequest)(nil),       // 16: evalfleet.model.v1.AttachGenerateRequest
+	(*WatchRetriesRequest)(nil),         // 17: evalfleet.model.v1.WatchRetriesRequest
+	(*WatchRetriesResponse)(nil),        // 18: evalfleet.model.v1.WatchRetriesResponse
+	(*CancelGenerateRequest)(nil),       // 19: evalfleet.model.v1.CancelGenerateRequest
+	(*CancelGenerateResponse)(nil),      // 20: evalfleet.model.v1.CancelGenerateResponse
+	(*ReleaseGenerateRequest)(nil),      // 21: evalfleet.model.v1.ReleaseGenerateRequest
+	(*ReleaseGenerateResponse)(nil),     // 22: evalfleet.model.v1.ReleaseGenerateResponse
+	(*ReleaseRunGeneratesRequest)(nil),  // 23: evalfleet.model.v1.ReleaseRunGeneratesRequest
+	(*ReleaseRunGeneratesResponse)(nil), // 24: evalfleet.model.v1.ReleaseRunGeneratesResponse
+	(*CountTokensRequest)(nil),          // 25: evalfleet.model.v1.CountTokensRequest
+	(*CountTokensResponse)(nil),         // 26: evalfleet.model.v1.CountTokensResponse
+	(*Model)(nil),                       // 27: evalfleet.model.v1.Model
+	(*Capabilities)(nil),                // 28: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                      // 29: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),             // 30: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),           // 31: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 32: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),        // 33: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),       // 34: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                    // 35: evalfleet.model.v1.Provider
+	(*Account)(nil),                     // 36: evalfleet.model.v1.Account
+	(*GetCacheSizeRequest)(nil),         // 37: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),        // 38: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),     // 39: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil),    // 40: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),                  // 41: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),           // 42: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),          // 43: evalfleet.model.v1.ClearCacheResponse
+	(*ConnectionPool)(nil),              // 44: evalfleet.model.v1.ConnectionPool
+	(*ConnectionPoolChange)(nil),        // 45: evalfleet.model.v1.ConnectionPoolChange
+	(*ListConnectionPoolsRequest)(nil),  // 46: evalfleet.model.v1.ListConnectionPoolsRequest
+	(*ListConnectionPoolsResponse)(nil), // 47: evalfleet.model.v1.ListConnectionPoolsResponse
+	(*UpdateConnectionPoolRequest)(nil), // 48: evalfleet.model.v1.UpdateConnectionPoolRequest
+	(*Budget)(nil),                      // 49: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 50: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 51: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 52: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 53: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 54: evalfleet.model.v1.RawResponse.HeadersEntry
+	nil,                                 // 55: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 56: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 57: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 58: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 59: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 60: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 61: google.protobuf.Duration
+	(*v12.BlobRef)(nil),                 // 62: evalfleet.content.v1.BlobRef
+	(*ModelOutput)(nil),                 // 63: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 64: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 65: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 66: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 67: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 68: evalfleet.effect.v1.Note
+	(*fieldmaskpb.FieldMask)(nil),       // 69: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	54, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	55, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	56, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	57, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	56, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	57, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	58, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	58, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	59, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	60, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	5,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	59, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	61, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
 	2,  // 8: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	55, // 9: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	57, // 9: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 10: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	52, // 11: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	60, // 12: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
-	61, // 13: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	62, // 14: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	0,  // 15: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	63, // 16: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	58, // 17: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
-	5,  // 18: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawRequest
-	2,  // 19: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	7,  // 20: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	55, // 21: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	28, // 22: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	64, // 23: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	59, // 24: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	63, // 25: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	1,  // 26: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	10, // 27: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	11, // 28: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	13, // 29: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	14, // 30: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	6,  // 31: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	12, // 32: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	65, // 33: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	66, // 34: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	55, // 35: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	56, // 36: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	27, // 37: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	28, // 38: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	26, // 39: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	34, // 40: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	35, // 41: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	53, // 42: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	40, // 43: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	64, // 44: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	44, // 45: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	64, // 46: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	43, // 47: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	43, // 48: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	67, // 49: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	48, // 50: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	48, // 51: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	67, // 52: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 53: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	8,  // 54: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	15, // 55: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	16, // 56: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	18, // 57: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	20, // 58: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	22, // 59: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	3,  // 60: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	24, // 61: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	29, // 62: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	30, // 63: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	32, // 64: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	36, // 65: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	38, // 66: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	41, // 67: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	45, // 68: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	47, // 69: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	49, // 70: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	51, // 71: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	6,  // 72: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	9,  // 73: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	9,  // 74: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	17, // 75: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	19, // 76: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	21, // 77: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	23, // 78: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	4,  // 79: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	25, // 80: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	26, // 81: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	31, // 82: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	33, // 83: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	37, // 84: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	39, // 85: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	42, // 86: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	46, // 87: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	43, // 88: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	50, // 89: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	48, // 90: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	72, // [72:91] is the sub-list for method output_type
-	53, // [53:72] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	53, // 11: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	62, // 12: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	54, // 13: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
+	62, // 14: evalfleet.model.v1.RawResponse.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	63, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	64, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	0,  // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
+	65, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	60, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	6,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	2,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	8,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	57, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	29, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	66, // 25: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	61, // 26: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	65, // 27: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	1,  // 28: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	11, // 29: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	12, // 30: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	14, // 31: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	15, // 32: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	7,  // 33: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	6,  // 34: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	13, // 35: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	67, // 36: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	68, // 37: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	57, // 38: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	58, // 39: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	28, // 40: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	29, // 41: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	27, // 42: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	35, // 43: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	36, // 44: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	55, // 45: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	41, // 46: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	66, // 47: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	45, // 48: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	66, // 49: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	44, // 50: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	44, // 51: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	69, // 52: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	49, // 53: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	49, // 54: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	69, // 55: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 56: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	9,  // 57: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	16, // 58: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	17, // 59: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	19, // 60: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	21, // 61: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	23, // 62: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	3,  // 63: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	25, // 64: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	30, // 65: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	31, // 66: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	33, // 67: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	37, // 68: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	39, // 69: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	42, // 70: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	46, // 71: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	48, // 72: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	50, // 73: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	52, // 74: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	7,  // 75: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	10, // 76: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	10, // 77: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	18, // 78: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	20, // 79: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	22, // 80: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	24, // 81: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	4,  // 82: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	26, // 83: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	27, // 84: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	32, // 85: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	34, // 86: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	38, // 87: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	40, // 88: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	43, // 89: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	47, // 90: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	44, // 91: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	51, // 92: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	49, // 93: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	75, // [75:94] is the sub-list for method output_type
+	56, // [56:75] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -4283,28 +4428,29 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 	}
 	file_evalfleet_model_v1_config_proto_init()
 	file_evalfleet_model_v1_message_proto_init()
-	file_evalfleet_model_v1_model_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_evalfleet_model_v1_model_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*StreamGenerateResponse_Started)(nil),
 		(*StreamGenerateResponse_Delta)(nil),
 		(*StreamGenerateResponse_Restart)(nil),
 		(*StreamGenerateResponse_Heartbeat)(nil),
 		(*StreamGenerateResponse_Completed)(nil),
+		(*StreamGenerateResponse_Raw)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[10].OneofWrappers = []any{
+	file_evalfleet_model_v1_model_service_proto_msgTypes[11].OneofWrappers = []any{
 		(*GenerateDelta_Text)(nil),
 		(*GenerateDelta_Reasoning)(nil),
 		(*GenerateDelta_ToolCall)(nil),
 		(*GenerateDelta_Part)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[25].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[47].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[26].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

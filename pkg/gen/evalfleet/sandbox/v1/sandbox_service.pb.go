@@ -2380,7 +2380,11 @@ func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
 
 // ListDriversRequest asks for the drivers.
 type ListDriversRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. At most so many; default 100, cap 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. From the last answer.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2415,11 +2419,27 @@ func (*ListDriversRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
 }
 
-// ListDriversResponse holds the drivers.
+func (x *ListDriversRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDriversRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListDriversResponse holds a page of drivers.
 type ListDriversResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The drivers by name.
-	Drivers       []*Driver `protobuf:"bytes,1,rep,name=drivers,proto3" json:"drivers,omitempty"`
+	Drivers []*Driver `protobuf:"bytes,1,rep,name=drivers,proto3" json:"drivers,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2459,6 +2479,13 @@ func (x *ListDriversResponse) GetDrivers() []*Driver {
 		return x.Drivers
 	}
 	return nil
+}
+
+func (x *ListDriversResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // Driver is a way to make sandboxes.
@@ -2722,10 +2749,14 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x12\n" +
 	"\x04user\x18\x04 \x01(\tR\x04user\"\x14\n" +
-	"\x12RemoveFileResponse\"\x14\n" +
-	"\x12ListDriversRequest\"M\n" +
+	"\x12RemoveFileResponse\"Y\n" +
+	"\x12ListDriversRequest\x12$\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"u\n" +
 	"\x13ListDriversResponse\x126\n" +
-	"\adrivers\x18\x01 \x03(\v2\x1c.evalfleet.sandbox.v1.DriverR\adrivers\"\xb2\x01\n" +
+	"\adrivers\x18\x01 \x03(\v2\x1c.evalfleet.sandbox.v1.DriverR\adrivers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb2\x01\n" +
 	"\x06Driver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
