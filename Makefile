@@ -19,6 +19,11 @@ GOLDEN_REPORT := $(CURDIR)/bin/golden
 # Packages where goroutines meet; tested with the race detector too, where a C compiler exists.
 RACE_PKGS     ?= $(patsubst %,./%/...,$(wildcard pkg/cache pkg/effect pkg/lifecycle pkg/limit pkg/retry pkg/worker))
 
+# Packages that take longest; they begin first, so that none of them is left alone at the end.
+SLOW_PKGS     := ./services/sandboxd/internal/driver/local ./services/allinone/e2e ./services/sandboxd/internal/driver/docker ./bench
+# How many packages are built and tested at once. Most of a long test is a wait, which another one's work fills.
+AT_ONCE       ?= $(shell echo $$((2 * $$(nproc))))
+
 # With CI=true or EVALFLEET_NO_SKIP=1 a skipped test fails the run.
 NO_SKIP       := $(if $(filter true 1,$(CI) $(EVALFLEET_NO_SKIP)),-no-skip)
 GOTEST        := go run ./scripts/gotest
@@ -91,7 +96,7 @@ baseline: tools ## Replace the protocol's baseline; a commit that does so brings
 
 .PHONY: test
 test: announce setup ## Run every test: unit, suites, end to end; list what was skipped
-	@$(GOTEST) $(NO_SKIP) -race '$(RACE_PKGS)' -- -timeout $(TIMEOUT) ./...
+	@$(GOTEST) $(NO_SKIP) -race '$(RACE_PKGS)' -- -timeout $(TIMEOUT) -p $(AT_ONCE) $(SLOW_PKGS) ./...
 
 .PHONY: announce
 announce:

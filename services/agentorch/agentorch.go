@@ -150,8 +150,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	kept := retain.Deps{Journals: store, Logger: deps.Logger, CommandText: inbox.Text}
 	kept.Bodies, _ = deps.Blobs.(retain.Bodies) // A store that cannot be swept is kept whole.
+	folder := ""
 	if dir, ok := deps.Blobs.(interface{ Dir() string }); ok {
-		kept.OwnBodies = deps.DataDir != "" && filepath.Clean(dir.Dir()) == filepath.Join(deps.DataDir, "blobs")
+		folder = filepath.Clean(dir.Dir())
+		kept.OwnBodies = deps.DataDir != "" && folder == filepath.Join(deps.DataDir, "blobs")
 	}
 	kept.Owners = map[string]retain.Owner{
 		"modelgw": func(ctx context.Context, parent string, runs []string) error {
@@ -169,6 +171,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		"workers": s.workers.ReleaseRuns,
 	}
 	s.keeper = retain.New(cfg.Retention, kept)
+	if err := s.keeper.Find(ctx); err != nil {
+		return nil, fmt.Errorf("agentorch: bodies in %s: %w", folder, err)
+	}
 	notes := &note.Board{}
 	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
 		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },

@@ -15,6 +15,19 @@ const (
 	unknown = "unknown"
 )
 
+// Untouched reports whether the directory has neither a body nor the mark of a database: it was made anew.
+func (s *Store) Untouched(ctx context.Context) (bool, error) {
+	marks, err := fs.ReadDir(s.root.FS(), databases)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, explain(fmt.Errorf("blob: %w", err))
+	}
+	if len(marks) > 0 {
+		return false, nil
+	}
+	bodies, err := s.List(ctx)
+	return err == nil && len(bodies) == 0, err
+}
+
 // Enrol marks the directory with the id of a database whose rows name bodies in it, durably, and returns the marks of
 // others: bodies may be swept by what names them only where one database alone does. Own says that bodies which are
 // there before any mark are that database's; else they get the mark `unknown`. It may be repeated.

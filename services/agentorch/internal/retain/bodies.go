@@ -29,6 +29,43 @@ type Bodies interface {
 	// Enrol marks the store with the id of a database whose rows name bodies in it, and returns the marks of others.
 	// Own says that bodies which are there before any mark are that database's.
 	Enrol(ctx context.Context, id string, own bool) (others []string, err error)
+	// Untouched reports whether the store has neither a body nor a mark.
+	Untouched(ctx context.Context) (bool, error)
+}
+
+// Find marks the store of bodies as that of the journals. It is called before a journal of this process names a body. It
+// fails where the bodies that journals may name are gone: there are journals, and the store is another than theirs,
+// since it is untouched. Runs that went on without their bodies would fail.
+func (k *Keeper) Find(ctx context.Context) error {
+	if k.deps.Bodies == nil {
+		return nil
+	}
+	id, used, err := k.deps.Journals.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	untouched, err := k.deps.Bodies.Untouched(ctx)
+	if err != nil {
+		return err
+	}
+	if used && untouched {
+		return &LostBodiesError{Database: id}
+	}
+	_, err = k.sole(ctx)
+	k.tell(ctx, "cannot mark the folder of bodies", err) // A full disk keeps no server from its start.
+	return nil
+}
+
+// LostBodiesError says that journals are there without the folder of their bodies.
+type LostBodiesError struct {
+	// Database is the id that the folder's mark should have.
+	Database string
+}
+
+// Error says what to do.
+func (e *LostBodiesError) Error() string {
+	return "the folder of bodies is new, and the database has runs that may name bodies of an earlier one: " +
+		"put that back in its place, or, to go on without those bodies, make the empty file .databases/" + e.Database + " in the new folder"
 }
 
 // sole reports whether all bodies are these journals' to sweep. Each database leaves its mark in the folder; where

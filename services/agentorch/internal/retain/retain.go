@@ -84,7 +84,7 @@ type Keeper struct {
 
 	releaseFrom time.Time // owners are not asked before, since one of them failed; only Run touches it
 
-	kept bool // that the bodies are not swept has been logged; only Run touches it
+	kept bool // that the bodies are not swept has been logged; only Find and Run touch it
 }
 
 // New makes a keeper that does nothing until Run.
@@ -131,8 +131,6 @@ const (
 
 // Run purges, expires and sweeps until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
-	_, err := k.sole(ctx) // Before a journal of this process names a body.
-	k.tell(ctx, "cannot mark the folder of bodies", err)
 	expire, sweep := time.NewTimer(0), time.NewTimer(sweepEvery)
 	due := time.Now().Add(sweepEvery)
 	defer expire.Stop()

@@ -332,6 +332,35 @@ func TestANewDatabaseDoesNotSweepForALostOne(t *testing.T) {
 	assert.True(t, r.has(named))
 }
 
+// A folder of bodies that was moved away is missed at the start, before any run goes on without it. What is another
+// matter is let through: a new database, and one whose folder was marked, also without a body.
+func TestAFolderOfBodiesThatIsGoneIsMissed(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := newRig(t)
+	require.NoError(t, r.keeper(Config{}).Find(t.Context()), "a new database in a new folder")
+	r.make("projects/p/runs/r", "", "", journal.KindRun, now, now)
+	require.NoError(t, r.keeper(Config{}).Find(t.Context()), "the folder is its own and empty")
+
+	anew := *r
+	anew.dir = t.TempDir()
+	var err error
+	anew.bodies, err = disk.Open(disk.Config{Dir: anew.dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, anew.bodies.Close()) })
+	for range 2 { // To start again changes nothing.
+		lost, ok := errors.AsType[*LostBodiesError](anew.keeper(Config{}).Find(t.Context()))
+		require.True(t, ok)
+		id, _, err := r.store.Identity(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, id, lost.Database)
+		assert.ErrorContains(t, lost, ".databases/"+id)
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(anew.dir, ".databases"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(anew.dir, ".databases", "its"), nil, 0o600))
+	require.NoError(t, anew.keeper(Config{}).Find(t.Context()), "an operator's word")
+}
+
 // Deletions that come all the time do not put the sweep off.
 func TestDeletionsPullTheSweepForward(t *testing.T) {
 	t.Parallel()
