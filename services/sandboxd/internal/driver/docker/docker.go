@@ -176,13 +176,19 @@ func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []dri
 		return
 	}
 	open, err := unlinked(ctx, containers, mostLinks)
-	var written map[string]writing
+	var (
+		written map[string]writing
+		late    []string
+	)
 	if err == nil {
-		written, err = d.engine.written(ctx, owner, open, bounds)
+		written, late, err = d.engine.written(ctx, owner, open, bounds)
 	}
 	if err != nil {
 		d.log.Warn("cannot tell what containers have written; trying again later", "error", err)
 		return
+	}
+	if len(late) > 0 {
+		d.log.Warn("the files of some containers were not counted in time; what they have written is measured without them until they are", "sandboxes", late)
 	}
 	for i, o := range observed {
 		wrote, most := written[o.ID], bounds[o.ID]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -40,6 +41,8 @@ const (
 	removeTimeout = 45 * time.Second
 	believed      = time.Minute
 	backSoon      = 5 * time.Second
+	// countTime is how long the entries of one container may be counted.
+	countTime = 5 * time.Second
 )
 
 // engine is the Docker Engine. It may be used concurrently.
@@ -50,6 +53,10 @@ type engine struct {
 	mu    sync.Mutex
 	facts facts
 	asked time.Time // zero: not yet, or the engine was away since
+
+	countTime time.Duration
+	// places are where the layers of running containers lie, by container, which does not change while they run.
+	places map[string]place
 }
 
 // facts are what an engine can do.
@@ -76,7 +83,7 @@ var (
 )
 
 func newEngine(host string) (*engine, error) {
-	e := &engine{host: host}
+	e := &engine{host: host, countTime: countTime, places: map[string]place{}}
 	if !strings.HasPrefix(host, "unix://") {
 		return e, nil // said when it is used
 	}
@@ -275,15 +282,16 @@ type writing struct {
 
 // written gives what an owner's containers have written, by box. The engine walks their folders for that; what it does
 // not find there is given by container. Entries are counted here, up to the bound of a box, where this program can see
-// the engine's storage; a container of which it cannot says so from its start.
-func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed, bounds map[string]int64) (map[string]writing, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// the engine's storage; a container of which it cannot says so from its start. Late are the boxes whose entries could
+// not be counted this time, or not all of them in the time that each has.
+func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed, bounds map[string]int64) (out map[string]writing, late []string, err error) {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	all, err := e.api.ContainerList(ctx, container.ListOptions{Size: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
+	all, err := e.api.ContainerList(asking, container.ListOptions{Size: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
 	if err != nil {
-		return nil, e.kind(ctx, "measure containers", err)
+		return nil, nil, e.kind(asking, "measure containers", err)
 	}
-	out := map[string]writing{}
+	out = map[string]writing{}
 	for _, c := range all {
 		w := writing{bytes: c.SizeRw}
 		if r := unlinked[c.ID]; r != nil {
@@ -291,15 +299,37 @@ func (e *engine) written(ctx context.Context, owner string, unlinked map[string]
 		}
 		box := c.Labels[labelBox]
 		if left := bounds[box] - w.bytes; left > 0 {
-			if layer, err := e.layer(ctx, c.ID); err == nil {
-				n, err := entries(ctx, layer, left/entryBytes)
-				w.bytes += n * entryBytes
-				w.unmeasured = w.unmeasured || errors.Is(err, errTooDeep)
+			n, err := e.count(ctx, c.ID, left/entryBytes)
+			w.bytes += n * entryBytes
+			w.unmeasured = w.unmeasured || errors.Is(err, errTooDeep)
+			if errors.Is(err, context.DeadlineExceeded) {
+				late = append(late, box)
 			}
 		}
 		out[box] = w
 	}
-	return out, nil
+	e.forget(all)
+	return out, late, nil
+}
+
+// count counts the entries of a container's layer, until there are more than most.
+func (e *engine) count(ctx context.Context, id string, most int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.countTime)
+	defer cancel()
+	layer, err := e.layer(ctx, id)
+	if err != nil {
+		return 0, errors.Join(ctx.Err(), err)
+	}
+	return entries(ctx, layer, most)
+}
+
+// forget drops the places of containers that run no more.
+func (e *engine) forget(running []container.Summary) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.places, func(id string, _ place) bool {
+		return !slices.ContainsFunc(running, func(c container.Summary) bool { return c.ID == id })
+	})
 }
 
 // remove ends and removes the container of a box, and waits until it is gone.

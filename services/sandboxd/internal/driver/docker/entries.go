@@ -61,9 +61,23 @@ func addEntries(ctx context.Context, fd int, n *int64, most int64, depth int) er
 	return ctx.Err()
 }
 
+// place is where a layer lies, as the parent of a container's first process sees it.
+type place struct {
+	first  int // the process
+	folder string
+}
+
 // layer opens the folder in which the engine's storage keeps what a running container has written. An error that has no
 // reason and is no shortage says that the folder cannot be seen from here.
 func (e *engine) layer(ctx context.Context, id string) (fd int, err error) {
+	e.mu.Lock()
+	at, known := e.places[id]
+	e.mu.Unlock()
+	if known {
+		if fd, err := openSeenBy(at.first, at.folder); err == nil {
+			return fd, nil
+		}
+	}
 	c, err := e.api.ContainerInspect(ctx, id)
 	switch {
 	case err != nil:
@@ -71,7 +85,11 @@ func (e *engine) layer(ctx context.Context, id string) (fd int, err error) {
 	case c.ContainerJSONBase == nil || c.State == nil || c.GraphDriver.Name != entriesStorage:
 		return -1, os.ErrNotExist
 	}
-	return openSeenBy(c.State.Pid, c.GraphDriver.Data["UpperDir"])
+	at = place{c.State.Pid, c.GraphDriver.Data["UpperDir"]}
+	e.mu.Lock()
+	e.places[id] = at
+	e.mu.Unlock()
+	return openSeenBy(at.first, at.folder)
 }
 
 // openSeenBy opens a folder as the parent of a process sees it. The parent of a container's first process has started

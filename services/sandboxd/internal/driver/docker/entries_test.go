@@ -3,11 +3,16 @@ package docker
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -94,4 +99,68 @@ func TestABoxWhoseFilesAreNotCountedSaysSo(t *testing.T) {
 	assert.Contains(t, weaker(diskBytesMeasured), "the number of files")
 	assert.NotContains(t, weaker(diskBytesMeasured), "removed files")
 	assert.NotContains(t, weaker(diskMeasured), "the number of files")
+}
+
+// counting is an engine of two containers whose layers are folders here, which notes how often it is asked for them.
+func counting(t *testing.T) (e *engine, inspected *atomic.Int32) {
+	t.Helper()
+	inspected = &atomic.Int32{}
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "1", "2", "3"), 0o700))
+	}
+	socket, err := os.MkdirTemp("", "fake-") //nolint:usetesting // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(socket) })
+	l, err := net.Listen("unix", filepath.Join(socket, "d.sock"))
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.41")
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/containers/json"):
+			_, _ = fmt.Fprintf(w, `[{"Id": "a", "SizeRw": 10, "Labels": {%[1]q: "box-a"}}, {"Id": "b", "SizeRw": 10, "Labels": {%[1]q: "box-b"}}]`, labelBox)
+		case strings.HasSuffix(r.URL.Path, "/json"):
+			inspected.Add(1)
+			id := filepath.Base(filepath.Dir(r.URL.Path))
+			_, _ = fmt.Fprintf(w, `{"State": {"Pid": %d}, "GraphDriver": {"Name": %q, "Data": {"UpperDir": %q}}}`, os.Getpid(), entriesStorage, filepath.Join(dir, id))
+		}
+	}))
+	server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+	e, err = newEngine("unix://" + l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.close()) })
+	return e, inspected
+}
+
+func TestWhereALayerLiesIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("the root of another process takes root to open")
+	}
+	e, inspected := counting(t)
+	bounds := map[string]int64{"box-a": 1 << 20, "box-b": 1 << 20}
+	for range 3 {
+		out, late, err := e.written(t.Context(), "o", nil, bounds)
+		require.NoError(t, err)
+		assert.Empty(t, late)
+		assert.Equal(t, map[string]writing{"box-a": {bytes: 10 + 3*entryBytes}, "box-b": {bytes: 10 + 3*entryBytes}}, out)
+	}
+	assert.EqualValues(t, 2, inspected.Load())
+	e.forget(nil)
+	assert.Empty(t, e.places)
+}
+
+// Each container has a time of its own, and those for which it was too short are named. Their bytes count all the same.
+func TestWhatIsNotCountedInTimeIsNamed(t *testing.T) {
+	t.Parallel()
+	e, _ := counting(t)
+	e.countTime = 1
+	out, late, err := e.written(t.Context(), "o", nil, map[string]int64{"box-a": 1 << 20, "box-b": 1 << 20})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"box-a", "box-b"}, late)
+	assert.Equal(t, map[string]writing{"box-a": {bytes: 10}, "box-b": {bytes: 10}}, out)
 }
