@@ -421,6 +421,37 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 	}
 }
 
+// A client that reads the answer only when it has sent all of its body has the answer, however the length is told. One
+// that asks before it sends has it at once.
+func TestABodyThatIsTooLargeIsAnsweredToWhoSendsItAll(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxBodyBytes = 1000 })
+	const size = 8 << 20 // More than the buffers of a connection and what a server reads by itself.
+	for name, tt := range map[string]struct{ header, before, after string }{
+		"with its length": {fmt.Sprintf("Content-Length: %d", size), "", ""},
+		"in chunks":       {"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n", size), "\r\n0\r\n\r\n"},
+		"after asking":    {fmt.Sprintf("Expect: 100-continue\r\nContent-Length: %d", size), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(g.url, "http://"))
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(waittest.Bound)))
+			_, err = io.WriteString(conn, "POST "+chatPath+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\n"+tt.header+"\r\n\r\n")
+			require.NoError(t, err)
+			if !strings.HasPrefix(tt.header, "Expect") {
+				_, err = io.WriteString(conn, tt.before+strings.Repeat("x", size)+tt.after)
+				require.NoError(t, err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			assert.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
+		})
+	}
+}
+
 // Programs act on an error's code and param, so both are there.
 func TestARefusalSaysWhichMemberAndWhy(t *testing.T) {
 	t.Parallel()

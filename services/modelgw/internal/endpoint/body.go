@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
+
+// maxDrained bounds how much of a body that is too large is read and thrown away. Most clients read the answer when
+// they have sent all, and lose it where the connection ends before.
+const maxDrained = 64 << 20
 
 // readBody reads a request's body, up to a bound. The caller must release it.
 func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
@@ -20,6 +25,10 @@ func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 	}
 	b.Release()
 	if errors.Is(err, buffer.ErrTooLarge) {
+		// A client that asks before it sends such a body sends none.
+		if asks := strings.EqualFold(r.Header.Get("Expect"), "100-continue"); !asks || r.ContentLength <= most {
+			_, _ = io.CopyN(io.Discard, r.Body, maxDrained) // Whatever comes of it, the answer is the same.
+		}
 		return nil, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes", most))
 	}
 	return nil, refuse(http.StatusBadRequest, "the body did not come whole")
