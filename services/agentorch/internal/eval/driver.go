@@ -195,7 +195,7 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 		}
 	}
 	if err := d.collect(ctx); err != nil {
-		return nil, fmt.Errorf("collect finished samples: %w", err)
+		return nil, d.uncollected(ctx, fmt.Errorf("collect finished samples: %w", err))
 	}
 	d.stopping = cmp.Or(d.stopping, d.ending()) // Before a command that comes too late.
 	if err := d.obey(ctx); err != nil {
@@ -218,6 +218,28 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 		return nil, d.finish(ctx)
 	}
 	return wait, nil
+}
+
+// uncollected takes commands where the ends of runs cannot be read: a cancel stops the runs at work all the same. It
+// returns what the turn fails with.
+func (d *driver) uncollected(ctx context.Context, cause error) error {
+	if errors.Is(cause, journal.ErrFenced) {
+		return cause
+	}
+	d.stopping = cmp.Or(d.stopping, d.ending())
+	if err := d.obey(ctx); err != nil {
+		if errors.Is(err, journal.ErrFenced) {
+			return err
+		}
+		return cause
+	}
+	if d.stopping = cmp.Or(d.stopping, d.ending()); d.stopping == nil {
+		return cause
+	}
+	if err := d.tell(ctx); err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
 }
 
 // prepare reads the samples and resolves the scorers and metrics, unless it has done so.

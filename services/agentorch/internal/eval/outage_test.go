@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,54 @@ func TestAnEvaluationSaysThatItWaitsForTheStore(t *testing.T) {
 		t.Fatal("the cancel is late")
 	}
 	assert.Empty(t, b.engine.Waits(name))
+}
+
+// unlisted refuses to say how runs ended.
+type unlisted struct {
+	journal.Store
+	refuses atomic.Bool
+}
+
+func (s *unlisted) List(ctx context.Context, q journal.Query) ([]journal.Listed, error) {
+	if s.refuses.Load() && len(q.Refs) > 0 {
+		return nil, errors.New("the disk gives nonsense")
+	}
+	return s.Store.List(ctx, q)
+}
+
+// TestACancelNeedsNoListOfRuns has a store that refuses each time to list runs, of which one has ended. The runs at work
+// are cancelled; the evaluation has ended when its results can be read.
+func TestACancelNeedsNoListOfRuns(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	store := &unlisted{}
+	b.patience = time.Millisecond
+	b.again(t, func(s journal.Store) journal.Store { store.Store = s; return store })
+	made, err := b.engine.Create(t.Context(), "default", spec(5), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
+	store.refuses.Store(true)
+	b.runs.mu.Lock()
+	head, err := b.journals.Open(t.Context(), "projects/default/runs/r1")
+	require.NoError(t, err)
+	one := b.runs.byName[head.Name]
+	one.State = agentv1.RunState_RUN_STATE_SUCCEEDED
+	require.NoError(t, b.runs.end(t.Context(), head, one))
+	b.runs.mu.Unlock()
+	require.Eventually(t, func() bool { return len(b.engine.Waits(name)) == 1 }, waittest.Bound, 10*time.Millisecond, "the evaluation says that it waits")
+	_, err = b.engine.Cancel(waittest.Context(t), name, "", "enough")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		open, err := b.journals.List(t.Context(), journal.Query{Kind: journal.KindRun, Parent: name, Open: true})
+		return err == nil && len(open) == 0
+	}, waittest.Bound, 10*time.Millisecond, "the runs at work are cancelled")
+	store.refuses.Store(false)
+	end := b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetEndTime() != nil })
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, end.Eval.GetState())
+	assert.EqualValues(t, 2, end.Eval.GetProgress().GetCancelled())
+	assert.EqualValues(t, 1, end.Eval.GetProgress().GetSucceeded())
+	assert.Len(t, b.runs.byName, 3, "no run was made after the cancel")
 }
 
 // TestNoSampleBeginsWhileWorkIsHeld asks before every sample.
