@@ -177,6 +177,11 @@ func RunFinished(resource, state, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, format, args...).with("resource", resource).with("state", state)
 }
 
+// CallNotOpen says that a tool call of a run does not run, so that it cannot be stopped.
+func CallNotOpen(resource, call, format string, args ...any) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_CALL_NOT_OPEN, format, args...).with("resource", resource).with("call", call)
+}
+
 // ResourceInUse says that a run or an evaluation cannot be deleted because of a resource: itself or one of its runs
 // that has not ended, or its evaluation, which is kept.
 func ResourceInUse(resource, format string, args ...any) *Error {

@@ -43,6 +43,7 @@ func made() []*rpcerr.Error {
 		rpcerr.EffectCancelled("k", "m"),
 		rpcerr.EffectIndeterminate("k", "m"),
 		rpcerr.RunFinished("projects/p/runs/r", "FAILED", "m"),
+		rpcerr.CallNotOpen("projects/p/runs/r", "c1", "m"),
 		rpcerr.ResourceInUse("projects/p/runs/r", "m"),
 		rpcerr.SandboxTerminated("s", "m"),
 		rpcerr.SandboxLost("s", "gone", "m"),

@@ -65,6 +65,19 @@ func SkippedNote(function string) string {
 	return function + " was not executed: an earlier call of it failed"
 }
 
+// Interrupted is the error of a call whose turn an operator cut.
+func Interrupted() *toolv1.ToolCallError {
+	return &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the call was cancelled by the user"}
+}
+
+// TimedOut is the error of a call that did not finish in its time. A call that an operator stopped has the same one.
+func TimedOut() *toolv1.ToolCallError {
+	return &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, Message: "the command did not finish before its time was up"}
+}
+
+// StoppedNote is the note of a call that an operator stopped, for the transcript.
+func StoppedNote(function string) string { return function + " was stopped by an operator" }
+
 // Covers reports whether one of the keys that a tool declares covers the key of an entry of a run's store. A declared
 // key that ends in `*` covers every key that begins with the rest of it.
 func Covers(declared []string, key string) bool {

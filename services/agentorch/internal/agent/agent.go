@@ -42,7 +42,8 @@ type Machine interface {
 	// Apply folds an event of the step that was appended. The run has folded it already.
 	Apply(event *agentv1.Event)
 	// Next says what to do now. An error ends the run. After a model call that failed for a reason that passes it is
-	// asked again at the same place.
+	// asked again at the same place. After an Interrupted event that cut its turn it is asked when all that was under way
+	// has ended, and waits for an operator's message.
 	Next(run View) (Action, error)
 	// Call runs a call of one of the agent's own tools, which no one else knows. It is pure.
 	Call(run View, call *toolv1.ToolCall) *toolv1.ToolResult
@@ -113,7 +114,7 @@ type Action struct {
 type Then interface{ then() }
 
 // Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the
-// conversation.
+// conversation. An interrupted call has no answer.
 type Generate struct {
 	// Model is `provider/name`, or a role of the run; empty is the run's model.
 	Model string

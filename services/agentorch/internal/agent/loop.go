@@ -24,6 +24,8 @@ func (l *Loop) Next(v View, ask Generate, use ToolUse) (action Action, over bool
 	switch l.At {
 	case AtStart:
 		return Action{Then: ask}, false, nil
+	case Interrupted:
+		return Action{Then: Wait{}}, false, nil
 	case Called:
 		if use == Once {
 			return Action{}, true, nil

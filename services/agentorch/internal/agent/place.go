@@ -10,12 +10,16 @@ type Place uint8
 
 // The places. Next is asked at one of them, and what it answers leads to another, or ends the step.
 const (
-	AtStart  Place = iota // nothing was done yet
-	Answered              // a model answered; the answer is not in the conversation
-	Called                // the calls of the last assistant message have their results in the conversation
-	Scored                // the scorers judged
-	Told                  // a worker said how to go on
+	AtStart     Place = iota // nothing was done yet
+	Answered                 // a model answered; the answer is not in the conversation
+	Called                   // the calls of the last assistant message have their results in the conversation
+	Scored                   // the scorers judged
+	Told                     // a worker said how to go on
+	Interrupted              // the turn was cut, and what was under way has ended; a message of an operator leads to AtStart
 )
+
+// nothing is what an Interrupted event says that cut nothing.
+const nothing = "between_turns"
 
 // Track follows a step's effects. Machines embed it and hand it every event.
 type Track struct {
@@ -42,14 +46,22 @@ func (t *Track) Apply(e *agentv1.Event) {
 			t.asking = e.GetSeq()
 		}
 	case *agentv1.Event_ModelOutcome:
-		if k.ModelOutcome.GetIntent() == t.asking && k.ModelOutcome.GetError() == nil {
-			t.At, t.StopReason = Answered, k.ModelOutcome.GetStopReason()
+		if o := k.ModelOutcome; o.GetIntent() == t.asking && o.GetError() == nil && !o.GetInterrupted() {
+			t.At, t.StopReason = Answered, o.GetStopReason()
 		}
 	case *agentv1.Event_ToolsReviewed:
 		t.At = Called
+	case *agentv1.Event_Interrupted:
+		if k.Interrupted.GetInterrupted() != nothing {
+			t.At = Interrupted
+		}
+	case *agentv1.Event_MessageAdded:
+		if t.At == Interrupted && k.MessageAdded.GetRole() == modelv1.Role_ROLE_USER {
+			t.At = AtStart
+		}
 	case *agentv1.Event_WorkerOutcome:
-		if t.consulting == k.WorkerOutcome.GetIntent() && k.WorkerOutcome.GetError() == nil {
-			t.At, t.Answer = Told, k.WorkerOutcome.GetContent().GetPayloadJson()
+		if o := k.WorkerOutcome; t.consulting == o.GetIntent() && o.GetError() == nil && !o.GetInterrupted() {
+			t.At, t.Answer = Told, o.GetContent().GetPayloadJson()
 		}
 	case *agentv1.Event_WorkerIntent:
 		if k.WorkerIntent.GetPurpose() == purpose {

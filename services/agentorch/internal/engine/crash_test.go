@@ -142,11 +142,17 @@ func TestDeathAtEveryAppend(t *testing.T) {
 	t.Parallel()
 	calm := newFleet(t).start()
 	want := calm.ending(calm.Finish(calm.Create(wholeLife(calm)).Name))
+	dieEverywhere(t, want, wholeLife)
+}
+
+// dieEverywhere ends the engine at each append of a life, before it is durable and after.
+func dieEverywhere(t *testing.T, want ending, life func(*fleet) *agentv1.RunSpec) {
+	t.Helper()
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after=", after), func(t *testing.T) {
 			t.Parallel()
 			for at := 1; ; at++ {
-				if !dieOnce(t, at, after, want) {
+				if !dieOnce(t, at, after, want, life) {
 					require.Greater(t, at, 8, "the run has that many appends")
 					return
 				}
@@ -156,9 +162,9 @@ func TestDeathAtEveryAppend(t *testing.T) {
 }
 
 // dieOnce reports whether there was such an append.
-func dieOnce(t *testing.T, at int, after bool, want ending) bool {
+func dieOnce(t *testing.T, at int, after bool, want ending, life func(*fleet) *agentv1.RunSpec) bool {
 	f := newFleet(t)
-	s := wholeLife(f)
+	s := life(f)
 	f.start() // the run is created by an engine without a fuse, which is not to drive it
 	f.End()
 	fuse := &fuse{after: after, left: at, blown: make(chan struct{})}

@@ -2,12 +2,12 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -27,13 +28,10 @@ func TestGoldenOperator(t *testing.T) {
 	goldentest.Run(t, "operator", goldentest.Load(t, "agents/operator.json"), reactCase, goldentest.Parallel())
 }
 
-var errNoInterrupt = errors.New("a turn cannot be interrupted")
-
 // operator is a tool that does what an operator does while a run is at work.
 func (f *fleet) operator() ownertest.Tool {
 	return ownertest.Tool{
-		Schema:   `{"type": "object", "properties": {"items": {"type": "array"}, "seconds": {"type": "number"}}, "required": ["items"]}`,
-		Parallel: true,
+		Schema: `{"type": "object", "properties": {"items": {"type": "array"}, "seconds": {"type": "number"}}, "required": ["items"]}`,
 		Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
 			items, _ := c.Arguments["items"].([]any)
 			if err := f.operate(ctx, c.Request.GetAttribution().GetRun(), items); err != nil {
@@ -45,26 +43,30 @@ func (f *fleet) operator() ownertest.Tool {
 	}
 }
 
-// operate posts messages to a run, and returns when the run has taken them.
+// operate posts messages to a run and cuts its turn, and returns when the run has taken that. What follows after the
+// turn was cut is sent all the same.
 func (f *fleet) operate(ctx context.Context, name string, items []any) error {
-	before := len(f.State(name).Posted)
+	var last string
 	for i, recorded := range items {
 		item, _ := recorded.(map[string]any)
-		text, isMessage := item["message"].(string)
-		if !isMessage {
-			return errNoInterrupt
+		last = fmt.Sprint("item", i)
+		request := proto.Message(&agentv1.InterruptRunRequest{})
+		if text, isMessage := item["message"].(string); isMessage {
+			request = &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user(text)}}
 		}
-		if err := f.postAs(ctx, name, fmt.Sprint("item", i), user(text)); err != nil {
+		if err := f.Runs.Post(context.WithoutCancel(ctx), name, inbox.Command{ID: last, Principal: "user:ada", Request: request}); err != nil {
 			return err
 		}
 	}
-	f.Until(name, func(s *run.State) bool { return len(s.Posted) == before+len(items) })
-	return nil
+	return f.taken(name, last)
 }
 
-func (f *fleet) postAs(ctx context.Context, name, id string, messages ...*modelv1.ChatMessage) error {
-	post := &agentv1.PostMessageRequest{Messages: messages}
-	return f.Runs.Post(ctx, name, inbox.Command{ID: id, Principal: "user:ada", Request: post})
+// taken waits until a run has taken a command.
+func (f *fleet) taken(name, id string) error {
+	return mailbox.Await(waittest.Context(f.T), f.Store, name, 0, func() (bool, error) {
+		seq, err := f.Store.Taken(context.Background(), name, id)
+		return seq > 0, err
+	})
 }
 
 func TestGoldenChannel(t *testing.T) {
@@ -78,7 +80,8 @@ func channelCase(t *goldentest.T, c goldentest.Case) {
 	switch c.Op() {
 	case "before_turn":
 	case "after_cancel":
-		t.Fatal(errNoInterrupt)
+		afterCancel(t, c)
+		return
 	default:
 		t.Skipf("no driver for %q", c.Op())
 	}
@@ -93,26 +96,28 @@ func channelCase(t *goldentest.T, c goldentest.Case) {
 	name := f.Create(s).Name
 
 	queue, _ := c.At("queue").([]any)
-	var posted []*modelv1.ChatMessage
-	for _, item := range queue {
-		posted = append(posted, operatorsMessage(t, item))
+	for i, item := range queue {
+		f.send(name, fmt.Sprint("m", i), operators(t, item))
+		require.NoError(t, f.taken(name, fmt.Sprint("m", i)))
 	}
-	for i, m := range posted {
-		require.NoError(t, f.postAs(t.Context(), name, fmt.Sprint("m", i), m))
-	}
-	f.Until(name, func(s *run.State) bool { return len(s.Posted) == len(posted) })
 	close(begin)
 	waits := func(s *run.State) bool { return s.Finished || s.Wait.GetReason() == "input" }
 	state := f.Until(name, waits)
 	if later := c.At("posted_later"); later != nil {
-		require.NoError(t, f.postAs(t.Context(), name, "later", operatorsMessage(t, later)))
+		f.send(name, "later", operators(t, later))
 		state = f.Finish(name)
 	}
+	f.compareFresh(t, c, state, 0, len(s.GetInput()))
+}
+
+// compareFresh compares what is new in the conversation of a model call with what is recorded: that the run waits, or
+// the messages after the first so many.
+func (f *fleet) compareFresh(t *goldentest.T, c goldentest.Case, state *run.State, call, known int) {
 	if !state.Finished {
 		t.Equal(c.At("result"), map[string]any{"blocks": true})
 		return
 	}
-	fresh := recordedForm(t, f.Models.Requests()[0].GetMessages()[len(s.GetInput()):])
+	fresh := recordedForm(t, f.Models.Requests()[call].GetMessages()[known:])
 	for _, m := range fresh {
 		message, _ := m.(map[string]any)
 		delete(message, "id")
@@ -120,11 +125,48 @@ func channelCase(t *goldentest.T, c goldentest.Case) {
 	t.Equal(c.At("result"), map[string]any{"messages": fresh})
 }
 
-func operatorsMessage(t *goldentest.T, recorded any) *modelv1.ChatMessage {
+// operators is the command of an item of a channel.
+func operators(t *goldentest.T, recorded any) proto.Message {
 	item, _ := recorded.(map[string]any)
-	text, isMessage := item["content"].(string)
-	if !isMessage {
-		t.Fatal(errNoInterrupt)
+	if text, isMessage := item["content"].(string); isMessage {
+		return &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{chat.User(text)}}
 	}
-	return chat.User(text)
+	if _, cut := item["cancel"].(string); !cut {
+		t.Fatalf("an item of a channel says %v", recorded)
+	}
+	return &agentv1.InterruptRunRequest{}
+}
+
+// afterCancel has a model make the calls with which the recorded history ends, and cuts the turn while they run.
+func afterCancel(t *goldentest.T, c goldentest.Case) {
+	history := parsed(t, c.At("history"))
+	calls := history[len(history)-1]
+	f := newFleet(t)
+	begun := make(chan struct{}, 2)
+	f.Tools.Tools["add"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	f.Models.Answer = ownertest.ByTurn(
+		ownertest.Says(chat.Text(calls), calls.GetToolCalls()...), ownertest.Says("Done", call("c9", "submit", `{"answer": "42"}`)),
+	)
+	f.start()
+	s := spec(step("react", `{"prompt": null}`, "add"))
+	s.Input = history[:len(history)-1]
+	name := f.Create(s).Name
+	for range calls.GetToolCalls() {
+		waittest.For(f.T, begun, "a call of the tool")
+	}
+	queue, _ := c.At("queue").([]any)
+	for i, item := range queue {
+		f.send(name, fmt.Sprint("m", i), operators(t, item))
+		require.NoError(t, f.taken(name, fmt.Sprint("m", i)))
+	}
+	state := f.Until(name, func(s *run.State) bool { return s.Finished || s.Wait.GetReason() == "input" })
+	if later := c.At("posted_later"); later != nil {
+		f.send(name, "later", operators(t, later))
+		state = f.Finish(name)
+	}
+	f.compareFresh(t, c, state, 1, len(history))
 }

@@ -2,28 +2,34 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
 // reconcile makes every open intent pending, and has those of a run that stops be stopped.
 func (a *actor) reconcile() {
 	s, caller := a.state, a.engine.caller
+	stopped, going := stops(s)
 	for _, i := range s.Open {
 		if !journal.Intent(i.Event) || i.Wait != nil {
 			continue // an agent, which works by its own effects, or what is asked for again when its wait is over
 		}
-		stopping := s.Cuts(i)
 		key := journal.RequestID(i.Event)
+		some := stopped[key]
+		stopping := len(some) > 0 && !going[key]
 		switch p := a.pending[key]; {
 		case p == nil:
-			a.begin(key, caller.New(s, i), stopping)
+			a.begin(key, caller.New(s, i), stopping, some...)
 		case stopping:
 			p.Stop()
+		default:
+			p.StopSome(some...)
 		}
 	}
 	if !a.removing || s.Pause != nil {
@@ -36,9 +42,25 @@ func (a *actor) reconcile() {
 	}
 }
 
-func (a *actor) begin(key string, e effects.Effect, stopping bool) {
-	run := &effectRun{actor: a, head: a.head, lapses: a.lapses}
-	a.pending[key] = a.engine.caller.Begin(key, e, run, a.state.Attribution("", "", 0), stopping)
+// stops returns the open intents that are to be stopped, by key, and the keys of which others go on.
+func stops(s *run.State) (stopped map[string][]int64, going map[string]bool) {
+	if !slices.ContainsFunc(s.Open, s.Cuts) {
+		return nil, nil
+	}
+	stopped, going = map[string][]int64{}, map[string]bool{}
+	for _, i := range s.Open {
+		if key := journal.RequestID(i.Event); s.Cuts(i) {
+			stopped[key] = append(stopped[key], i.Seq())
+		} else {
+			going[key] = true
+		}
+	}
+	return stopped, going
+}
+
+func (a *actor) begin(key string, e effects.Effect, stopping bool, stopped ...int64) {
+	of := &effectRun{actor: a, head: a.head, lapses: a.lapses}
+	a.pending[key] = a.engine.caller.Begin(key, e, of, a.state.Attribution("", "", 0), stopping, stopped...)
 }
 
 // effectRun is a run as one of its pending effects sees it.

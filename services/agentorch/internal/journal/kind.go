@@ -28,6 +28,19 @@ func RequestID(e *agentv1.Event) string {
 	return member(e, "request_id").String()
 }
 
+// ClientKey returns the asker's key of an intent that was asked for from outside; empty for other events.
+func ClientKey(e *agentv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		return k.ModelIntent.GetClientKey()
+	case *agentv1.Event_ToolIntent:
+		return k.ToolIntent.GetClientKey()
+	case *agentv1.Event_ExecIntent:
+		return k.ExecIntent.GetClientKey()
+	}
+	return ""
+}
+
 // IntentOf returns the number of the event that began what an outcome ends; 0 for other events, and for an outcome of
 // what never began.
 func IntentOf(e *agentv1.Event) int64 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -192,6 +193,12 @@ func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, inde
 		}
 		return tool.Run(ctx, Call{Name: call.GetFunction(), Arguments: arguments, Store: r.GetStore(), Request: r, Progress: progress})
 	})
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED) {
+		return &toolv1.ToolResult{
+			CallId: call.GetId(), Function: call.GetFunction(), Content: chat.TextContent(""),
+			Error: &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the call was cancelled"},
+		}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

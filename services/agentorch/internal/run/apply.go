@@ -49,14 +49,23 @@ func (s *State) Apply(e *agentv1.Event) error {
 		}
 		return fmt.Errorf("%w: event %d: no agent %q is at work", journal.ErrUnreadable, e.GetSeq(), e.GetSpan())
 	}
+	outside := s.outside(e)
 	if err := s.apply(f, e); err != nil {
 		return fmt.Errorf("%w: event %d: %w", journal.ErrUnreadable, e.GetSeq(), err)
 	}
 	s.settle(e)
-	if f.Machine != nil {
+	if f.Machine != nil && !outside {
 		f.Machine.Apply(e)
 	}
 	return nil
+}
+
+// outside reports whether an event is about what was asked for from outside, which is not for the agent.
+func (s *State) outside(e *agentv1.Event) bool {
+	if i := s.OpenIntent(journal.IntentOf(e)); i != nil {
+		return i.Outside()
+	}
+	return e.GetInterrupted().GetOutside() || e.GetToolsReviewed().GetClientKey() != "" || e.GetToolOutcome().GetClientKey() != "" || journal.ClientKey(e) != ""
 }
 
 // apply folds an event of a frame.
@@ -140,6 +149,8 @@ func (s *State) apply(f *Frame, e *agentv1.Event) error {
 		s.drop()
 	case *agentv1.Event_CommandReceived:
 		s.command(f, k.CommandReceived)
+	case *agentv1.Event_Interrupted:
+		s.interrupted(f, k.Interrupted)
 	case *agentv1.Event_CancelAcknowledged:
 		if s.Cancel != nil {
 			s.Cancel = &Cancel{Command: s.Cancel.Command, Mode: s.Cancel.Mode, Acknowledged: true}
@@ -172,12 +183,16 @@ func (s *State) command(f *Frame, c *agentv1.CommandReceived) {
 		return
 	}
 	switch c.GetType() {
-	case "message":
+	case "message", "interrupt":
 		f.Posted = append(f.Posted[:len(f.Posted):len(f.Posted)], c.GetContent().GetMessages()...)
 	case "hold":
 		s.Held = true
 	case "resume":
 		s.Held = false
+	case "cancel_call":
+		if i := s.OpenIntent(c.GetIntent()); i != nil && i.Stopped == 0 {
+			i.Stopped = StopCall
+		}
 	case "cancel":
 		if s.Cancel == nil {
 			s.Cancel = &Cancel{Command: c.GetCommandId(), Mode: c.GetMode()}

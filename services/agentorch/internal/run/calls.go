@@ -28,6 +28,8 @@ type Calls struct {
 	Stage *Stage
 	// Failed says that a call failed for good: no later stage begins.
 	Failed bool
+	// Interrupted says that the turn was cut: no call begins any more, and the model sees all as cancelled.
+	Interrupted bool
 	// FailFast is what the message wants after a call that failed.
 	FailFast toolcall.FailFast
 

@@ -10,13 +10,15 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
 // Purposes of effects.
 const (
-	PurposeAgent = "agent"
-	PurposeScore = "score"
+	PurposeAgent   = "agent"
+	PurposeScore   = "score"
+	PurposeOutside = "outside" // of the agent, by a program that acts for it
 )
 
 // Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the
@@ -31,10 +33,18 @@ type Intent struct {
 	Wait *agentv1.RunWait
 	// Away is how long no replica drove the run meanwhile.
 	Away time.Duration
+	// Stopped is why it is stopped by itself; zero for nothing.
+	Stopped Stop
 }
 
 // Seq is the number of the intent's event.
 func (i *Intent) Seq() int64 { return i.Event.GetSeq() }
+
+// Outside reports whether it was asked for from outside, and is none of the agent's own.
+func (i *Intent) Outside() bool { return journal.ClientKey(i.Event) != "" }
+
+// Interrupted reports whether it is stopped while its run goes on: by itself, or with its agent.
+func (i *Intent) Interrupted() bool { return i.Stopped != 0 || i.Frame.Ending() }
 
 // Since is when it was journaled.
 func (i *Intent) Since() time.Time { return timeOf(i.Event.GetTime()) }
@@ -76,20 +86,26 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 	s.work(f, o.GetTiming().GetWorking().AsDuration())
 	s.Retries += max(0, int(o.GetTiming().GetAttempts())-1)
 	s.LostModelCalls += lost(o)
-	if o.GetError() != nil {
-		if !Repeatable(o.GetError()) {
+	switch {
+	case o.GetInterrupted():
+		return nil
+	case o.GetError() != nil:
+		if !Repeatable(o.GetError()) && !ended.Outside() {
 			s.fail(o.GetError())
 		}
 		return nil
 	}
-	if intent.GetPurpose() == PurposeAgent {
+	own, turn := intent.GetPurpose() == PurposeAgent, intent.GetPurpose() == PurposeAgent || ended.Outside()
+	if turn {
 		s.Answers++
 	}
-	if intent.GetPurpose() == PurposeAgent && intent.GetContent() == nil {
+	if own && intent.GetContent() == nil {
 		f.conversation.told = min(int(intent.GetMessageCount()), f.conversation.Len())
 	}
-	if intent.GetPurpose() == PurposeAgent && !s.Stopping() {
+	if own && !s.Stopping() {
 		f.answer, f.answered = o.GetContent().GetOutput(), e.GetSeq()
+	}
+	if turn && !s.Stopping() {
 		f.scopes(func(at *Frame) {
 			if at.Bounds.Spent(limit.Use{Usage: at.total}) == nil {
 				at.turns++
@@ -170,9 +186,10 @@ func (s *State) execOutcome(o *agentv1.ExecOutcome) error {
 		return err
 	}
 	s.work(ended.Frame, o.GetTiming().GetWorking().AsDuration())
-	if s.Scoring != nil {
-		s.Scoring.Results = append(s.Scoring.Results, o)
-	} else if o.GetError() != nil {
+	switch {
+	case ended.Event.GetExecIntent().GetPurpose() == PurposeScore:
+		s.judged(ended, o)
+	case o.GetError() != nil && !o.GetInterrupted() && !ended.Outside():
 		s.fail(o.GetError())
 	}
 	return nil
@@ -187,10 +204,8 @@ func (s *State) workerOutcome(o *agentv1.WorkerOutcome) error {
 	s.change(o.GetContent().GetStoreChanges())
 	switch {
 	case intent.Event.GetWorkerIntent().GetPurpose() == PurposeScore:
-		if s.Scoring != nil { // Else the round was given up.
-			s.Scoring.Results = append(s.Scoring.Results, o)
-		}
-	case o.GetError() != nil:
+		s.judged(intent, o)
+	case o.GetError() != nil && !o.GetInterrupted():
 		s.fail(o.GetError())
 	}
 	return nil

@@ -38,6 +38,8 @@ type Frame struct {
 	// Bounds are its own, which hold for its children too; nil for none. Reached is the one that ended it.
 	Bounds  *limit.Set
 	Reached *agentv1.LimitReached
+	// Stopped says that the turn of its parent was cut, which ends it.
+	Stopped bool
 	// Began is when it began.
 	Began time.Time
 
@@ -99,15 +101,20 @@ func (f *Frame) Stored(key string) (string, bool) {
 // Scores implements [agent.View]: the scores of the last round, intermediate or not.
 func (f *Frame) Scores() []*agentv1.NamedScore { return f.run.lastScores }
 
-// Busy reports whether an effect of the frame, or a child of it, has yet to end.
+// Busy reports whether an effect of the agent, or a child of it, has yet to end. What was asked for from outside is none.
 func (f *Frame) Busy() bool {
-	return slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f })
+	return slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f && !i.Outside() })
 }
 
-// Ending reports whether a bound of the frame or of one above it was reached, so that what it has under way is to be
-// stopped.
+// Idle reports whether nothing of the frame is under way, be it the agent's own or asked for from outside.
+func (f *Frame) Idle() bool {
+	return !slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f })
+}
+
+// Ending reports whether a bound of the frame or of one above it was reached, or the turn of one above it was cut, so that
+// what it has under way is to be stopped.
 func (f *Frame) Ending() bool {
-	return f.Reached != nil || f.Parent != nil && f.Parent.Ending()
+	return f.Reached != nil || f.Stopped || f.Parent != nil && f.Parent.Ending()
 }
 
 // Name is what people call its agent; empty for the root between steps.
@@ -225,7 +232,7 @@ func (s *State) agentEnded(o *agentv1.AgentEnded) error {
 	if child == nil || child.Parent == nil {
 		return fmt.Errorf("the end of %d, which began no agent", o.GetIntent())
 	}
-	if child.Busy() {
+	if !child.Idle() {
 		return fmt.Errorf("the agent %q ends while effects of it are open", child.Span)
 	}
 	s.frames = slices.DeleteFunc(slices.Clone(s.frames), func(f *Frame) bool { return f == child })

@@ -197,7 +197,7 @@ func (s *State) Cutting() bool {
 }
 
 // Cuts reports whether an open effect is to be stopped.
-func (s *State) Cuts(i *Intent) bool { return s.Cutting() || i.Frame.Ending() }
+func (s *State) Cuts(i *Intent) bool { return s.Cutting() || i.Interrupted() }
 
 // UnderWay reports whether an owner is asked for an effect. Agents that work are none by themselves.
 func (s *State) UnderWay() bool {

@@ -111,7 +111,6 @@ func TestACriticalKindThatTheFoldDoesNotKnow(t *testing.T) {
 		"compacted":          {Kind: &agentv1.Event_Compacted{Compacted: &agentv1.Compacted{}}},
 		"an approval":        {Kind: &agentv1.Event_ApprovalRequested{ApprovalRequested: &agentv1.ApprovalRequested{}}},
 		"a subtask":          {Kind: &agentv1.Event_SubtaskIntent{SubtaskIntent: &agentv1.SubtaskIntent{}}},
-		"an interrupt":       {Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{}}},
 		"a question":         {Kind: &agentv1.Event_InputRequested{InputRequested: &agentv1.InputRequested{}}},
 		"an unknown kind":    {},
 		"one of evaluations": {Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{}}},

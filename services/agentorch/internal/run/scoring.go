@@ -33,6 +33,13 @@ func ScorerNames(scorers []*agentv1.ScorerRef) []string {
 	return result.UniqueNames(names)
 }
 
+// judged hands the outcome of a scorer's effect to the round that it is of, unless that was given up.
+func (s *State) judged(i *Intent, outcome proto.Message) {
+	if s.Scoring != nil && s.Scoring.Frame == i.Frame {
+		s.Scoring.Results = append(s.Scoring.Results, outcome)
+	}
+}
+
 func (s *State) scoreIntent(f *Frame, e *agentv1.Event, i *agentv1.ScoreIntent) error {
 	if s.Scoring == nil {
 		if !i.GetIntermediate() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,41 +36,60 @@ type Command struct {
 
 // Steer sends a command and waits until the run has taken it. It returns the number of the event that says so. A run
 // that has ended takes none: RUN_FINISHED. A command that it took before is answered again. One whose etag was not the
-// run's when it was taken had no effect: ETAG_MISMATCH. Nor had one for an agent that was not at work: INVALID_REQUEST.
+// run's when it was taken had no effect: ETAG_MISMATCH. Nor had one for an agent that was not at work: INVALID_REQUEST; nor
+// one for a tool call that did not run: CALL_NOT_OPEN.
 func (r *Runs) Steer(ctx context.Context, c Command) (seq int64, err error) {
 	f := r.fold(c.Run)
-	err = r.send(ctx, c, f, func(taken int64) bool { seq = taken; return taken > 0 })
-	switch {
-	case err != nil:
-		return 0, err
-	case seq == 0:
-		return 0, rpcerr.RunFinished(c.Run, strings.TrimPrefix(f.state.Phase.String(), "RUN_STATE_"), "%s has ended", c.Run)
-	}
-	return seq, r.current(ctx, c, seq)
+	return r.steer(ctx, c, f)
 }
 
-// current fails where the event that took a command says that it had no effect: with ETAG_MISMATCH, or with
-// INVALID_REQUEST where the agent that it was for is not at work.
-func (r *Runs) current(ctx context.Context, c Command, seq int64) error {
-	var why error
+func (r *Runs) steer(ctx context.Context, c Command, f *fold) (seq int64, err error) {
+	err = r.send(ctx, c, f, func(taken int64) bool { seq = taken; return taken > 0 })
+	if err != nil {
+		return 0, err
+	}
+	if seq == 0 {
+		return 0, rpcerr.RunFinished(c.Run, strings.TrimPrefix(f.state.Phase.String(), "RUN_STATE_"), "%s has ended", c.Run)
+	}
+	if _, err := f.read(ctx); err != nil { // It may have been taken since.
+		return 0, err
+	}
+	if f.taken == nil {
+		return 0, rpcerr.Internal("the journal of %s does not have the command that it took", c.Run)
+	}
+	if f.taken.GetCommandReceived().GetOutdated() {
+		return 0, outdated(c, f.taken.GetSeq())
+	}
+	return f.taken.GetSeq(), nil
+}
+
+// outdated is why a command had no effect that was taken by the event of that number.
+func outdated(c Command, seq int64) error {
 	switch q := c.Request.(type) {
-	case *agentv1.PostMessageRequest:
-		if q.GetSpan() != "" {
-			why = rpcerr.InvalidField("span", "no agent of the span %q is at work in %s", q.GetSpan(), c.Run)
-		}
+	case *agentv1.CancelCallRequest:
+		return rpcerr.CallNotOpen(c.Run, q.GetCallId(), "no call %s of %s runs; it has not begun, or has ended", q.GetCallId(), c.Run)
+	case interface{ GetSpan() string }:
+		return rpcerr.InvalidField("span", "no agent of the span %q is at work in %s", q.GetSpan(), c.Run)
 	case interface{ GetEtag() string }:
-		if q.GetEtag() != "" {
-			why = resource.Etag(c.Run, q.GetEtag(), run.Etag(seq-1))
-		}
+		return resource.Etag(c.Run, q.GetEtag(), run.Etag(seq-1))
 	}
-	if why == nil {
-		return nil
+	return rpcerr.Internal("%s took a command without effect", c.Run)
+}
+
+// Stop is Steer for a command that stops effects of a run that goes on. It returns when they have ended or, where that
+// takes longer than cancelPatience, with stopping.
+func (r *Runs) Stop(ctx context.Context, c Command) (seq int64, stopping bool, err error) {
+	f := r.fold(c.Run)
+	if seq, err = r.steer(ctx, c, f); err != nil {
+		return 0, false, err
 	}
-	page, _, err := r.Events(ctx, c.Run, seq-1, 1, false)
-	if err != nil || len(page) == 0 || !page[0].GetCommandReceived().GetOutdated() {
-		return err
-	}
-	return why
+	began := time.Now()
+	err = mailbox.Await(ctx, r.deps.Store, c.Run, cancelPatience, func() (bool, error) {
+		ended, err := f.read(ctx)
+		stopping = !ended && slices.ContainsFunc(f.state.Open, func(i *run.Intent) bool { return i.Seq() < seq && i.Interrupted() })
+		return !stopping || time.Since(began) >= cancelPatience, err
+	})
+	return seq, stopping, err
 }
 
 // cancelPatience is how long Cancel waits for the end of what is under way.
@@ -104,7 +124,8 @@ func (r *Runs) Cancel(ctx context.Context, c Command) (*agentv1.Run, error) {
 // command, 0 before. F is what was read of the run then.
 func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken int64) bool) error {
 	id := cmp.Or(c.RequestID, resource.NewID())
-	packed, err := inbox.Command{ID: c.Kind + "/" + id, Principal: c.Principal, Request: c.Request}.Pack()
+	f.command = c.Kind + "/" + id
+	packed, err := inbox.Command{ID: f.command, Principal: c.Principal, Request: c.Request}.Pack()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -104,6 +105,9 @@ type fold struct {
 	store journal.Store
 	head  journal.Head
 	state *run.State
+
+	command string         // the id of the command that is looked for; empty for none
+	taken   *agentv1.Event // the event that took it; nil before
 }
 
 // fold returns a fold of which nothing was read yet.
@@ -118,7 +122,7 @@ func (f *fold) read(ctx context.Context) (ended bool, err error) {
 		if err != nil {
 			return false, journal.Gone(err, f.head.Name)
 		}
-		state, err := run.Fold(head.Name, nil, journal.All(ctx, f.store, head.Ref, 0))
+		state, err := run.Fold(head.Name, nil, f.looked(journal.All(ctx, f.store, head.Ref, 0)))
 		if err != nil {
 			return false, cannotFold(head.Name, err)
 		}
@@ -126,7 +130,7 @@ func (f *fold) read(ctx context.Context) (ended bool, err error) {
 		f.head, f.state = head, state
 		return state.Finished, nil
 	}
-	for event, err := range journal.All(ctx, f.store, f.head.Ref, f.state.Seq) {
+	for event, err := range f.looked(journal.All(ctx, f.store, f.head.Ref, f.state.Seq)) {
 		if err == nil {
 			err = f.state.Apply(event)
 		}
@@ -135,6 +139,20 @@ func (f *fold) read(ctx context.Context) (ended bool, err error) {
 		}
 	}
 	return f.state.Finished, nil
+}
+
+// looked are events that are looked at for the one that took the command.
+func (f *fold) looked(events iter.Seq2[*agentv1.Event, error]) iter.Seq2[*agentv1.Event, error] {
+	return func(yield func(*agentv1.Event, error) bool) {
+		for e, err := range events {
+			if id := e.GetCommandReceived().GetCommandId(); id != "" && id == f.command {
+				f.taken = e
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // cannotFold says that a journal cannot be read: a fault of ours, unless the error has a kind, as that of a store that

@@ -3,8 +3,8 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -48,25 +48,75 @@ func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest)
 
 // PostMessage puts an operator's message before the agent's next turn.
 func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (*agentv1.PostMessageResponse, error) {
+	messages, err := operators(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) == 0 {
+		return nil, rpcerr.InvalidField("messages", "is empty; give a user message, or text")
+	}
+	request := &agentv1.PostMessageRequest{Name: r.GetName(), Messages: messages, Span: r.GetSpan()}
+	seq, err := s.steer(ctx, "name", r.GetName(), "message", r.GetRequestId(), request)
+	if err != nil {
+		return nil, err
+	}
+	return &agentv1.PostMessageResponse{Seq: seq}, nil
+}
+
+// operators are the messages of a request, its text as one of them.
+func operators(r interface {
+	GetName() string
+	GetRequestId() string
+	GetMessages() []*modelv1.ChatMessage
+	GetText() string
+},
+) ([]*modelv1.ChatMessage, error) {
+	messages := r.GetMessages()
 	if r.GetText() != "" {
 		message := chat.User(r.GetText())
 		if r.GetRequestId() != "" { // A repeated request has the same content.
 			message.Id = resource.DerivedID("message", r.GetName(), r.GetRequestId())
 		}
-		r = proto.CloneOf(r)
-		r.Messages, r.Text = append(r.GetMessages(), message), ""
+		messages = append(slices.Clip(messages), message)
 	}
-	if len(r.GetMessages()) == 0 {
-		return nil, rpcerr.InvalidField("messages", "is empty; give a user message, or text")
-	}
-	for i, m := range r.GetMessages() {
+	for i, m := range messages {
 		if m.GetRole() != modelv1.Role_ROLE_USER {
 			return nil, rpcerr.InvalidField(fmt.Sprintf("messages[%d].role", i), "is %s; an operator speaks as the user", m.GetRole())
 		}
 	}
-	request := &agentv1.PostMessageRequest{Name: r.GetName(), Messages: r.GetMessages(), Span: r.GetSpan()}
-	seq, err := s.steer(ctx, "name", r.GetName(), "message", r.GetRequestId(), request)
-	return &agentv1.PostMessageResponse{Seq: seq}, err
+	return messages, nil
+}
+
+// InterruptRun cuts the turn of an agent.
+func (s *Runs) InterruptRun(ctx context.Context, r *agentv1.InterruptRunRequest) (*agentv1.InterruptRunResponse, error) {
+	messages, err := operators(r)
+	if err != nil {
+		return nil, err
+	}
+	request := &agentv1.InterruptRunRequest{Name: r.GetName(), Reason: r.GetReason(), Span: r.GetSpan(), Messages: messages}
+	c, err := command(ctx, "name", r.GetName(), "interrupt", r.GetRequestId(), request)
+	if err != nil {
+		return nil, err
+	}
+	seq, interrupting, err := s.deps.Runs.Stop(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &agentv1.InterruptRunResponse{Seq: seq, Interrupting: interrupting}, nil
+}
+
+// CancelCall stops one tool call that runs.
+func (s *Runs) CancelCall(ctx context.Context, r *agentv1.CancelCallRequest) (*agentv1.CancelCallResponse, error) {
+	request := &agentv1.CancelCallRequest{Name: r.GetName(), CallId: r.GetCallId(), Index: r.Index, Span: r.GetSpan(), Reason: r.GetReason()}
+	c, err := command(ctx, "name", r.GetName(), "cancel_call", r.GetRequestId(), request)
+	if err != nil {
+		return nil, err
+	}
+	seq, cancelling, err := s.deps.Runs.Stop(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &agentv1.CancelCallResponse{Seq: seq, Cancelling: cancelling}, nil
 }
 
 // HoldRun lets the current step end and starts no other until the run is resumed.

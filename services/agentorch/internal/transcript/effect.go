@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
 // addEffect reads events of effects, bounds and notes.
@@ -109,7 +111,10 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 			t.Config = chat.ConfigJSON(chat.Without(asked, unsent))
 		}
 	}
-	if o.GetError() != nil {
+	switch {
+	case o.GetInterrupted():
+		t.Error = jsonOf(cutTexts[cmp.Or(b.cutBy, "limit")])
+	case o.GetError() != nil:
 		t.Error, t.Traceback = jsonOf(o.GetError().GetMessage()), b.Traceback(o.GetError())
 	}
 	if output := o.GetContent().GetOutput(); output != nil {
@@ -159,12 +164,18 @@ func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
 	if o.GetErrorType() != toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNSPECIFIED {
 		t.Error = jsonOf(map[string]string{"type": chat.ToolErrorName(o.GetErrorType()), "message": result.GetError().GetMessage()})
 	}
+	switch cancelled := o.GetErrorType() == toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED; {
+	case cancelled && b.bound == limit.Time:
+		t.Error = nil // A bound of time leaves the calls that it cut as they were.
+	case cancelled:
+		t.Failed = o.GetInterrupted() || b.bound == limit.Working
+	}
 	if failure := o.GetFailure(); failure != nil {
 		t.Result = nil
 		cancelled := failure.GetReason() == rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)
 		// What the failure of a call did to the run is the run's own error; a bound of time leaves the calls that it
 		// cut as they were.
-		t.Failed = !cancelled || !b.timedOut
+		t.Failed = !cancelled || b.bound != limit.Time
 		if t.Failed && cancelled {
 			t.Error = jsonOf(map[string]string{
 				"type":    chat.ToolErrorName(toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED),

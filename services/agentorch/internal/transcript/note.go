@@ -52,6 +52,9 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		t.Call = callJSON(b.reviewed[k.ApprovalDecided.GetCallId()].GetCall())
 		t.Modified = callJSON(k.ApprovalDecided.GetContent().GetModified())
 	case *agentv1.Event_Interrupted:
+		if b.cutBy = k.Interrupted.GetSource(); k.Interrupted.GetOutside() {
+			return // The agent's own turn goes on.
+		}
 		t := b.add(e, "interrupt")
 		t.Source, t.Interrupted, t.CallID = k.Interrupted.GetSource(), k.Interrupted.GetInterrupted(), k.Interrupted.GetCallId()
 	case *agentv1.Event_SubtaskIntent:
@@ -73,10 +76,13 @@ func (b *Builder) addNote(e *agentv1.Event) {
 	}
 }
 
+// cutTexts are the errors of model calls by who or what interrupted them.
+var cutTexts = map[string]string{"user_cancel": "Cancelled by operator", "limit": "Cancelled by limit", "system": "Cancelled by system"}
+
 // cut notes what a bound did to the calls that it found open: a bound of working time interrupts them, one of wall time
 // ends them with the run.
 func (b *Builder) cut(e *agentv1.Event, bound string) {
-	b.timedOut = bound == limit.Time
+	b.bound = bound
 	if bound != limit.Working {
 		return
 	}

@@ -46,8 +46,10 @@ type Builder struct {
 	// effects are what intents are about, until they end; fault is the one that failed last.
 	effects map[int64]string
 	fault   fault
-	// timedOut says that the bound of wall time ended the run.
-	timedOut bool
+	// bound is the type of the bound that ended the run.
+	bound string
+	// cutBy is who or what interrupted calls last.
+	cutBy string
 }
 
 // child is what is known of an agent that another began.

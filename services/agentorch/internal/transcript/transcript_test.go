@@ -196,6 +196,27 @@ func TestHowToolCallsFail(t *testing.T) {
 		},
 		"another call failed": {outcome: cancelled(), err: `{"type": "cancelled", "message": "cut"}`, failed: true},
 		"the time was up":     {outcome: cancelled(), before: []*agentv1.Event{hit("time")}},
+		"an operator cut the turn": {
+			outcome: &agentv1.ToolOutcome{
+				Interrupted: true, ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
+				Content: &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{Error: &toolv1.ToolCallError{Message: "cut"}}},
+			},
+			err: `{"type": "cancelled", "message": "cut"}`, failed: true,
+		},
+		"an operator stopped the call": {
+			outcome: &agentv1.ToolOutcome{
+				Interrupted: true, ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT,
+				Content: &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{Error: &toolv1.ToolCallError{Message: "late"}}},
+			},
+			err: `{"type": "timeout", "message": "late"}`,
+		},
+		"its owner says that the time was up": {
+			outcome: &agentv1.ToolOutcome{
+				ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
+				Content:   &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{Error: &toolv1.ToolCallError{Message: "cut"}}},
+			},
+			before: []*agentv1.Event{hit("time")},
+		},
 		"the working time was up": {
 			outcome: cancelled(), before: []*agentv1.Event{hit("working")},
 			err: `{"type": "cancelled", "message": "cut"}`, failed: true, interrupts: 1,
@@ -265,4 +286,25 @@ func TestAChildsCallShowsItsTools(t *testing.T) {
 	require.Len(t, shown, 2)
 	assert.Contains(t, shown[0], "Another.")
 	assert.Contains(t, shown[1], "A shell.")
+}
+
+// A model call that was interrupted says by whom, also where an answer came late.
+func TestInterruptedModelCalls(t *testing.T) {
+	t.Parallel()
+	intent := &agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "mockllm/model"}}}
+	cut := &agentv1.Event{Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{Source: "user_cancel", Interrupted: "generate", Intent: 2}}}
+	outcome := &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{Intent: 2, Interrupted: true}}}
+	events, err := transcripttest.Of(journalOf(created(&agentv1.RunSpec{}), intent, cut, outcome))
+	require.NoError(t, err)
+	var errors, interrupts []string
+	for _, e := range events {
+		switch e.Event {
+		case "model":
+			errors = append(errors, string(e.Error))
+		case "interrupt":
+			interrupts = append(interrupts, e.Source+" "+e.Interrupted)
+		}
+	}
+	assert.Equal(t, []string{`"Cancelled by operator"`}, errors)
+	assert.Equal(t, []string{"user_cancel generate"}, interrupts)
 }

@@ -148,6 +148,10 @@ func (w *Writer) message(m *modelv1.ChatMessage, note string) {
 
 func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	w.retries(o.GetFailedAttempts())
+	if o.GetInterrupted() {
+		w.heading("model call interrupted", strings.TrimPrefix(lost(o.GetTiming()), ", "))
+		return
+	}
 	if err := o.GetError(); err != nil {
 		w.heading("model call failed", err.GetReason()+lost(o.GetTiming()))
 		w.body(err.GetMessage())

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
 // Error is a failure that the model is told of. The run goes on.
@@ -48,7 +49,8 @@ func Parsingf(format string, args ...any) *Error {
 
 // Timeout makes the error of a command that did not finish in its time, with what it had printed.
 func Timeout(output string) *Error {
-	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, Message: "the command did not finish before its time was up", Output: output}
+	late := toolcall.TimedOut()
+	return &Error{Type: late.GetType(), Message: late.GetMessage(), Output: output}
 }
 
 // Unavailable makes the error of a sandbox that is gone.

@@ -37,7 +37,9 @@ type BridgeSession struct {
 	// Optional. When it ends by itself; default with its run.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// When it was closed; unset while it is open.
-	CloseTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	CloseTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	// Optional. The agent on whose behalf the program acts: the span of its events. Default: the agent of the run's step.
+	Span          string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,12 +109,19 @@ func (x *BridgeSession) GetCloseTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *BridgeSession) GetSpan() string {
+	if x != nil {
+		return x.Span
+	}
+	return ""
+}
+
 // CreateBridgeSessionRequest asks for a session.
 type CreateBridgeSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The run. Format: `projects/{project}/runs/{run}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. When it ends.
+	// Optional. When it ends, and whose it is.
 	BridgeSession *BridgeSession `protobuf:"bytes,2,opt,name=bridge_session,json=bridgeSession,proto3" json:"bridge_session,omitempty"`
 	// Optional. Key of the request, at most 128 bytes.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -441,7 +450,7 @@ var File_evalfleet_agent_v1_bridge_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_bridge_service_proto_rawDesc = "" +
 	"\n" +
-	"'evalfleet/agent/v1/bridge_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x03\n" +
+	"'evalfleet/agent/v1/bridge_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
 	"\rBridgeSession\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x12Q\n" +
 	"\tbase_urls\x18\x02 \x03(\v2/.evalfleet.agent.v1.BridgeSession.BaseUrlsEntryB\x03\xe0A\x03R\bbaseUrls\x12@\n" +
@@ -450,7 +459,8 @@ const file_evalfleet_agent_v1_bridge_service_proto_rawDesc = "" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12>\n" +
 	"\n" +
-	"close_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\tcloseTime\x1a;\n" +
+	"close_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\tcloseTime\x12\x1c\n" +
+	"\x04span\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x1a;\n" +
 	"\rBaseUrlsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:_\xeaA\\\n" +

@@ -2192,12 +2192,14 @@ type ModelIntent struct {
 	ToolChoice *v11.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// How to generate, all layers merged.
 	Config *v1.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// For what: `agent`, `score`, `approval`, …
+	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside), …
 	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. Messages sent, where they are not those of the conversation.
-	Content       *HistoryContent `protobuf:"bytes,10,opt,name=content,proto3" json:"content,omitempty"`
+	// Optional. What is sent in place of the conversation and of the agent's tools.
+	Content *ModelIntentContent `protobuf:"bytes,10,opt,name=content,proto3" json:"content,omitempty"`
+	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
+	ClientKey     string `protobuf:"bytes,11,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2295,9 +2297,71 @@ func (x *ModelIntent) GetRequestId() string {
 	return ""
 }
 
-func (x *ModelIntent) GetContent() *HistoryContent {
+func (x *ModelIntent) GetContent() *ModelIntentContent {
 	if x != nil {
 		return x.Content
+	}
+	return nil
+}
+
+func (x *ModelIntent) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
+// ModelIntentContent is what a model is sent that is not the conversation.
+type ModelIntentContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages.
+	Messages []*v1.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The tools on offer.
+	Tools         []*v11.ToolInfo `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelIntentContent) Reset() {
+	*x = ModelIntentContent{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelIntentContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelIntentContent) ProtoMessage() {}
+
+func (x *ModelIntentContent) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelIntentContent.ProtoReflect.Descriptor instead.
+func (*ModelIntentContent) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ModelIntentContent) GetMessages() []*v1.ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ModelIntentContent) GetTools() []*v11.ToolInfo {
+	if x != nil {
+		return x.Tools
 	}
 	return nil
 }
@@ -2323,13 +2387,15 @@ type ModelOutcome struct {
 	Content *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
 	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig; of a member of extra_body `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,9,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
+	// True where the call was stopped while its run goes on: it gives no answer, and no failure either.
+	Interrupted   bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelOutcome) Reset() {
 	*x = ModelOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2407,7 @@ func (x *ModelOutcome) String() string {
 func (*ModelOutcome) ProtoMessage() {}
 
 func (x *ModelOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2420,7 @@ func (x *ModelOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelOutcome.ProtoReflect.Descriptor instead.
 func (*ModelOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ModelOutcome) GetIntent() int64 {
@@ -2420,6 +2486,13 @@ func (x *ModelOutcome) GetUnsentOptions() []string {
 	return nil
 }
 
+func (x *ModelOutcome) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
 // ModelOutcomeContent is what a model said.
 type ModelOutcomeContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2439,7 +2512,7 @@ type ModelOutcomeContent struct {
 
 func (x *ModelOutcomeContent) Reset() {
 	*x = ModelOutcomeContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2524,7 @@ func (x *ModelOutcomeContent) String() string {
 func (*ModelOutcomeContent) ProtoMessage() {}
 
 func (x *ModelOutcomeContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2537,7 @@ func (x *ModelOutcomeContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelOutcomeContent.ProtoReflect.Descriptor instead.
 func (*ModelOutcomeContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ModelOutcomeContent) GetOutput() *v1.ModelOutput {
@@ -2510,14 +2583,16 @@ type ToolsReviewed struct {
 	// Decisions by call, without content.
 	Decisions []*ToolDecision `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// The reviews.
-	Content       *ToolsReviewedContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Content *ToolsReviewedContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	// Of calls that were asked for from outside, the asker's key; empty: those of a message of the agent.
+	ClientKey     string `protobuf:"bytes,4,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolsReviewed) Reset() {
 	*x = ToolsReviewed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2604,7 @@ func (x *ToolsReviewed) String() string {
 func (*ToolsReviewed) ProtoMessage() {}
 
 func (x *ToolsReviewed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2617,7 @@ func (x *ToolsReviewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsReviewed.ProtoReflect.Descriptor instead.
 func (*ToolsReviewed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolsReviewed) GetMessageId() string {
@@ -2566,6 +2641,13 @@ func (x *ToolsReviewed) GetContent() *ToolsReviewedContent {
 	return nil
 }
 
+func (x *ToolsReviewed) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
 // ToolDecision is a review without content.
 type ToolDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2583,7 +2665,7 @@ type ToolDecision struct {
 
 func (x *ToolDecision) Reset() {
 	*x = ToolDecision{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2677,7 @@ func (x *ToolDecision) String() string {
 func (*ToolDecision) ProtoMessage() {}
 
 func (x *ToolDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2690,7 @@ func (x *ToolDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDecision.ProtoReflect.Descriptor instead.
 func (*ToolDecision) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolDecision) GetCallId() string {
@@ -2650,7 +2732,7 @@ type ToolsReviewedContent struct {
 
 func (x *ToolsReviewedContent) Reset() {
 	*x = ToolsReviewedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2744,7 @@ func (x *ToolsReviewedContent) String() string {
 func (*ToolsReviewedContent) ProtoMessage() {}
 
 func (x *ToolsReviewedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2757,7 @@ func (x *ToolsReviewedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsReviewedContent.ProtoReflect.Descriptor instead.
 func (*ToolsReviewedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ToolsReviewedContent) GetReviews() []*v11.ToolReview {
@@ -2705,14 +2787,16 @@ type ToolIntent struct {
 	// Optional. Span of that agent.
 	AgentSpan string `protobuf:"bytes,8,opt,name=agent_span,json=agentSpan,proto3" json:"agent_span,omitempty"`
 	// The call.
-	Content       *v11.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v11.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
+	ClientKey     string `protobuf:"bytes,10,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolIntent) Reset() {
 	*x = ToolIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2808,7 @@ func (x *ToolIntent) String() string {
 func (*ToolIntent) ProtoMessage() {}
 
 func (x *ToolIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2821,7 @@ func (x *ToolIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolIntent.ProtoReflect.Descriptor instead.
 func (*ToolIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToolIntent) GetCallId() string {
@@ -2803,6 +2887,13 @@ func (x *ToolIntent) GetContent() *v11.ToolCall {
 	return nil
 }
 
+func (x *ToolIntent) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
 // ToolOutcome says how a tool call ended.
 type ToolOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2823,14 +2914,18 @@ type ToolOutcome struct {
 	// Id of the result's message; empty when there is none.
 	MessageId string `protobuf:"bytes,8,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The result.
-	Content       *ToolOutcomeContent `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	Content *ToolOutcomeContent `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	// True where the call was stopped while its run goes on; the result is what the model sees of that.
+	Interrupted bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
+	ClientKey     string `protobuf:"bytes,11,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolOutcome) Reset() {
 	*x = ToolOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2937,7 @@ func (x *ToolOutcome) String() string {
 func (*ToolOutcome) ProtoMessage() {}
 
 func (x *ToolOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2950,7 @@ func (x *ToolOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolOutcome.ProtoReflect.Descriptor instead.
 func (*ToolOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ToolOutcome) GetIntent() int64 {
@@ -2921,6 +3016,20 @@ func (x *ToolOutcome) GetContent() *ToolOutcomeContent {
 	return nil
 }
 
+func (x *ToolOutcome) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
+func (x *ToolOutcome) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
 // ToolOutcomeContent is what a tool gave.
 type ToolOutcomeContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2934,7 +3043,7 @@ type ToolOutcomeContent struct {
 
 func (x *ToolOutcomeContent) Reset() {
 	*x = ToolOutcomeContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3055,7 @@ func (x *ToolOutcomeContent) String() string {
 func (*ToolOutcomeContent) ProtoMessage() {}
 
 func (x *ToolOutcomeContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[25]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3068,7 @@ func (x *ToolOutcomeContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolOutcomeContent.ProtoReflect.Descriptor instead.
 func (*ToolOutcomeContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ToolOutcomeContent) GetResult() *v11.ToolResult {
@@ -2989,7 +3098,7 @@ type SandboxIntent struct {
 
 func (x *SandboxIntent) Reset() {
 	*x = SandboxIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3110,7 @@ func (x *SandboxIntent) String() string {
 func (*SandboxIntent) ProtoMessage() {}
 
 func (x *SandboxIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[26]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3123,7 @@ func (x *SandboxIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxIntent.ProtoReflect.Descriptor instead.
 func (*SandboxIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SandboxIntent) GetEnvironment() string {
@@ -3050,7 +3159,7 @@ type SandboxOutcome struct {
 
 func (x *SandboxOutcome) Reset() {
 	*x = SandboxOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3171,7 @@ func (x *SandboxOutcome) String() string {
 func (*SandboxOutcome) ProtoMessage() {}
 
 func (x *SandboxOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[27]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3184,7 @@ func (x *SandboxOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxOutcome.ProtoReflect.Descriptor instead.
 func (*SandboxOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SandboxOutcome) GetIntent() int64 {
@@ -3128,7 +3237,7 @@ type SandboxRemoved struct {
 
 func (x *SandboxRemoved) Reset() {
 	*x = SandboxRemoved{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3249,7 @@ func (x *SandboxRemoved) String() string {
 func (*SandboxRemoved) ProtoMessage() {}
 
 func (x *SandboxRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[28]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3262,7 @@ func (x *SandboxRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxRemoved.ProtoReflect.Descriptor instead.
 func (*SandboxRemoved) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SandboxRemoved) GetEnvironment() string {
@@ -3188,7 +3297,7 @@ type SandboxActed struct {
 
 func (x *SandboxActed) Reset() {
 	*x = SandboxActed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3309,7 @@ func (x *SandboxActed) String() string {
 func (*SandboxActed) ProtoMessage() {}
 
 func (x *SandboxActed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[29]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3322,7 @@ func (x *SandboxActed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxActed.ProtoReflect.Descriptor instead.
 func (*SandboxActed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SandboxActed) GetContent() *v11.SandboxAction {
@@ -3230,17 +3339,19 @@ type ExecIntent struct {
 	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// For what: `score`, `setup`.
+	// For what: `score`, `setup`, `outside` (asked for from outside).
 	Purpose string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// The command.
-	Content       *v14.ExecSpec `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v14.ExecSpec `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Of a command that was asked for from outside, the asker's key; empty: the run's own.
+	ClientKey     string `protobuf:"bytes,5,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecIntent) Reset() {
 	*x = ExecIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3363,7 @@ func (x *ExecIntent) String() string {
 func (*ExecIntent) ProtoMessage() {}
 
 func (x *ExecIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[30]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3376,7 @@ func (x *ExecIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecIntent.ProtoReflect.Descriptor instead.
 func (*ExecIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecIntent) GetEnvironment() string {
@@ -3296,6 +3407,13 @@ func (x *ExecIntent) GetContent() *v14.ExecSpec {
 	return nil
 }
 
+func (x *ExecIntent) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
 // ExecOutcome says how that command ended.
 type ExecOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3306,14 +3424,16 @@ type ExecOutcome struct {
 	// Where its time went.
 	Timing *v12.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// How it ended, output cut to 64 KiB of each stream.
-	Content       *v14.ExecResult `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v14.ExecResult `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// True where the command was stopped while its run goes on.
+	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecOutcome) Reset() {
 	*x = ExecOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3445,7 @@ func (x *ExecOutcome) String() string {
 func (*ExecOutcome) ProtoMessage() {}
 
 func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3458,7 @@ func (x *ExecOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutcome.ProtoReflect.Descriptor instead.
 func (*ExecOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecOutcome) GetIntent() int64 {
@@ -3369,6 +3489,13 @@ func (x *ExecOutcome) GetContent() *v14.ExecResult {
 	return nil
 }
 
+func (x *ExecOutcome) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
 // WorkerIntent says that a worker is about to be asked: to score, or how an agent goes on. What it is asked follows from the journal.
 type WorkerIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3384,7 +3511,7 @@ type WorkerIntent struct {
 
 func (x *WorkerIntent) Reset() {
 	*x = WorkerIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3523,7 @@ func (x *WorkerIntent) String() string {
 func (*WorkerIntent) ProtoMessage() {}
 
 func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3536,7 @@ func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerIntent.ProtoReflect.Descriptor instead.
 func (*WorkerIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkerIntent) GetWorker() *WorkerRef {
@@ -3443,14 +3570,16 @@ type WorkerOutcome struct {
 	// Where its time went.
 	Timing *v12.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// The answer.
-	Content       *WorkerAnswer `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content *WorkerAnswer `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// True where the call was stopped while its run goes on.
+	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerOutcome) Reset() {
 	*x = WorkerOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3591,7 @@ func (x *WorkerOutcome) String() string {
 func (*WorkerOutcome) ProtoMessage() {}
 
 func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3604,7 @@ func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerOutcome.ProtoReflect.Descriptor instead.
 func (*WorkerOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerOutcome) GetIntent() int64 {
@@ -3506,6 +3635,13 @@ func (x *WorkerOutcome) GetContent() *WorkerAnswer {
 	return nil
 }
 
+func (x *WorkerOutcome) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
 // WorkerAnswer is what a worker answered.
 type WorkerAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3519,7 +3655,7 @@ type WorkerAnswer struct {
 
 func (x *WorkerAnswer) Reset() {
 	*x = WorkerAnswer{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3667,7 @@ func (x *WorkerAnswer) String() string {
 func (*WorkerAnswer) ProtoMessage() {}
 
 func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3680,7 @@ func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAnswer.ProtoReflect.Descriptor instead.
 func (*WorkerAnswer) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkerAnswer) GetPayloadJson() string {
@@ -3578,7 +3714,7 @@ type ScoreIntent struct {
 
 func (x *ScoreIntent) Reset() {
 	*x = ScoreIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3726,7 @@ func (x *ScoreIntent) String() string {
 func (*ScoreIntent) ProtoMessage() {}
 
 func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3739,7 @@ func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreIntent.ProtoReflect.Descriptor instead.
 func (*ScoreIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScoreIntent) GetName() string {
@@ -3657,7 +3793,7 @@ type ScoreOutcome struct {
 
 func (x *ScoreOutcome) Reset() {
 	*x = ScoreOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3805,7 @@ func (x *ScoreOutcome) String() string {
 func (*ScoreOutcome) ProtoMessage() {}
 
 func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3818,7 @@ func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreOutcome.ProtoReflect.Descriptor instead.
 func (*ScoreOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ScoreOutcome) GetIntent() int64 {
@@ -3747,7 +3883,7 @@ type ScoreContent struct {
 
 func (x *ScoreContent) Reset() {
 	*x = ScoreContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3895,7 @@ func (x *ScoreContent) String() string {
 func (*ScoreContent) ProtoMessage() {}
 
 func (x *ScoreContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3908,7 @@ func (x *ScoreContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreContent.ProtoReflect.Descriptor instead.
 func (*ScoreContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ScoreContent) GetScore() *Score {
@@ -3802,7 +3938,7 @@ type LimitHit struct {
 
 func (x *LimitHit) Reset() {
 	*x = LimitHit{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3950,7 @@ func (x *LimitHit) String() string {
 func (*LimitHit) ProtoMessage() {}
 
 func (x *LimitHit) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3963,7 @@ func (x *LimitHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHit.ProtoReflect.Descriptor instead.
 func (*LimitHit) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LimitHit) GetLimit() *LimitReached {
@@ -3855,7 +3991,7 @@ type LimitsRetuned struct {
 
 func (x *LimitsRetuned) Reset() {
 	*x = LimitsRetuned{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4003,7 @@ func (x *LimitsRetuned) String() string {
 func (*LimitsRetuned) ProtoMessage() {}
 
 func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4016,7 @@ func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRetuned.ProtoReflect.Descriptor instead.
 func (*LimitsRetuned) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LimitsRetuned) GetLimits() *RunLimits {
@@ -3905,7 +4041,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4053,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4066,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Info) GetCode() string {
@@ -3965,7 +4101,7 @@ type InfoContent struct {
 
 func (x *InfoContent) Reset() {
 	*x = InfoContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3977,7 +4113,7 @@ func (x *InfoContent) String() string {
 func (*InfoContent) ProtoMessage() {}
 
 func (x *InfoContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3990,7 +4126,7 @@ func (x *InfoContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoContent.ProtoReflect.Descriptor instead.
 func (*InfoContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *InfoContent) GetDataJson() string {
@@ -4011,7 +4147,7 @@ type ErrorRaised struct {
 
 func (x *ErrorRaised) Reset() {
 	*x = ErrorRaised{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4159,7 @@ func (x *ErrorRaised) String() string {
 func (*ErrorRaised) ProtoMessage() {}
 
 func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4172,7 @@ func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRaised.ProtoReflect.Descriptor instead.
 func (*ErrorRaised) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ErrorRaised) GetError() *RunError {
@@ -4061,7 +4197,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4209,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4222,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LogLine) GetLevel() string {
@@ -4121,7 +4257,7 @@ type LogLineContent struct {
 
 func (x *LogLineContent) Reset() {
 	*x = LogLineContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4269,7 @@ func (x *LogLineContent) String() string {
 func (*LogLineContent) ProtoMessage() {}
 
 func (x *LogLineContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4282,7 @@ func (x *LogLineContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLineContent.ProtoReflect.Descriptor instead.
 func (*LogLineContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LogLineContent) GetMessage() string {
@@ -4175,7 +4311,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4323,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4336,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Compacted) GetType() string {
@@ -4249,7 +4385,7 @@ type Branched struct {
 
 func (x *Branched) Reset() {
 	*x = Branched{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4397,7 @@ func (x *Branched) String() string {
 func (*Branched) ProtoMessage() {}
 
 func (x *Branched) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4410,7 @@ func (x *Branched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branched.ProtoReflect.Descriptor instead.
 func (*Branched) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Branched) GetFromAnchor() string {
@@ -4297,7 +4433,7 @@ type Anchored struct {
 
 func (x *Anchored) Reset() {
 	*x = Anchored{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +4445,7 @@ func (x *Anchored) String() string {
 func (*Anchored) ProtoMessage() {}
 
 func (x *Anchored) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +4458,7 @@ func (x *Anchored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Anchored.ProtoReflect.Descriptor instead.
 func (*Anchored) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Anchored) GetAnchor() string {
@@ -4354,7 +4490,7 @@ type Checkpointed struct {
 
 func (x *Checkpointed) Reset() {
 	*x = Checkpointed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4502,7 @@ func (x *Checkpointed) String() string {
 func (*Checkpointed) ProtoMessage() {}
 
 func (x *Checkpointed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4515,7 @@ func (x *Checkpointed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpointed.ProtoReflect.Descriptor instead.
 func (*Checkpointed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Checkpointed) GetCheckpoint() int32 {
@@ -4418,7 +4554,7 @@ type SubtaskIntent struct {
 
 func (x *SubtaskIntent) Reset() {
 	*x = SubtaskIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4566,7 @@ func (x *SubtaskIntent) String() string {
 func (*SubtaskIntent) ProtoMessage() {}
 
 func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4579,7 @@ func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskIntent.ProtoReflect.Descriptor instead.
 func (*SubtaskIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SubtaskIntent) GetName() string {
@@ -4482,7 +4618,7 @@ type SubtaskOutcome struct {
 
 func (x *SubtaskOutcome) Reset() {
 	*x = SubtaskOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4630,7 @@ func (x *SubtaskOutcome) String() string {
 func (*SubtaskOutcome) ProtoMessage() {}
 
 func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4643,7 @@ func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskOutcome.ProtoReflect.Descriptor instead.
 func (*SubtaskOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SubtaskOutcome) GetIntent() int64 {
@@ -4547,7 +4683,7 @@ type AgentBegan struct {
 
 func (x *AgentBegan) Reset() {
 	*x = AgentBegan{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4695,7 @@ func (x *AgentBegan) String() string {
 func (*AgentBegan) ProtoMessage() {}
 
 func (x *AgentBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4708,7 @@ func (x *AgentBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentBegan.ProtoReflect.Descriptor instead.
 func (*AgentBegan) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AgentBegan) GetName() string {
@@ -4612,7 +4748,7 @@ type AgentBeganContent struct {
 
 func (x *AgentBeganContent) Reset() {
 	*x = AgentBeganContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4760,7 @@ func (x *AgentBeganContent) String() string {
 func (*AgentBeganContent) ProtoMessage() {}
 
 func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4773,7 @@ func (x *AgentBeganContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentBeganContent.ProtoReflect.Descriptor instead.
 func (*AgentBeganContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AgentBeganContent) GetAgent() *AgentRef {
@@ -4678,7 +4814,7 @@ type AgentEnded struct {
 
 func (x *AgentEnded) Reset() {
 	*x = AgentEnded{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +4826,7 @@ func (x *AgentEnded) String() string {
 func (*AgentEnded) ProtoMessage() {}
 
 func (x *AgentEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +4839,7 @@ func (x *AgentEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentEnded.ProtoReflect.Descriptor instead.
 func (*AgentEnded) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AgentEnded) GetIntent() int64 {
@@ -4739,7 +4875,7 @@ type CommandReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the command, as its sender gave it.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	// `message`, `interrupt`, `hold`, `resume`, `cancel`, `limits`, `edit`, `decide`, `cancel_call`.
+	// `message`, `interrupt`, `hold`, `resume`, `cancel`, `limits`, `edit`, `decide`, `cancel_call`, `effect`.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4747,15 +4883,20 @@ type CommandReceived struct {
 	Content *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// With `cancel`: what becomes of the run, as CancelRunRequest.mode says it: empty (nothing is scored), `score`, `error`.
 	Mode string `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`
-	// True where the command has no effect: its etag was not that of the run, or the agent that it is for is not at work.
-	Outdated      bool `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`
+	// True where the command has no effect: its etag was not that of the run, or the agent or the call that
+	// it is for is not at work.
+	Outdated bool `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`
+	// With `cancel_call`: seq of the call's intent.
+	Intent int64 `protobuf:"varint,7,opt,name=intent,proto3" json:"intent,omitempty"`
+	// With `effect`: the asker's key, which is in the intents that follow.
+	ClientKey     string `protobuf:"bytes,8,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommandReceived) Reset() {
 	*x = CommandReceived{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4908,7 @@ func (x *CommandReceived) String() string {
 func (*CommandReceived) ProtoMessage() {}
 
 func (x *CommandReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4921,7 @@ func (x *CommandReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandReceived.ProtoReflect.Descriptor instead.
 func (*CommandReceived) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommandReceived) GetCommandId() string {
@@ -4825,6 +4966,20 @@ func (x *CommandReceived) GetOutdated() bool {
 	return false
 }
 
+func (x *CommandReceived) GetIntent() int64 {
+	if x != nil {
+		return x.Intent
+	}
+	return 0
+}
+
+func (x *CommandReceived) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
 // CommandContent is what a command says.
 type CommandContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4838,7 +4993,7 @@ type CommandContent struct {
 
 func (x *CommandContent) Reset() {
 	*x = CommandContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4850,7 +5005,7 @@ func (x *CommandContent) String() string {
 func (*CommandContent) ProtoMessage() {}
 
 func (x *CommandContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4863,7 +5018,7 @@ func (x *CommandContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandContent.ProtoReflect.Descriptor instead.
 func (*CommandContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommandContent) GetMessages() []*v1.ChatMessage {
@@ -4897,7 +5052,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5064,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5077,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApprovalRequested) GetApproval() string {
@@ -4968,7 +5123,7 @@ type ApprovalContent struct {
 
 func (x *ApprovalContent) Reset() {
 	*x = ApprovalContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5135,7 @@ func (x *ApprovalContent) String() string {
 func (*ApprovalContent) ProtoMessage() {}
 
 func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5148,7 @@ func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalContent.ProtoReflect.Descriptor instead.
 func (*ApprovalContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApprovalContent) GetCall() *v11.ToolCall {
@@ -5036,7 +5191,7 @@ type ApprovalDecided struct {
 
 func (x *ApprovalDecided) Reset() {
 	*x = ApprovalDecided{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5203,7 @@ func (x *ApprovalDecided) String() string {
 func (*ApprovalDecided) ProtoMessage() {}
 
 func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5216,7 @@ func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecided.ProtoReflect.Descriptor instead.
 func (*ApprovalDecided) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApprovalDecided) GetApproval() string {
@@ -5112,7 +5267,7 @@ type ApprovalDecidedContent struct {
 
 func (x *ApprovalDecidedContent) Reset() {
 	*x = ApprovalDecidedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5124,7 +5279,7 @@ func (x *ApprovalDecidedContent) String() string {
 func (*ApprovalDecidedContent) ProtoMessage() {}
 
 func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5137,7 +5292,7 @@ func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecidedContent.ProtoReflect.Descriptor instead.
 func (*ApprovalDecidedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApprovalDecidedContent) GetExplanation() string {
@@ -5167,7 +5322,7 @@ type InputRequested struct {
 
 func (x *InputRequested) Reset() {
 	*x = InputRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5179,7 +5334,7 @@ func (x *InputRequested) String() string {
 func (*InputRequested) ProtoMessage() {}
 
 func (x *InputRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5192,7 +5347,7 @@ func (x *InputRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequested.ProtoReflect.Descriptor instead.
 func (*InputRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *InputRequested) GetFieldsJson() string {
@@ -5224,7 +5379,7 @@ type InputAnswered struct {
 
 func (x *InputAnswered) Reset() {
 	*x = InputAnswered{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5391,7 @@ func (x *InputAnswered) String() string {
 func (*InputAnswered) ProtoMessage() {}
 
 func (x *InputAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5404,7 @@ func (x *InputAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswered.ProtoReflect.Descriptor instead.
 func (*InputAnswered) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *InputAnswered) GetIntent() int64 {
@@ -5273,24 +5428,27 @@ func (x *InputAnswered) GetContent() *InfoContent {
 	return nil
 }
 
-// Interrupted says that a turn was cut.
+// Interrupted says that the turn of the span's agent was cut: what the agent had under way is being stopped, and each of its
+// outcomes says so. Agents that it had set to work end.
 type Interrupted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `user_cancel`, `limit` or `system`.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// `generate`, `tool_call` or `between_turns`.
+	// What it was at: `generate`, `tool_call` or `between_turns`, where nothing was cut.
 	Interrupted string `protobuf:"bytes,2,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
-	// Id of the cut tool call.
+	// Id of the cut tool call, the first of several.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Seq of the cut model call's intent.
-	Intent        int64 `protobuf:"varint,4,opt,name=intent,proto3" json:"intent,omitempty"`
+	// Seq of the cut model call's intent, 0 for none.
+	Intent int64 `protobuf:"varint,4,opt,name=intent,proto3" json:"intent,omitempty"`
+	// True where only what was asked for from outside is stopped, and the agent's own turn is not cut.
+	Outside       bool `protobuf:"varint,5,opt,name=outside,proto3" json:"outside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Interrupted) Reset() {
 	*x = Interrupted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5302,7 +5460,7 @@ func (x *Interrupted) String() string {
 func (*Interrupted) ProtoMessage() {}
 
 func (x *Interrupted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5315,7 +5473,7 @@ func (x *Interrupted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interrupted.ProtoReflect.Descriptor instead.
 func (*Interrupted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Interrupted) GetSource() string {
@@ -5346,6 +5504,13 @@ func (x *Interrupted) GetIntent() int64 {
 	return 0
 }
 
+func (x *Interrupted) GetOutside() bool {
+	if x != nil {
+		return x.Outside
+	}
+	return false
+}
+
 // CancelAcknowledged says that a cancel took effect: every open intent was finished, cancelled or entombed.
 type CancelAcknowledged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5357,7 +5522,7 @@ type CancelAcknowledged struct {
 
 func (x *CancelAcknowledged) Reset() {
 	*x = CancelAcknowledged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5534,7 @@ func (x *CancelAcknowledged) String() string {
 func (*CancelAcknowledged) ProtoMessage() {}
 
 func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5547,7 @@ func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAcknowledged.ProtoReflect.Descriptor instead.
 func (*CancelAcknowledged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CancelAcknowledged) GetCommandId() string {
@@ -5407,7 +5572,7 @@ type ScoreEdited struct {
 
 func (x *ScoreEdited) Reset() {
 	*x = ScoreEdited{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5419,7 +5584,7 @@ func (x *ScoreEdited) String() string {
 func (*ScoreEdited) ProtoMessage() {}
 
 func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5432,7 +5597,7 @@ func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreEdited.ProtoReflect.Descriptor instead.
 func (*ScoreEdited) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ScoreEdited) GetName() string {
@@ -5469,7 +5634,7 @@ type SampleInvalidated struct {
 
 func (x *SampleInvalidated) Reset() {
 	*x = SampleInvalidated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5646,7 @@ func (x *SampleInvalidated) String() string {
 func (*SampleInvalidated) ProtoMessage() {}
 
 func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5659,7 @@ func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleInvalidated.ProtoReflect.Descriptor instead.
 func (*SampleInvalidated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SampleInvalidated) GetInvalid() bool {
@@ -5530,7 +5695,7 @@ type EvalCreated struct {
 
 func (x *EvalCreated) Reset() {
 	*x = EvalCreated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5542,7 +5707,7 @@ func (x *EvalCreated) String() string {
 func (*EvalCreated) ProtoMessage() {}
 
 func (x *EvalCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5555,7 +5720,7 @@ func (x *EvalCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalCreated.ProtoReflect.Descriptor instead.
 func (*EvalCreated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *EvalCreated) GetSpec() *EvalSpec {
@@ -5608,7 +5773,7 @@ type EvalStateChanged struct {
 
 func (x *EvalStateChanged) Reset() {
 	*x = EvalStateChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5620,7 +5785,7 @@ func (x *EvalStateChanged) String() string {
 func (*EvalStateChanged) ProtoMessage() {}
 
 func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5633,7 +5798,7 @@ func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalStateChanged.ProtoReflect.Descriptor instead.
 func (*EvalStateChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EvalStateChanged) GetState() EvalState {
@@ -5680,7 +5845,7 @@ type SampleAdmitted struct {
 
 func (x *SampleAdmitted) Reset() {
 	*x = SampleAdmitted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5857,7 @@ func (x *SampleAdmitted) String() string {
 func (*SampleAdmitted) ProtoMessage() {}
 
 func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5870,7 @@ func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleAdmitted.ProtoReflect.Descriptor instead.
 func (*SampleAdmitted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SampleAdmitted) GetSample() string {
@@ -5801,7 +5966,7 @@ type SampleFinished struct {
 
 func (x *SampleFinished) Reset() {
 	*x = SampleFinished{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5978,7 @@ func (x *SampleFinished) String() string {
 func (*SampleFinished) ProtoMessage() {}
 
 func (x *SampleFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5991,7 @@ func (x *SampleFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinished.ProtoReflect.Descriptor instead.
 func (*SampleFinished) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SampleFinished) GetSample() string {
@@ -5959,7 +6124,7 @@ type SampleFinishedContent struct {
 
 func (x *SampleFinishedContent) Reset() {
 	*x = SampleFinishedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5971,7 +6136,7 @@ func (x *SampleFinishedContent) String() string {
 func (*SampleFinishedContent) ProtoMessage() {}
 
 func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[70]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5984,7 +6149,7 @@ func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinishedContent.ProtoReflect.Descriptor instead.
 func (*SampleFinishedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{70}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SampleFinishedContent) GetScores() []*NamedScore {
@@ -6005,7 +6170,7 @@ type ResultsComputed struct {
 
 func (x *ResultsComputed) Reset() {
 	*x = ResultsComputed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6017,7 +6182,7 @@ func (x *ResultsComputed) String() string {
 func (*ResultsComputed) ProtoMessage() {}
 
 func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[71]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6030,7 +6195,7 @@ func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsComputed.ProtoReflect.Descriptor instead.
 func (*ResultsComputed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{71}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ResultsComputed) GetResults() *EvalResults {
@@ -6055,7 +6220,7 @@ type EvalUpdated struct {
 
 func (x *EvalUpdated) Reset() {
 	*x = EvalUpdated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6067,7 +6232,7 @@ func (x *EvalUpdated) String() string {
 func (*EvalUpdated) ProtoMessage() {}
 
 func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[72]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6080,7 +6245,7 @@ func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalUpdated.ProtoReflect.Descriptor instead.
 func (*EvalUpdated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{72}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *EvalUpdated) GetChangesJson() string {
@@ -6117,7 +6282,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6129,7 +6294,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[73]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6307,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{73}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Extension) GetType() string {
@@ -6318,7 +6483,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x04keys\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x04keys\x12@\n" +
 	"\acontent\x18\x02 \x01(\v2 .evalfleet.agent.v1.StoreContentB\x04\xb0\xbb\x18\x01R\acontent\"H\n" +
 	"\fStoreContent\x128\n" +
-	"\achanges\x18\x01 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\achanges\"\x9d\x03\n" +
+	"\achanges\x18\x01 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\achanges\"\xc6\x03\n" +
 	"\vModelIntent\x12\x1a\n" +
 	"\x05model\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x18\n" +
 	"\x04role\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x12\n" +
@@ -6330,9 +6495,14 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06config\x18\a \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x12\x1e\n" +
 	"\apurpose\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12#\n" +
 	"\n" +
-	"request_id\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12B\n" +
+	"request_id\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12F\n" +
 	"\acontent\x18\n" +
-	" \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\"\xfc\x03\n" +
+	" \x01(\v2&.evalfleet.agent.v1.ModelIntentContentB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
+	"\n" +
+	"client_key\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\x84\x01\n" +
+	"\x12ModelIntentContent\x12;\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x121\n" +
+	"\x05tools\x18\x02 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\x9e\x04\n" +
 	"\fModelOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x124\n" +
 	"\x05usage\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12?\n" +
@@ -6343,26 +6513,30 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12J\n" +
 	"\x0ffailed_attempts\x18\a \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12G\n" +
 	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\x12+\n" +
-	"\x0eunsent_options\x18\t \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\"\x9f\x02\n" +
+	"\x0eunsent_options\x18\t \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12 \n" +
+	"\vinterrupted\x18\n" +
+	" \x01(\bR\vinterrupted\"\x9f\x02\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
 	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12>\n" +
 	"\voutput_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\n" +
 	"outputBlob\x12@\n" +
-	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCalls\"\xbe\x01\n" +
+	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCalls\"\xe3\x01\n" +
 	"\rToolsReviewed\x12#\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12>\n" +
 	"\tdecisions\x18\x02 \x03(\v2 .evalfleet.agent.v1.ToolDecisionR\tdecisions\x12H\n" +
-	"\acontent\x18\x03 \x01(\v2(.evalfleet.agent.v1.ToolsReviewedContentB\x04\xb0\xbb\x18\x01R\acontent\"\xaa\x01\n" +
+	"\acontent\x18\x03 \x01(\v2(.evalfleet.agent.v1.ToolsReviewedContentB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
+	"\n" +
+	"client_key\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\xaa\x01\n" +
 	"\fToolDecision\x12\x1d\n" +
 	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12=\n" +
 	"\bdecision\x18\x02 \x01(\x0e2!.evalfleet.tool.v1.ReviewDecisionR\bdecision\x12 \n" +
 	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12\x1a\n" +
 	"\bparallel\x18\x04 \x01(\bR\bparallel\"O\n" +
 	"\x14ToolsReviewedContent\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xdf\x02\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\x84\x03\n" +
 	"\n" +
 	"ToolIntent\x12\x1d\n" +
 	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
@@ -6376,7 +6550,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05agent\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12#\n" +
 	"\n" +
 	"agent_span\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tagentSpan\x12;\n" +
-	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\"\xc2\x03\n" +
+	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
+	"\n" +
+	"client_key\x18\n" +
+	" \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\x89\x04\n" +
 	"\vToolOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
@@ -6390,7 +6567,11 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06timing\x18\a \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12#\n" +
 	"\n" +
 	"message_id\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12F\n" +
-	"\acontent\x18\t \x01(\v2&.evalfleet.agent.v1.ToolOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\"|\n" +
+	"\acontent\x18\t \x01(\v2&.evalfleet.agent.v1.ToolOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\x12 \n" +
+	"\vinterrupted\x18\n" +
+	" \x01(\bR\vinterrupted\x12#\n" +
+	"\n" +
+	"client_key\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"|\n" +
 	"\x12ToolOutcomeContent\x125\n" +
 	"\x06result\x18\x01 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultR\x06result\x12/\n" +
 	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\\\n" +
@@ -6409,29 +6590,33 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\asandbox\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x12\x12\n" +
 	"\x04kept\x18\x03 \x01(\bR\x04kept\"P\n" +
 	"\fSandboxActed\x12@\n" +
-	"\acontent\x18\x01 \x01(\v2 .evalfleet.tool.v1.SandboxActionB\x04\xb0\xbb\x18\x01R\acontent\"\xb9\x01\n" +
+	"\acontent\x18\x01 \x01(\v2 .evalfleet.tool.v1.SandboxActionB\x04\xb0\xbb\x18\x01R\acontent\"\xde\x01\n" +
 	"\n" +
 	"ExecIntent\x12&\n" +
 	"\venvironment\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x12#\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12\x1e\n" +
 	"\apurpose\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12>\n" +
-	"\acontent\x18\x04 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\x04\xb0\xbb\x18\x01R\acontent\"\xd0\x01\n" +
+	"\acontent\x18\x04 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
+	"\n" +
+	"client_key\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\xf2\x01\n" +
 	"\vExecOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x122\n" +
 	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
 	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12@\n" +
-	"\acontent\x18\x04 \x01(\v2 .evalfleet.sandbox.v1.ExecResultB\x04\xb0\xbb\x18\x01R\acontent\"\x8a\x01\n" +
+	"\acontent\x18\x04 \x01(\v2 .evalfleet.sandbox.v1.ExecResultB\x04\xb0\xbb\x18\x01R\acontent\x12 \n" +
+	"\vinterrupted\x18\x05 \x01(\bR\vinterrupted\"\x8a\x01\n" +
 	"\fWorkerIntent\x125\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\x12#\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12\x1e\n" +
-	"\apurpose\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\"\xd2\x01\n" +
+	"\apurpose\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\"\xf4\x01\n" +
 	"\rWorkerOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x122\n" +
 	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
 	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12@\n" +
-	"\acontent\x18\x04 \x01(\v2 .evalfleet.agent.v1.WorkerAnswerB\x04\xb0\xbb\x18\x01R\acontent\"v\n" +
+	"\acontent\x18\x04 \x01(\v2 .evalfleet.agent.v1.WorkerAnswerB\x04\xb0\xbb\x18\x01R\acontent\x12 \n" +
+	"\vinterrupted\x18\x05 \x01(\bR\vinterrupted\"v\n" +
 	"\fWorkerAnswer\x12!\n" +
 	"\fpayload_json\x18\x01 \x01(\tR\vpayloadJson\x12C\n" +
 	"\rstore_changes\x18\x02 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\xa7\x01\n" +
@@ -6514,7 +6699,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x126\n" +
 	"\x05limit\x18\x02 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x12 \n" +
 	"\vinterrupted\x18\x03 \x01(\bR\vinterrupted\x12?\n" +
-	"\acontent\x18\x04 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\acontent\"\xe8\x01\n" +
+	"\acontent\x18\x04 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\acontent\"\xa5\x02\n" +
 	"\x0fCommandReceived\x12#\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\x12\x18\n" +
@@ -6522,7 +6707,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12B\n" +
 	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentB\x04\xb0\xbb\x18\x01R\acontent\x12\x18\n" +
 	"\x04mode\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x04mode\x12\x1a\n" +
-	"\boutdated\x18\x06 \x01(\bR\boutdated\"~\n" +
+	"\boutdated\x18\x06 \x01(\bR\boutdated\x12\x16\n" +
+	"\x06intent\x18\a \x01(\x03R\x06intent\x12#\n" +
+	"\n" +
+	"client_key\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"~\n" +
 	"\x0eCommandContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12/\n" +
 	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xbb\x01\n" +
@@ -6551,12 +6739,13 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\rInputAnswered\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1e\n" +
 	"\aoutcome\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\aoutcome\x12?\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\x8a\x01\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xa4\x01\n" +
 	"\vInterrupted\x12\x1c\n" +
 	"\x06source\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\x12&\n" +
 	"\vinterrupted\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\vinterrupted\x12\x1d\n" +
 	"\acall_id\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12\x16\n" +
-	"\x06intent\x18\x04 \x01(\x03R\x06intent\"9\n" +
+	"\x06intent\x18\x04 \x01(\x03R\x06intent\x12\x18\n" +
+	"\aoutside\x18\x05 \x01(\bR\aoutside\"9\n" +
 	"\x12CancelAcknowledged\x12#\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\"\x80\x01\n" +
@@ -6641,7 +6830,7 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_event_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                     // 0: evalfleet.agent.v1.Event
 	(*RunCreated)(nil),                // 1: evalfleet.agent.v1.RunCreated
@@ -6661,116 +6850,118 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*StoreChanged)(nil),              // 15: evalfleet.agent.v1.StoreChanged
 	(*StoreContent)(nil),              // 16: evalfleet.agent.v1.StoreContent
 	(*ModelIntent)(nil),               // 17: evalfleet.agent.v1.ModelIntent
-	(*ModelOutcome)(nil),              // 18: evalfleet.agent.v1.ModelOutcome
-	(*ModelOutcomeContent)(nil),       // 19: evalfleet.agent.v1.ModelOutcomeContent
-	(*ToolsReviewed)(nil),             // 20: evalfleet.agent.v1.ToolsReviewed
-	(*ToolDecision)(nil),              // 21: evalfleet.agent.v1.ToolDecision
-	(*ToolsReviewedContent)(nil),      // 22: evalfleet.agent.v1.ToolsReviewedContent
-	(*ToolIntent)(nil),                // 23: evalfleet.agent.v1.ToolIntent
-	(*ToolOutcome)(nil),               // 24: evalfleet.agent.v1.ToolOutcome
-	(*ToolOutcomeContent)(nil),        // 25: evalfleet.agent.v1.ToolOutcomeContent
-	(*SandboxIntent)(nil),             // 26: evalfleet.agent.v1.SandboxIntent
-	(*SandboxOutcome)(nil),            // 27: evalfleet.agent.v1.SandboxOutcome
-	(*SandboxRemoved)(nil),            // 28: evalfleet.agent.v1.SandboxRemoved
-	(*SandboxActed)(nil),              // 29: evalfleet.agent.v1.SandboxActed
-	(*ExecIntent)(nil),                // 30: evalfleet.agent.v1.ExecIntent
-	(*ExecOutcome)(nil),               // 31: evalfleet.agent.v1.ExecOutcome
-	(*WorkerIntent)(nil),              // 32: evalfleet.agent.v1.WorkerIntent
-	(*WorkerOutcome)(nil),             // 33: evalfleet.agent.v1.WorkerOutcome
-	(*WorkerAnswer)(nil),              // 34: evalfleet.agent.v1.WorkerAnswer
-	(*ScoreIntent)(nil),               // 35: evalfleet.agent.v1.ScoreIntent
-	(*ScoreOutcome)(nil),              // 36: evalfleet.agent.v1.ScoreOutcome
-	(*ScoreContent)(nil),              // 37: evalfleet.agent.v1.ScoreContent
-	(*LimitHit)(nil),                  // 38: evalfleet.agent.v1.LimitHit
-	(*LimitsRetuned)(nil),             // 39: evalfleet.agent.v1.LimitsRetuned
-	(*Info)(nil),                      // 40: evalfleet.agent.v1.Info
-	(*InfoContent)(nil),               // 41: evalfleet.agent.v1.InfoContent
-	(*ErrorRaised)(nil),               // 42: evalfleet.agent.v1.ErrorRaised
-	(*LogLine)(nil),                   // 43: evalfleet.agent.v1.LogLine
-	(*LogLineContent)(nil),            // 44: evalfleet.agent.v1.LogLineContent
-	(*Compacted)(nil),                 // 45: evalfleet.agent.v1.Compacted
-	(*Branched)(nil),                  // 46: evalfleet.agent.v1.Branched
-	(*Anchored)(nil),                  // 47: evalfleet.agent.v1.Anchored
-	(*Checkpointed)(nil),              // 48: evalfleet.agent.v1.Checkpointed
-	(*SubtaskIntent)(nil),             // 49: evalfleet.agent.v1.SubtaskIntent
-	(*SubtaskOutcome)(nil),            // 50: evalfleet.agent.v1.SubtaskOutcome
-	(*AgentBegan)(nil),                // 51: evalfleet.agent.v1.AgentBegan
-	(*AgentBeganContent)(nil),         // 52: evalfleet.agent.v1.AgentBeganContent
-	(*AgentEnded)(nil),                // 53: evalfleet.agent.v1.AgentEnded
-	(*CommandReceived)(nil),           // 54: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),            // 55: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),         // 56: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),           // 57: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),           // 58: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),    // 59: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),            // 60: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),             // 61: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),               // 62: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),        // 63: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),               // 64: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),         // 65: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),               // 66: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),          // 67: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),            // 68: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),            // 69: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),     // 70: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),           // 71: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),               // 72: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                 // 73: evalfleet.agent.v1.Extension
-	nil,                               // 74: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                               // 75: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                               // 76: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                               // 77: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),     // 78: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 79: google.protobuf.Duration
-	(*v1.StreamGenerateResponse)(nil), // 80: evalfleet.model.v1.StreamGenerateResponse
-	(*RunSpec)(nil),                   // 81: evalfleet.agent.v1.RunSpec
-	(*v11.ToolDefinition)(nil),        // 82: evalfleet.tool.v1.ToolDefinition
-	(*EvalWarning)(nil),               // 83: evalfleet.agent.v1.EvalWarning
-	(*v1.ChatMessage)(nil),            // 84: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                    // 85: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                  // 86: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                     // 87: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                   // 88: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                  // 89: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),              // 90: evalfleet.agent.v1.LimitReached
-	(v1.Role)(0),                      // 91: evalfleet.model.v1.Role
-	(*v1.ModelOutput)(nil),            // 92: evalfleet.model.v1.ModelOutput
-	(*v11.StoreChange)(nil),           // 93: evalfleet.tool.v1.StoreChange
-	(*v11.ToolChoice)(nil),            // 94: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil),         // 95: evalfleet.model.v1.GenerateConfig
-	(*v1.ModelUsage)(nil),             // 96: evalfleet.model.v1.ModelUsage
-	(v1.StopReason)(0),                // 97: evalfleet.model.v1.StopReason
-	(*v12.Timing)(nil),                // 98: evalfleet.effect.v1.Timing
-	(v1.CacheUse)(0),                  // 99: evalfleet.model.v1.CacheUse
-	(*v1.FailedAttempt)(nil),          // 100: evalfleet.model.v1.FailedAttempt
-	(*v1.ModelCall)(nil),              // 101: evalfleet.model.v1.ModelCall
-	(*v13.BlobRef)(nil),               // 102: evalfleet.content.v1.BlobRef
-	(v11.ReviewDecision)(0),           // 103: evalfleet.tool.v1.ReviewDecision
-	(*v11.ToolReview)(nil),            // 104: evalfleet.tool.v1.ToolReview
-	(*v11.ToolCall)(nil),              // 105: evalfleet.tool.v1.ToolCall
-	(v11.ToolErrorType)(0),            // 106: evalfleet.tool.v1.ToolErrorType
-	(*v11.ToolFailure)(nil),           // 107: evalfleet.tool.v1.ToolFailure
-	(*v11.Truncation)(nil),            // 108: evalfleet.tool.v1.Truncation
-	(*v11.ToolResult)(nil),            // 109: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),               // 110: evalfleet.sandbox.v1.Sandbox
-	(*v11.SandboxAction)(nil),         // 111: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),              // 112: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),            // 113: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                 // 114: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                 // 115: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                // 116: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                     // 117: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                 // 118: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCallView)(nil),          // 119: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                  // 120: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                    // 121: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                // 122: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),               // 123: evalfleet.agent.v1.EvalResults
+	(*ModelIntentContent)(nil),        // 18: evalfleet.agent.v1.ModelIntentContent
+	(*ModelOutcome)(nil),              // 19: evalfleet.agent.v1.ModelOutcome
+	(*ModelOutcomeContent)(nil),       // 20: evalfleet.agent.v1.ModelOutcomeContent
+	(*ToolsReviewed)(nil),             // 21: evalfleet.agent.v1.ToolsReviewed
+	(*ToolDecision)(nil),              // 22: evalfleet.agent.v1.ToolDecision
+	(*ToolsReviewedContent)(nil),      // 23: evalfleet.agent.v1.ToolsReviewedContent
+	(*ToolIntent)(nil),                // 24: evalfleet.agent.v1.ToolIntent
+	(*ToolOutcome)(nil),               // 25: evalfleet.agent.v1.ToolOutcome
+	(*ToolOutcomeContent)(nil),        // 26: evalfleet.agent.v1.ToolOutcomeContent
+	(*SandboxIntent)(nil),             // 27: evalfleet.agent.v1.SandboxIntent
+	(*SandboxOutcome)(nil),            // 28: evalfleet.agent.v1.SandboxOutcome
+	(*SandboxRemoved)(nil),            // 29: evalfleet.agent.v1.SandboxRemoved
+	(*SandboxActed)(nil),              // 30: evalfleet.agent.v1.SandboxActed
+	(*ExecIntent)(nil),                // 31: evalfleet.agent.v1.ExecIntent
+	(*ExecOutcome)(nil),               // 32: evalfleet.agent.v1.ExecOutcome
+	(*WorkerIntent)(nil),              // 33: evalfleet.agent.v1.WorkerIntent
+	(*WorkerOutcome)(nil),             // 34: evalfleet.agent.v1.WorkerOutcome
+	(*WorkerAnswer)(nil),              // 35: evalfleet.agent.v1.WorkerAnswer
+	(*ScoreIntent)(nil),               // 36: evalfleet.agent.v1.ScoreIntent
+	(*ScoreOutcome)(nil),              // 37: evalfleet.agent.v1.ScoreOutcome
+	(*ScoreContent)(nil),              // 38: evalfleet.agent.v1.ScoreContent
+	(*LimitHit)(nil),                  // 39: evalfleet.agent.v1.LimitHit
+	(*LimitsRetuned)(nil),             // 40: evalfleet.agent.v1.LimitsRetuned
+	(*Info)(nil),                      // 41: evalfleet.agent.v1.Info
+	(*InfoContent)(nil),               // 42: evalfleet.agent.v1.InfoContent
+	(*ErrorRaised)(nil),               // 43: evalfleet.agent.v1.ErrorRaised
+	(*LogLine)(nil),                   // 44: evalfleet.agent.v1.LogLine
+	(*LogLineContent)(nil),            // 45: evalfleet.agent.v1.LogLineContent
+	(*Compacted)(nil),                 // 46: evalfleet.agent.v1.Compacted
+	(*Branched)(nil),                  // 47: evalfleet.agent.v1.Branched
+	(*Anchored)(nil),                  // 48: evalfleet.agent.v1.Anchored
+	(*Checkpointed)(nil),              // 49: evalfleet.agent.v1.Checkpointed
+	(*SubtaskIntent)(nil),             // 50: evalfleet.agent.v1.SubtaskIntent
+	(*SubtaskOutcome)(nil),            // 51: evalfleet.agent.v1.SubtaskOutcome
+	(*AgentBegan)(nil),                // 52: evalfleet.agent.v1.AgentBegan
+	(*AgentBeganContent)(nil),         // 53: evalfleet.agent.v1.AgentBeganContent
+	(*AgentEnded)(nil),                // 54: evalfleet.agent.v1.AgentEnded
+	(*CommandReceived)(nil),           // 55: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),            // 56: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),         // 57: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),           // 58: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),           // 59: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),    // 60: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),            // 61: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),             // 62: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),               // 63: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),        // 64: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),               // 65: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),         // 66: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),               // 67: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),          // 68: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),            // 69: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),            // 70: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),     // 71: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),           // 72: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),               // 73: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                 // 74: evalfleet.agent.v1.Extension
+	nil,                               // 75: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                               // 76: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                               // 77: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                               // 78: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),     // 79: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 80: google.protobuf.Duration
+	(*v1.StreamGenerateResponse)(nil), // 81: evalfleet.model.v1.StreamGenerateResponse
+	(*RunSpec)(nil),                   // 82: evalfleet.agent.v1.RunSpec
+	(*v11.ToolDefinition)(nil),        // 83: evalfleet.tool.v1.ToolDefinition
+	(*EvalWarning)(nil),               // 84: evalfleet.agent.v1.EvalWarning
+	(*v1.ChatMessage)(nil),            // 85: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                    // 86: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                  // 87: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                     // 88: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                   // 89: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                  // 90: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),              // 91: evalfleet.agent.v1.LimitReached
+	(v1.Role)(0),                      // 92: evalfleet.model.v1.Role
+	(*v1.ModelOutput)(nil),            // 93: evalfleet.model.v1.ModelOutput
+	(*v11.StoreChange)(nil),           // 94: evalfleet.tool.v1.StoreChange
+	(*v11.ToolChoice)(nil),            // 95: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil),         // 96: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolInfo)(nil),              // 97: evalfleet.tool.v1.ToolInfo
+	(*v1.ModelUsage)(nil),             // 98: evalfleet.model.v1.ModelUsage
+	(v1.StopReason)(0),                // 99: evalfleet.model.v1.StopReason
+	(*v12.Timing)(nil),                // 100: evalfleet.effect.v1.Timing
+	(v1.CacheUse)(0),                  // 101: evalfleet.model.v1.CacheUse
+	(*v1.FailedAttempt)(nil),          // 102: evalfleet.model.v1.FailedAttempt
+	(*v1.ModelCall)(nil),              // 103: evalfleet.model.v1.ModelCall
+	(*v13.BlobRef)(nil),               // 104: evalfleet.content.v1.BlobRef
+	(v11.ReviewDecision)(0),           // 105: evalfleet.tool.v1.ReviewDecision
+	(*v11.ToolReview)(nil),            // 106: evalfleet.tool.v1.ToolReview
+	(*v11.ToolCall)(nil),              // 107: evalfleet.tool.v1.ToolCall
+	(v11.ToolErrorType)(0),            // 108: evalfleet.tool.v1.ToolErrorType
+	(*v11.ToolFailure)(nil),           // 109: evalfleet.tool.v1.ToolFailure
+	(*v11.Truncation)(nil),            // 110: evalfleet.tool.v1.Truncation
+	(*v11.ToolResult)(nil),            // 111: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),               // 112: evalfleet.sandbox.v1.Sandbox
+	(*v11.SandboxAction)(nil),         // 113: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),              // 114: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),            // 115: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                 // 116: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                 // 117: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                // 118: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                     // 119: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                 // 120: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCallView)(nil),          // 121: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                  // 122: evalfleet.agent.v1.EvalSpec
+	(EvalState)(0),                    // 123: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                // 124: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),               // 125: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
-	78,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
-	79,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
+	79,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
+	80,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
 	1,   // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
 	3,   // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
 	5,   // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
@@ -6785,170 +6976,172 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	14,  // 13: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
 	15,  // 14: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
 	17,  // 15: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
-	18,  // 16: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
-	20,  // 17: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
-	23,  // 18: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
-	24,  // 19: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
-	26,  // 20: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
-	27,  // 21: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
-	28,  // 22: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
-	29,  // 23: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
-	35,  // 24: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
-	36,  // 25: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
-	30,  // 26: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
-	31,  // 27: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
-	32,  // 28: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
-	33,  // 29: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
-	38,  // 30: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
-	39,  // 31: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
-	40,  // 32: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
-	42,  // 33: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
-	43,  // 34: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
-	45,  // 35: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
-	46,  // 36: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
-	47,  // 37: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
-	48,  // 38: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
-	49,  // 39: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
-	50,  // 40: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
-	51,  // 41: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
-	53,  // 42: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
-	54,  // 43: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
-	56,  // 44: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
-	58,  // 45: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
-	60,  // 46: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
-	61,  // 47: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
-	62,  // 48: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
-	63,  // 49: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
-	64,  // 50: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
-	65,  // 51: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
-	66,  // 52: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
-	67,  // 53: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
-	68,  // 54: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
-	69,  // 55: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
-	71,  // 56: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
-	72,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
-	80,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
-	73,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	81,  // 60: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	82,  // 61: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	19,  // 16: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
+	21,  // 17: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
+	24,  // 18: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
+	25,  // 19: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
+	27,  // 20: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
+	28,  // 21: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
+	29,  // 22: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
+	30,  // 23: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
+	36,  // 24: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
+	37,  // 25: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
+	31,  // 26: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
+	32,  // 27: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
+	33,  // 28: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
+	34,  // 29: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
+	39,  // 30: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
+	40,  // 31: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
+	41,  // 32: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
+	43,  // 33: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
+	44,  // 34: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
+	46,  // 35: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
+	47,  // 36: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
+	48,  // 37: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
+	49,  // 38: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
+	50,  // 39: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
+	51,  // 40: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
+	52,  // 41: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
+	54,  // 42: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
+	55,  // 43: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
+	57,  // 44: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
+	59,  // 45: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
+	61,  // 46: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
+	62,  // 47: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
+	63,  // 48: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
+	64,  // 49: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
+	65,  // 50: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
+	66,  // 51: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
+	67,  // 52: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
+	68,  // 53: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
+	69,  // 54: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
+	70,  // 55: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
+	72,  // 56: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
+	73,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
+	81,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
+	74,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
+	82,  // 60: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	83,  // 61: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
 	2,   // 62: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	83,  // 63: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	84,  // 64: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	85,  // 65: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	74,  // 66: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	86,  // 67: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	87,  // 68: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	88,  // 69: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	79,  // 70: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	87,  // 71: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	89,  // 72: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	90,  // 73: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	79,  // 74: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	79,  // 75: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	91,  // 76: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	84,  // 77: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	84,  // 63: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	85,  // 64: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	86,  // 65: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	75,  // 66: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	87,  // 67: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	88,  // 68: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	89,  // 69: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	80,  // 70: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	88,  // 71: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	90,  // 72: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	91,  // 73: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	80,  // 74: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	80,  // 75: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	92,  // 76: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	85,  // 77: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
 	13,  // 78: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	84,  // 79: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	92,  // 80: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	85,  // 79: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	93,  // 80: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
 	16,  // 81: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	93,  // 82: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	94,  // 83: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	95,  // 84: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	13,  // 85: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
-	96,  // 86: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	97,  // 87: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	98,  // 88: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	99,  // 89: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	89,  // 90: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	100, // 91: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	19,  // 92: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	92,  // 93: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	101, // 94: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	102, // 95: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	101, // 96: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	21,  // 97: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	22,  // 98: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	103, // 99: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	104, // 100: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	105, // 101: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	106, // 102: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	107, // 103: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	108, // 104: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	98,  // 105: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	25,  // 106: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	109, // 107: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	105, // 108: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	110, // 109: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	89,  // 110: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	98,  // 111: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	111, // 112: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	112, // 113: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	89,  // 114: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	98,  // 115: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	113, // 116: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	114, // 117: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	89,  // 118: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	98,  // 119: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	34,  // 120: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	93,  // 121: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	115, // 122: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	116, // 123: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	89,  // 124: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	98,  // 125: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	37,  // 126: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	117, // 127: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	85,  // 128: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	90,  // 129: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	118, // 130: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	41,  // 131: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	89,  // 132: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	44,  // 133: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	13,  // 134: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	75,  // 135: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	41,  // 136: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	98,  // 137: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	41,  // 138: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	118, // 139: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
-	52,  // 140: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
-	86,  // 141: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
-	84,  // 142: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	82,  // 143: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	90,  // 144: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	92,  // 145: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
-	55,  // 146: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	84,  // 147: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	105, // 148: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	57,  // 149: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	105, // 150: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	119, // 151: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	59,  // 152: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	105, // 153: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	41,  // 154: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	41,  // 155: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	117, // 156: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	120, // 157: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	102, // 158: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	83,  // 159: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	121, // 160: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	89,  // 161: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	87,  // 162: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	90,  // 163: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	89,  // 164: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	76,  // 165: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	77,  // 166: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	79,  // 167: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	79,  // 168: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	70,  // 169: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	122, // 170: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	123, // 171: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	41,  // 172: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	96,  // 173: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	96,  // 174: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	175, // [175:175] is the sub-list for method output_type
-	175, // [175:175] is the sub-list for method input_type
-	175, // [175:175] is the sub-list for extension type_name
-	175, // [175:175] is the sub-list for extension extendee
-	0,   // [0:175] is the sub-list for field type_name
+	94,  // 82: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	95,  // 83: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	96,  // 84: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	18,  // 85: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
+	85,  // 86: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	97,  // 87: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	98,  // 88: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	99,  // 89: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	100, // 90: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	101, // 91: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	90,  // 92: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	102, // 93: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	20,  // 94: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	93,  // 95: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	103, // 96: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	104, // 97: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
+	103, // 98: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	22,  // 99: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	23,  // 100: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	105, // 101: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	106, // 102: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	107, // 103: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	108, // 104: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	109, // 105: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	110, // 106: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	100, // 107: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	26,  // 108: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	111, // 109: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	107, // 110: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	112, // 111: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	90,  // 112: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	100, // 113: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	113, // 114: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	114, // 115: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	90,  // 116: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	100, // 117: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	115, // 118: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	116, // 119: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	90,  // 120: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	100, // 121: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	35,  // 122: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	94,  // 123: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	117, // 124: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	118, // 125: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	90,  // 126: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	100, // 127: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	38,  // 128: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	119, // 129: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	86,  // 130: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	91,  // 131: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	120, // 132: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	42,  // 133: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	90,  // 134: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	45,  // 135: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	13,  // 136: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	76,  // 137: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	42,  // 138: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	100, // 139: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	42,  // 140: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	120, // 141: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
+	53,  // 142: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
+	87,  // 143: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	85,  // 144: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	83,  // 145: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	91,  // 146: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	93,  // 147: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	56,  // 148: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	85,  // 149: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	107, // 150: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	58,  // 151: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	107, // 152: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	121, // 153: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	60,  // 154: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	107, // 155: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	42,  // 156: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	42,  // 157: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	119, // 158: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	122, // 159: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	104, // 160: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	84,  // 161: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	123, // 162: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	90,  // 163: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	88,  // 164: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	91,  // 165: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	90,  // 166: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	77,  // 167: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	78,  // 168: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	80,  // 169: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	80,  // 170: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	71,  // 171: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	124, // 172: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	125, // 173: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	42,  // 174: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	98,  // 175: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	98,  // 176: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	177, // [177:177] is the sub-list for method output_type
+	177, // [177:177] is the sub-list for method input_type
+	177, // [177:177] is the sub-list for extension type_name
+	177, // [177:177] is the sub-list for extension extendee
+	0,   // [0:177] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }
@@ -7028,7 +7221,7 @@ func file_evalfleet_agent_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_event_proto_rawDesc), len(file_evalfleet_agent_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1236,6 +1236,300 @@ func (x *PostMessageResponse) GetSeq() int64 {
 	return 0
 }
 
+// InterruptRunRequest names a turn.
+type InterruptRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}/runs/{run}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. Why.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. The agent whose turn is cut, with all that it has set to work: the span of its events. Default: the agent of the
+	// run's step. INVALID_ARGUMENT where no such agent is at work.
+	Span string `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
+	// Optional. User messages with which the agent goes on.
+	Messages []*v1.ChatMessage `protobuf:"bytes,5,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Optional. The same as one user message with this text. With a request_id its id follows from that, so that a repeated
+	// request has the same message.
+	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptRunRequest) Reset() {
+	*x = InterruptRunRequest{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptRunRequest) ProtoMessage() {}
+
+func (x *InterruptRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptRunRequest.ProtoReflect.Descriptor instead.
+func (*InterruptRunRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *InterruptRunRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *InterruptRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *InterruptRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *InterruptRunRequest) GetSpan() string {
+	if x != nil {
+		return x.Span
+	}
+	return ""
+}
+
+func (x *InterruptRunRequest) GetMessages() []*v1.ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *InterruptRunRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// InterruptRunResponse tells where the command stands.
+type InterruptRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sequence number of its event.
+	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// True while something that it stops has not ended.
+	Interrupting  bool `protobuf:"varint,2,opt,name=interrupting,proto3" json:"interrupting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptRunResponse) Reset() {
+	*x = InterruptRunResponse{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptRunResponse) ProtoMessage() {}
+
+func (x *InterruptRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptRunResponse.ProtoReflect.Descriptor instead.
+func (*InterruptRunResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *InterruptRunResponse) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *InterruptRunResponse) GetInterrupting() bool {
+	if x != nil {
+		return x.Interrupting
+	}
+	return false
+}
+
+// CancelCallRequest names a tool call that runs.
+type CancelCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}/runs/{run}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Required. The call's id.
+	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. The call's place among those of its message, from 0: two of them may have one id. Default the first that runs.
+	Index *int32 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	// Optional. The agent whose call it is: the span of its events. Default: the agent of the run's step.
+	Span string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
+	// Optional. Why.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelCallRequest) Reset() {
+	*x = CancelCallRequest{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelCallRequest) ProtoMessage() {}
+
+func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
+func (*CancelCallRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *CancelCallRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelCallRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *CancelCallRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CancelCallRequest) GetIndex() int32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *CancelCallRequest) GetSpan() string {
+	if x != nil {
+		return x.Span
+	}
+	return ""
+}
+
+func (x *CancelCallRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelCallResponse tells where the command stands.
+type CancelCallResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sequence number of its event.
+	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// True while the call has not ended.
+	Cancelling    bool `protobuf:"varint,2,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelCallResponse) Reset() {
+	*x = CancelCallResponse{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelCallResponse) ProtoMessage() {}
+
+func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
+func (*CancelCallResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CancelCallResponse) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *CancelCallResponse) GetCancelling() bool {
+	if x != nil {
+		return x.Cancelling
+	}
+	return false
+}
+
 // HoldRunRequest names a run.
 type HoldRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1251,7 +1545,7 @@ type HoldRunRequest struct {
 
 func (x *HoldRunRequest) Reset() {
 	*x = HoldRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1557,7 @@ func (x *HoldRunRequest) String() string {
 func (*HoldRunRequest) ProtoMessage() {}
 
 func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1570,7 @@ func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRunRequest.ProtoReflect.Descriptor instead.
 func (*HoldRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HoldRunRequest) GetName() string {
@@ -1313,7 +1607,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1619,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1632,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeRunRequest) GetName() string {
@@ -1374,7 +1668,7 @@ type RetuneLimitsRequest struct {
 
 func (x *RetuneLimitsRequest) Reset() {
 	*x = RetuneLimitsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1680,7 @@ func (x *RetuneLimitsRequest) String() string {
 func (*RetuneLimitsRequest) ProtoMessage() {}
 
 func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1693,7 @@ func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RetuneLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RetuneLimitsRequest) GetName() string {
@@ -1452,7 +1746,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1758,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1771,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListAgentsRequest) GetParent() string {
@@ -1514,7 +1808,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1820,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1833,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -1646,7 +1940,35 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1c\n" +
 	"\x04span\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\"'\n" +
 	"\x13PostMessageResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"q\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\xe5\x01\n" +
+	"\x13InterruptRunRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x1c\n" +
+	"\x04span\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12;\n" +
+	"\bmessages\x18\x05 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"L\n" +
+	"\x14InterruptRunResponse\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\"\n" +
+	"\finterrupting\x18\x02 \x01(\bR\finterrupting\"\xe5\x01\n" +
+	"\x11CancelCallRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12#\n" +
+	"\acall_id\x18\x02 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12'\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\"\n" +
+	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12\x1c\n" +
+	"\x04span\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reasonB\b\n" +
+	"\x06_index\"F\n" +
+	"\x12CancelCallResponse\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1e\n" +
+	"\n" +
+	"cancelling\x18\x02 \x01(\bR\n" +
+	"cancelling\"q\n" +
 	"\x0eHoldRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
@@ -1685,7 +2007,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x17CANCEL_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CANCEL_MODE_CANCEL\x10\x01\x12\x15\n" +
 	"\x11CANCEL_MODE_SCORE\x10\x02\x12\x15\n" +
-	"\x11CANCEL_MODE_ERROR\x10\x032\xf3\x0e\n" +
+	"\x11CANCEL_MODE_ERROR\x10\x032\xa7\x11\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -1697,7 +2019,10 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\fWatchProject\x12'.evalfleet.agent.v1.WatchProjectRequest\x1a(.evalfleet.agent.v1.WatchProjectResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}:watch\x90\x02\x010\x01\x12\x81\x01\n" +
 	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
 	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x97\x01\n" +
-	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"7\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/runs/*}:postMessage\x12{\n" +
+	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"7\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/runs/*}:postMessage\x12\x98\x01\n" +
+	"\fInterruptRun\x12'.evalfleet.agent.v1.InterruptRunRequest\x1a(.evalfleet.agent.v1.InterruptRunResponse\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{name=projects/*/runs/*}:interrupt\x12\x96\x01\n" +
+	"\n" +
+	"CancelCall\x12%.evalfleet.agent.v1.CancelCallRequest\x1a&.evalfleet.agent.v1.CancelCallResponse\"9\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{name=projects/*/runs/*}:cancelCall\x90\x02\x02\x12{\n" +
 	"\aHoldRun\x12\".evalfleet.agent.v1.HoldRunRequest\x1a\x17.evalfleet.agent.v1.Run\"3\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:hold\x90\x02\x02\x12\x81\x01\n" +
 	"\tResumeRun\x12$.evalfleet.agent.v1.ResumeRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:resume\x90\x02\x02\x12\x8d\x01\n" +
 	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{name=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\x8a\x01\n" +
@@ -1718,7 +2043,7 @@ func file_evalfleet_agent_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(RunView)(0),                  // 0: evalfleet.agent.v1.RunView
 	(CancelMode)(0),               // 1: evalfleet.agent.v1.CancelMode
@@ -1738,75 +2063,84 @@ var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(*DeleteRunResponse)(nil),     // 15: evalfleet.agent.v1.DeleteRunResponse
 	(*PostMessageRequest)(nil),    // 16: evalfleet.agent.v1.PostMessageRequest
 	(*PostMessageResponse)(nil),   // 17: evalfleet.agent.v1.PostMessageResponse
-	(*HoldRunRequest)(nil),        // 18: evalfleet.agent.v1.HoldRunRequest
-	(*ResumeRunRequest)(nil),      // 19: evalfleet.agent.v1.ResumeRunRequest
-	(*RetuneLimitsRequest)(nil),   // 20: evalfleet.agent.v1.RetuneLimitsRequest
-	(*ListAgentsRequest)(nil),     // 21: evalfleet.agent.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 22: evalfleet.agent.v1.ListAgentsResponse
-	nil,                           // 23: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	(*RunSpec)(nil),               // 24: evalfleet.agent.v1.RunSpec
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(RunState)(0),                 // 26: evalfleet.agent.v1.RunState
-	(*Run)(nil),                   // 27: evalfleet.agent.v1.Run
-	(*Event)(nil),                 // 28: evalfleet.agent.v1.Event
-	(*RunNote)(nil),               // 29: evalfleet.agent.v1.RunNote
-	(*Eval)(nil),                  // 30: evalfleet.agent.v1.Eval
-	(*v1.ChatMessage)(nil),        // 31: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),             // 32: evalfleet.agent.v1.RunLimits
-	(*fieldmaskpb.FieldMask)(nil), // 33: google.protobuf.FieldMask
-	(*Agent)(nil),                 // 34: evalfleet.agent.v1.Agent
+	(*InterruptRunRequest)(nil),   // 18: evalfleet.agent.v1.InterruptRunRequest
+	(*InterruptRunResponse)(nil),  // 19: evalfleet.agent.v1.InterruptRunResponse
+	(*CancelCallRequest)(nil),     // 20: evalfleet.agent.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 21: evalfleet.agent.v1.CancelCallResponse
+	(*HoldRunRequest)(nil),        // 22: evalfleet.agent.v1.HoldRunRequest
+	(*ResumeRunRequest)(nil),      // 23: evalfleet.agent.v1.ResumeRunRequest
+	(*RetuneLimitsRequest)(nil),   // 24: evalfleet.agent.v1.RetuneLimitsRequest
+	(*ListAgentsRequest)(nil),     // 25: evalfleet.agent.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 26: evalfleet.agent.v1.ListAgentsResponse
+	nil,                           // 27: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	(*RunSpec)(nil),               // 28: evalfleet.agent.v1.RunSpec
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(RunState)(0),                 // 30: evalfleet.agent.v1.RunState
+	(*Run)(nil),                   // 31: evalfleet.agent.v1.Run
+	(*Event)(nil),                 // 32: evalfleet.agent.v1.Event
+	(*RunNote)(nil),               // 33: evalfleet.agent.v1.RunNote
+	(*Eval)(nil),                  // 34: evalfleet.agent.v1.Eval
+	(*v1.ChatMessage)(nil),        // 35: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),             // 36: evalfleet.agent.v1.RunLimits
+	(*fieldmaskpb.FieldMask)(nil), // 37: google.protobuf.FieldMask
+	(*Agent)(nil),                 // 38: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
-	24, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
+	28, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 1: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	25, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	26, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	23, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	27, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	28, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	29, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	27, // 9: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
-	30, // 10: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
-	28, // 11: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	30, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	27, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	31, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	32, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	33, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	31, // 9: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
+	34, // 10: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
+	32, // 11: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
 	1,  // 12: evalfleet.agent.v1.CancelRunRequest.mode:type_name -> evalfleet.agent.v1.CancelMode
-	31, // 13: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	32, // 14: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	33, // 15: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	34, // 16: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	2,  // 17: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	3,  // 18: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	4,  // 19: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
-	5,  // 20: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	7,  // 21: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	11, // 22: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	9,  // 23: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
-	13, // 24: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	14, // 25: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	16, // 26: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	18, // 27: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	19, // 28: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	20, // 29: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	21, // 30: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	27, // 31: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	27, // 32: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	27, // 33: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
-	6,  // 34: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	8,  // 35: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	12, // 36: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	10, // 37: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
-	27, // 38: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	15, // 39: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	17, // 40: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	27, // 41: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	27, // 42: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	27, // 43: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	22, // 44: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	31, // [31:45] is the sub-list for method output_type
-	17, // [17:31] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	35, // 13: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	35, // 14: evalfleet.agent.v1.InterruptRunRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	36, // 15: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	37, // 16: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	38, // 17: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	2,  // 18: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	3,  // 19: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	4,  // 20: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	5,  // 21: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	7,  // 22: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	11, // 23: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	9,  // 24: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
+	13, // 25: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	14, // 26: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	16, // 27: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	18, // 28: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
+	20, // 29: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
+	22, // 30: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	23, // 31: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	24, // 32: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	25, // 33: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	31, // 34: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	31, // 35: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	31, // 36: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	6,  // 37: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	8,  // 38: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	12, // 39: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	10, // 40: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
+	31, // 41: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	15, // 42: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	17, // 43: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	19, // 44: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
+	21, // 45: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
+	31, // 46: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	31, // 47: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	31, // 48: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	26, // 49: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	34, // [34:50] is the sub-list for method output_type
+	18, // [18:34] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }
@@ -1825,13 +2159,14 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 		(*WatchProjectResponse_Run)(nil),
 		(*WatchProjectResponse_Eval)(nil),
 	}
+	file_evalfleet_agent_v1_run_service_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_service_proto_rawDesc), len(file_evalfleet_agent_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,8 @@ const (
 	RunService_CancelRun_FullMethodName     = "/evalfleet.agent.v1.RunService/CancelRun"
 	RunService_DeleteRun_FullMethodName     = "/evalfleet.agent.v1.RunService/DeleteRun"
 	RunService_PostMessage_FullMethodName   = "/evalfleet.agent.v1.RunService/PostMessage"
+	RunService_InterruptRun_FullMethodName  = "/evalfleet.agent.v1.RunService/InterruptRun"
+	RunService_CancelCall_FullMethodName    = "/evalfleet.agent.v1.RunService/CancelCall"
 	RunService_HoldRun_FullMethodName       = "/evalfleet.agent.v1.RunService/HoldRun"
 	RunService_ResumeRun_FullMethodName     = "/evalfleet.agent.v1.RunService/ResumeRun"
 	RunService_RetuneLimits_FullMethodName  = "/evalfleet.agent.v1.RunService/RetuneLimits"
@@ -67,6 +69,15 @@ type RunServiceClient interface {
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
+	// InterruptRun cuts the turn of an agent: what it has under way is stopped, and its answer or its results are not taken. The
+	// agent then waits for an operator's message, which may come with the interrupt. Without a turn under way the messages are
+	// delivered, and nothing else happens. It answers when the interrupt is in the journal: when what it stops has ended or,
+	// where that takes longer than half a second, with `interrupting` true. An agent that is not at work is INVALID_ARGUMENT, a
+	// run that has ended RUN_FINISHED.
+	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
+	// CancelCall stops one tool call that runs; the model is told that its time was up, calls beside it go on, and so does the
+	// run. It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
+	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
@@ -203,6 +214,26 @@ func (c *runServiceClient) PostMessage(ctx context.Context, in *PostMessageReque
 	return out, nil
 }
 
+func (c *runServiceClient) InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InterruptRunResponse)
+	err := c.cc.Invoke(ctx, RunService_InterruptRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelCallResponse)
+	err := c.cc.Invoke(ctx, RunService_CancelCall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *runServiceClient) HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
@@ -275,6 +306,15 @@ type RunServiceServer interface {
 	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
+	// InterruptRun cuts the turn of an agent: what it has under way is stopped, and its answer or its results are not taken. The
+	// agent then waits for an operator's message, which may come with the interrupt. Without a turn under way the messages are
+	// delivered, and nothing else happens. It answers when the interrupt is in the journal: when what it stops has ended or,
+	// where that takes longer than half a second, with `interrupting` true. An agent that is not at work is INVALID_ARGUMENT, a
+	// run that has ended RUN_FINISHED.
+	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
+	// CancelCall stops one tool call that runs; the model is told that its time was up, calls beside it go on, and so does the
+	// run. It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
+	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(context.Context, *HoldRunRequest) (*Run, error)
 	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
@@ -322,6 +362,12 @@ func (UnimplementedRunServiceServer) DeleteRun(context.Context, *DeleteRunReques
 }
 func (UnimplementedRunServiceServer) PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PostMessage not implemented")
+}
+func (UnimplementedRunServiceServer) InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method InterruptRun not implemented")
+}
+func (UnimplementedRunServiceServer) CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelCall not implemented")
 }
 func (UnimplementedRunServiceServer) HoldRun(context.Context, *HoldRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method HoldRun not implemented")
@@ -522,6 +568,42 @@ func _RunService_PostMessage_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_InterruptRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InterruptRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).InterruptRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_InterruptRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).InterruptRun(ctx, req.(*InterruptRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_CancelCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).CancelCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_CancelCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).CancelCall(ctx, req.(*CancelCallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunService_HoldRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HoldRunRequest)
 	if err := dec(in); err != nil {
@@ -632,6 +714,14 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PostMessage",
 			Handler:    _RunService_PostMessage_Handler,
+		},
+		{
+			MethodName: "InterruptRun",
+			Handler:    _RunService_InterruptRun_Handler,
+		},
+		{
+			MethodName: "CancelCall",
+			Handler:    _RunService_CancelCall_Handler,
 		},
 		{
 			MethodName: "HoldRun",

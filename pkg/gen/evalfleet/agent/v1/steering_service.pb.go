@@ -25,122 +25,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InterruptRunRequest names a run.
-type InterruptRunRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Optional. Why.
-	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InterruptRunRequest) Reset() {
-	*x = InterruptRunRequest{}
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InterruptRunRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InterruptRunRequest) ProtoMessage() {}
-
-func (x *InterruptRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InterruptRunRequest.ProtoReflect.Descriptor instead.
-func (*InterruptRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *InterruptRunRequest) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *InterruptRunRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *InterruptRunRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// InterruptRunResponse tells where the command stands.
-type InterruptRunResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence number of its event.
-	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InterruptRunResponse) Reset() {
-	*x = InterruptRunResponse{}
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InterruptRunResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InterruptRunResponse) ProtoMessage() {}
-
-func (x *InterruptRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InterruptRunResponse.ProtoReflect.Descriptor instead.
-func (*InterruptRunResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *InterruptRunResponse) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
 // EditPendingCallRequest changes a waiting call.
 type EditPendingCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Required. The call with its id and new arguments.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Required. Id of the call that waits.
+	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Optional. Its place among the calls of its message, from 0, where several of them have that id.
+	Index *int32 `protobuf:"varint,5,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	// Optional. The agent whose call it is: the span of its events. Default: the agent of the run's step.
+	Span string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
+	// Required. The call with its new arguments.
 	Call *v1.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -150,7 +46,7 @@ type EditPendingCallRequest struct {
 
 func (x *EditPendingCallRequest) Reset() {
 	*x = EditPendingCallRequest{}
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +58,7 @@ func (x *EditPendingCallRequest) String() string {
 func (*EditPendingCallRequest) ProtoMessage() {}
 
 func (x *EditPendingCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,12 +71,33 @@ func (x *EditPendingCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditPendingCallRequest.ProtoReflect.Descriptor instead.
 func (*EditPendingCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *EditPendingCallRequest) GetRun() string {
+func (x *EditPendingCallRequest) GetName() string {
 	if x != nil {
-		return x.Run
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EditPendingCallRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *EditPendingCallRequest) GetIndex() int32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *EditPendingCallRequest) GetSpan() string {
+	if x != nil {
+		return x.Span
 	}
 	return ""
 }
@@ -210,7 +127,7 @@ type EditPendingCallResponse struct {
 
 func (x *EditPendingCallResponse) Reset() {
 	*x = EditPendingCallResponse{}
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -222,7 +139,7 @@ func (x *EditPendingCallResponse) String() string {
 func (*EditPendingCallResponse) ProtoMessage() {}
 
 func (x *EditPendingCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -235,120 +152,10 @@ func (x *EditPendingCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditPendingCallResponse.ProtoReflect.Descriptor instead.
 func (*EditPendingCallResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *EditPendingCallResponse) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-// CancelCallRequest names a running call.
-type CancelCallRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Required. The call's id.
-	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelCallRequest) Reset() {
-	*x = CancelCallRequest{}
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelCallRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelCallRequest) ProtoMessage() {}
-
-func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
-func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *CancelCallRequest) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *CancelCallRequest) GetCallId() string {
-	if x != nil {
-		return x.CallId
-	}
-	return ""
-}
-
-func (x *CancelCallRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// CancelCallResponse tells where the command stands.
-type CancelCallResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence number of its event.
-	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelCallResponse) Reset() {
-	*x = CancelCallResponse{}
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelCallResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelCallResponse) ProtoMessage() {}
-
-func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_steering_service_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
-func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *CancelCallResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
 	}
@@ -359,37 +166,22 @@ var File_evalfleet_agent_v1_steering_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_steering_service_proto_rawDesc = "" +
 	"\n" +
-	")evalfleet/agent/v1/steering_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"t\n" +
-	"\x13InterruptRunRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"(\n" +
-	"\x14InterruptRunResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\x9b\x01\n" +
-	"\x16EditPendingCallRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12:\n" +
+	")evalfleet/agent/v1/steering_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\x8e\x02\n" +
+	"\x16EditPendingCallRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12#\n" +
+	"\acall_id\x18\x04 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12\"\n" +
+	"\x05index\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12\x1c\n" +
+	"\x04span\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12:\n" +
 	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04call\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"+\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestIdB\b\n" +
+	"\x06_index\"+\n" +
 	"\x17EditPendingCallResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\x7f\n" +
-	"\x11CancelCallRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12#\n" +
-	"\acall_id\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"&\n" +
-	"\x12CancelCallResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq2\xd3\x04\n" +
-	"\x0fSteeringService\x12\xae\x01\n" +
-	"\fInterruptRun\x12'.evalfleet.agent.v1.InterruptRunRequest\x1a(.evalfleet.agent.v1.InterruptRunResponse\"K\xaa\xbb\x18\x13interrupting a turn\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{run=projects/*/runs/*}:interrupt\x12\xd7\x01\n" +
-	"\x0fEditPendingCall\x12*.evalfleet.agent.v1.EditPendingCallRequest\x1a+.evalfleet.agent.v1.EditPendingCallResponse\"k\xaa\xbb\x18*editing a call that waits for its approval\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/{run=projects/*/runs/*}:editPendingCall\x90\x02\x02\x12\xb4\x01\n" +
-	"\n" +
-	"CancelCall\x12%.evalfleet.agent.v1.CancelCallRequest\x1a&.evalfleet.agent.v1.CancelCallResponse\"W\xaa\xbb\x18\x1bstopping a single tool call\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{run=projects/*/runs/*}:cancelCall\x90\x02\x02B\xdb\x01\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq2\xec\x01\n" +
+	"\x0fSteeringService\x12\xd8\x01\n" +
+	"\x0fEditPendingCall\x12*.evalfleet.agent.v1.EditPendingCallRequest\x1a+.evalfleet.agent.v1.EditPendingCallResponse\"l\xaa\xbb\x18*editing a call that waits for its approval\x82\xd3\xe4\x93\x025:\x01*\"0/api/v1/{name=projects/*/runs/*}:editPendingCall\x90\x02\x02B\xdb\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x14SteeringServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 
 var (
@@ -404,26 +196,18 @@ func file_evalfleet_agent_v1_steering_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_steering_service_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_steering_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_evalfleet_agent_v1_steering_service_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_evalfleet_agent_v1_steering_service_proto_goTypes = []any{
-	(*InterruptRunRequest)(nil),     // 0: evalfleet.agent.v1.InterruptRunRequest
-	(*InterruptRunResponse)(nil),    // 1: evalfleet.agent.v1.InterruptRunResponse
-	(*EditPendingCallRequest)(nil),  // 2: evalfleet.agent.v1.EditPendingCallRequest
-	(*EditPendingCallResponse)(nil), // 3: evalfleet.agent.v1.EditPendingCallResponse
-	(*CancelCallRequest)(nil),       // 4: evalfleet.agent.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),      // 5: evalfleet.agent.v1.CancelCallResponse
-	(*v1.ToolCall)(nil),             // 6: evalfleet.tool.v1.ToolCall
+	(*EditPendingCallRequest)(nil),  // 0: evalfleet.agent.v1.EditPendingCallRequest
+	(*EditPendingCallResponse)(nil), // 1: evalfleet.agent.v1.EditPendingCallResponse
+	(*v1.ToolCall)(nil),             // 2: evalfleet.tool.v1.ToolCall
 }
 var file_evalfleet_agent_v1_steering_service_proto_depIdxs = []int32{
-	6, // 0: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
-	0, // 1: evalfleet.agent.v1.SteeringService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	2, // 2: evalfleet.agent.v1.SteeringService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
-	4, // 3: evalfleet.agent.v1.SteeringService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	1, // 4: evalfleet.agent.v1.SteeringService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	3, // 5: evalfleet.agent.v1.SteeringService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
-	5, // 6: evalfleet.agent.v1.SteeringService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	4, // [4:7] is the sub-list for method output_type
-	1, // [1:4] is the sub-list for method input_type
+	2, // 0: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
+	0, // 1: evalfleet.agent.v1.SteeringService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
+	1, // 2: evalfleet.agent.v1.SteeringService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
+	2, // [2:3] is the sub-list for method output_type
+	1, // [1:2] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
@@ -434,13 +218,14 @@ func file_evalfleet_agent_v1_steering_service_proto_init() {
 	if File_evalfleet_agent_v1_steering_service_proto != nil {
 		return
 	}
+	file_evalfleet_agent_v1_steering_service_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_steering_service_proto_rawDesc), len(file_evalfleet_agent_v1_steering_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,25 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SteeringService_InterruptRun_FullMethodName    = "/evalfleet.agent.v1.SteeringService/InterruptRun"
 	SteeringService_EditPendingCall_FullMethodName = "/evalfleet.agent.v1.SteeringService/EditPendingCall"
-	SteeringService_CancelCall_FullMethodName      = "/evalfleet.agent.v1.SteeringService/CancelCall"
 )
 
 // SteeringServiceClient is the client API for SteeringService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SteeringService changes what a run has under way: its turn and its tool calls. Every method may be called concurrently.
+// SteeringService changes what a run has under way, beside what RunService does. Every method may be called concurrently.
 type SteeringServiceClient interface {
-	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
-	// Not built yet: fails with NOT_BUILT_YET.
-	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
 	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
 	EditPendingCall(ctx context.Context, in *EditPendingCallRequest, opts ...grpc.CallOption) (*EditPendingCallResponse, error)
-	// CancelCall stops one running tool call; the model sees a time-out and the run goes on.
-	// Not built yet: fails with NOT_BUILT_YET.
-	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 }
 
 type steeringServiceClient struct {
@@ -46,16 +38,6 @@ type steeringServiceClient struct {
 
 func NewSteeringServiceClient(cc grpc.ClientConnInterface) SteeringServiceClient {
 	return &steeringServiceClient{cc}
-}
-
-func (c *steeringServiceClient) InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(InterruptRunResponse)
-	err := c.cc.Invoke(ctx, SteeringService_InterruptRun_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 func (c *steeringServiceClient) EditPendingCall(ctx context.Context, in *EditPendingCallRequest, opts ...grpc.CallOption) (*EditPendingCallResponse, error) {
@@ -68,30 +50,14 @@ func (c *steeringServiceClient) EditPendingCall(ctx context.Context, in *EditPen
 	return out, nil
 }
 
-func (c *steeringServiceClient) CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CancelCallResponse)
-	err := c.cc.Invoke(ctx, SteeringService_CancelCall_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // SteeringServiceServer is the server API for SteeringService service.
 // All implementations must embed UnimplementedSteeringServiceServer
 // for forward compatibility.
 //
-// SteeringService changes what a run has under way: its turn and its tool calls. Every method may be called concurrently.
+// SteeringService changes what a run has under way, beside what RunService does. Every method may be called concurrently.
 type SteeringServiceServer interface {
-	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
-	// Not built yet: fails with NOT_BUILT_YET.
-	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
 	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
 	EditPendingCall(context.Context, *EditPendingCallRequest) (*EditPendingCallResponse, error)
-	// CancelCall stops one running tool call; the model sees a time-out and the run goes on.
-	// Not built yet: fails with NOT_BUILT_YET.
-	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	mustEmbedUnimplementedSteeringServiceServer()
 }
 
@@ -102,14 +68,8 @@ type SteeringServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedSteeringServiceServer struct{}
 
-func (UnimplementedSteeringServiceServer) InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method InterruptRun not implemented")
-}
 func (UnimplementedSteeringServiceServer) EditPendingCall(context.Context, *EditPendingCallRequest) (*EditPendingCallResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EditPendingCall not implemented")
-}
-func (UnimplementedSteeringServiceServer) CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CancelCall not implemented")
 }
 func (UnimplementedSteeringServiceServer) mustEmbedUnimplementedSteeringServiceServer() {}
 func (UnimplementedSteeringServiceServer) testEmbeddedByValue()                         {}
@@ -132,24 +92,6 @@ func RegisterSteeringServiceServer(s grpc.ServiceRegistrar, srv SteeringServiceS
 	s.RegisterService(&SteeringService_ServiceDesc, srv)
 }
 
-func _SteeringService_InterruptRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(InterruptRunRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SteeringServiceServer).InterruptRun(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SteeringService_InterruptRun_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SteeringServiceServer).InterruptRun(ctx, req.(*InterruptRunRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _SteeringService_EditPendingCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EditPendingCallRequest)
 	if err := dec(in); err != nil {
@@ -168,24 +110,6 @@ func _SteeringService_EditPendingCall_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SteeringService_CancelCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelCallRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SteeringServiceServer).CancelCall(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SteeringService_CancelCall_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SteeringServiceServer).CancelCall(ctx, req.(*CancelCallRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // SteeringService_ServiceDesc is the grpc.ServiceDesc for SteeringService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -194,16 +118,8 @@ var SteeringService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*SteeringServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "InterruptRun",
-			Handler:    _SteeringService_InterruptRun_Handler,
-		},
-		{
 			MethodName: "EditPendingCall",
 			Handler:    _SteeringService_EditPendingCall_Handler,
-		},
-		{
-			MethodName: "CancelCall",
-			Handler:    _SteeringService_CancelCall_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -120,6 +120,10 @@ const (
 	//
 	//	{"reason": "RESOURCE_IN_USE", "metadata": {"resource": "projects/default/runs/r1"}}
 	ErrorReason_ERROR_REASON_RESOURCE_IN_USE ErrorReason = 25
+	// The tool call that is to be stopped does not run: it has not begun, or has ended. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "CALL_NOT_OPEN", "metadata": {"resource": "projects/default/runs/r1", "call": "c1"}}
+	ErrorReason_ERROR_REASON_CALL_NOT_OPEN ErrorReason = 27
 	// The run, eval or sandbox has ended. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
 	//
 	//	{"reason": "RUN_FINISHED", "metadata": {"resource": "projects/default/runs/r1", "state": "SUCCEEDED"}}
@@ -322,6 +326,7 @@ var (
 		23: "ERROR_REASON_EFFECT_CANCELLED",
 		24: "ERROR_REASON_EFFECT_INDETERMINATE",
 		25: "ERROR_REASON_RESOURCE_IN_USE",
+		27: "ERROR_REASON_CALL_NOT_OPEN",
 		30: "ERROR_REASON_RUN_FINISHED",
 		31: "ERROR_REASON_SANDBOX_TERMINATED",
 		32: "ERROR_REASON_SANDBOX_LOST",
@@ -386,6 +391,7 @@ var (
 		"ERROR_REASON_EFFECT_CANCELLED":              23,
 		"ERROR_REASON_EFFECT_INDETERMINATE":          24,
 		"ERROR_REASON_RESOURCE_IN_USE":               25,
+		"ERROR_REASON_CALL_NOT_OPEN":                 27,
 		"ERROR_REASON_RUN_FINISHED":                  30,
 		"ERROR_REASON_SANDBOX_TERMINATED":            31,
 		"ERROR_REASON_SANDBOX_LOST":                  32,
@@ -461,7 +467,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xa7\x11\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xc7\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -484,7 +490,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x16ERROR_REASON_NOT_OWNER\x10N\x12!\n" +
 	"\x1dERROR_REASON_EFFECT_CANCELLED\x10\x17\x12%\n" +
 	"!ERROR_REASON_EFFECT_INDETERMINATE\x10\x18\x12 \n" +
-	"\x1cERROR_REASON_RESOURCE_IN_USE\x10\x19\x12\x1d\n" +
+	"\x1cERROR_REASON_RESOURCE_IN_USE\x10\x19\x12\x1e\n" +
+	"\x1aERROR_REASON_CALL_NOT_OPEN\x10\x1b\x12\x1d\n" +
 	"\x19ERROR_REASON_RUN_FINISHED\x10\x1e\x12#\n" +
 	"\x1fERROR_REASON_SANDBOX_TERMINATED\x10\x1f\x12\x1d\n" +
 	"\x19ERROR_REASON_SANDBOX_LOST\x10 \x12&\n" +

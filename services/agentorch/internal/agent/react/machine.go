@@ -77,7 +77,14 @@ func (m *machine) Apply(e *agentv1.Event) {
 	left := m.At == agent.Answered && !m.settled // an answer that was not taken
 	m.Track.Apply(e)
 	switch k := e.GetKind().(type) {
+	case *agentv1.Event_Interrupted:
+		if m.At == agent.Interrupted {
+			m.settled, m.asked = false, 0
+		}
 	case *agentv1.Event_ModelOutcome:
+		if k.ModelOutcome.GetInterrupted() {
+			break
+		}
 		if left && k.ModelOutcome.GetError() == nil {
 			m.asked++
 		}
@@ -124,6 +131,8 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 		return m.scored(run)
 	case m.At == agent.Told:
 		return m.told(run)
+	case m.At == agent.Interrupted:
+		return agent.Action{Then: agent.Wait{}}, nil
 	case m.params.Prompt.None:
 		return m.turn(run), nil
 	}

@@ -34,6 +34,12 @@ func (d *Step) act(f *run.Frame) (bool, error) {
 	if !several && action.Then != nil {
 		effects = agent.All{action.Then}
 	}
+	if slices.ContainsFunc(effects, func(then agent.Then) bool { _, done := then.(agent.Done); return done }) {
+		// Ended before anything is decided, since the agent is asked again at the same place.
+		if left, err := d.stopOutside(f); left || err != nil {
+			return false, err
+		}
+	}
 	if slices.ContainsFunc(effects, func(then agent.Then) bool { _, calls := then.(agent.CallTools); return calls }) {
 		// Reviewed before anything is decided: where no review is to be had now, the agent is asked again at the same
 		// place.

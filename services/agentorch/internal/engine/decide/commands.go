@@ -24,8 +24,16 @@ func (d *Step) commands() error {
 
 // command journals a command and what follows from it at once.
 func (d *Step) command(c inbox.Command) error {
-	received, span := &agentv1.CommandReceived{CommandId: c.ID}, d.s.Span
+	received, f := &agentv1.CommandReceived{CommandId: c.ID}, d.s.Frame
 	var follows []*agentv1.Event
+	to := func(span string) bool { // Whether the agent is at work to which the command is.
+		if of := d.s.At(span); of != nil && !of.Ending() {
+			f = of
+		} else {
+			received.Outdated = true
+		}
+		return !received.GetOutdated()
+	}
 	switch r := c.Request.(type) {
 	case *agentv1.CancelRunRequest:
 		received.Reason = r.GetReason()
@@ -40,14 +48,20 @@ func (d *Step) command(c inbox.Command) error {
 			follows = append(follows, run.NewEvent(&agentv1.LimitsRetuned{Limits: limit.Retune(d.s.Limits.Bounds(), r.GetLimits(), r.GetUpdateMask().GetPaths())}))
 		}
 	case *agentv1.PostMessageRequest:
-		received.Type, received.Content = "message", &agentv1.CommandContent{Messages: r.GetMessages()}
-		if to := d.s.At(r.GetSpan()); to != nil && !to.Ending() {
-			span = to.Span
-		} else {
-			received.Outdated = true
+		received.Type, received.Content = "message", operators(r.GetMessages())
+		to(r.GetSpan())
+	case *agentv1.InterruptRunRequest:
+		received.Type, received.Reason, received.Content = "interrupt", r.GetReason(), operators(r.GetMessages())
+		if to(r.GetSpan()) {
+			cut := run.NewEvent(d.cut(f))
+			cut.Span = f.Span
+			follows = append(follows, cut)
 		}
-		for _, m := range r.GetMessages() {
-			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
+	case *agentv1.CancelCallRequest:
+		received.Type, received.Reason = "cancel_call", r.GetReason()
+		if to(r.GetSpan()) {
+			received.Intent = openCall(d.s, f, r)
+			received.Outdated = received.GetIntent() == 0
 		}
 	case *agentv1.HoldRunRequest:
 		received.Type, received.Reason = "hold", r.GetReason()
@@ -62,9 +76,9 @@ func (d *Step) command(c inbox.Command) error {
 	default:
 		return fmt.Errorf("decide: command %s is a %T", c.ID, r)
 	}
-	taken := run.NewEvent(received)
-	taken.Span = span
-	if err := d.emitBy(c.Principal, taken); err != nil {
+	e := run.NewEvent(received)
+	e.Span = f.Span
+	if err := d.emitBy(c.Principal, e); err != nil {
 		return err
 	}
 	for _, e := range follows {
@@ -73,6 +87,17 @@ func (d *Step) command(c inbox.Command) error {
 		}
 	}
 	return nil
+}
+
+// operators is what a command with messages of an operator says; nil for none.
+func operators(messages []*modelv1.ChatMessage) *agentv1.CommandContent {
+	for _, m := range messages {
+		m.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	return &agentv1.CommandContent{Messages: messages}
 }
 
 // cancel returns the mode of the command that is journaled, and the event that says what becomes of the run, where it

@@ -213,11 +213,14 @@ func (d *Step) outcome(e *agentv1.Event) error {
 			return nil // an answer that came again
 		}
 		f = intent.Frame
+		if intent.Interrupted() {
+			interrupt(intent, e)
+		}
 	}
 	if err := d.emitIn(f, e); err != nil {
 		return err
 	}
-	if o := e.GetModelOutcome(); o == nil || o.GetError() != nil || s.Stopping() || s.Scoring != nil {
+	if o := e.GetModelOutcome(); o == nil || o.GetError() != nil || o.GetInterrupted() || s.Stopping() || s.Scoring != nil {
 		return nil
 	}
 	if reached, of := f.Broken((*limit.Set).AfterGenerate); reached != nil {
@@ -292,7 +295,7 @@ func (d *Step) decision() (more bool, err error) {
 // idleChild returns an agent that another began and that has nothing under way; nil where there is none.
 func (d *Step) idleChild() *run.Frame {
 	for _, f := range d.s.Frames() {
-		if f.Parent != nil && !f.Busy() {
+		if f.Parent != nil && f.Idle() {
 			return f
 		}
 	}
@@ -304,11 +307,11 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 	s, busy := d.s, f.Busy()
 	switch {
 	case f.Ending():
-		if busy {
+		if !f.Idle() {
 			return false, nil // what is under way is being stopped
 		}
 		return true, d.ended(f, &agentv1.AgentEnded{Limit: f.Reached, Interrupted: f.Reached == nil, Content: f.Output()})
-	case f.Wait != nil, slices.Contains(d.unreviewed, f):
+	case f.Wait != nil, f.Stops(), slices.Contains(d.unreviewed, f):
 		return false, nil
 	case s.Scoring != nil && s.Scoring.Frame == f:
 		if busy {
@@ -319,7 +322,7 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 		return false, nil
 	}
 	if f.Calls != nil {
-		if more, err := d.calls(f); more || err != nil || !agent.IsWatching(f.Machine) {
+		if more, err := d.calls(f); more || err != nil || f.Wait != nil || !agent.IsWatching(f.Machine) {
 			return more, err
 		}
 	}

@@ -98,7 +98,10 @@ func (d *Step) reviewed(f *run.Frame, reviews []*toolv1.ToolReview) error {
 // calls goes on with the calls at hand: the next stage, or, when all have ended, their results into the conversation.
 func (d *Step) calls(f *run.Frame) (bool, error) {
 	all := f.Calls
-	if all.Done() {
+	switch {
+	case all.Interrupted:
+		return d.repair(f)
+	case all.Done():
 		return true, d.addResults(f)
 	}
 	stage := all.Next()

@@ -33,8 +33,9 @@ import (
 type Effect interface {
 	// Do asks for it and returns its outcomes, less those that it has reported to p before the end.
 	Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error)
-	// Cancel has the owner stop it, or never begin it.
-	Cancel(ctx context.Context) error
+	// Cancel has the owner stop it, or never begin it: all of it or, of a stage of calls, those of the intents that are
+	// given.
+	Cancel(ctx context.Context, intents ...int64) error
 	// Failed returns the outcomes of an effect that the owner answered with an error.
 	Failed(err error) []*agentv1.Event
 	// Services are those without which there is no answer.

@@ -69,7 +69,7 @@ func cut(output []byte, at *int64) ([]byte, *int64) {
 
 func (x *execution) Services() []string { return []string{peers.Sandboxd} }
 
-func (x *execution) Cancel(ctx context.Context) error {
+func (x *execution) Cancel(ctx context.Context, _ ...int64) error {
 	if x.request == nil {
 		return nil
 	}

@@ -88,7 +88,7 @@ func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error
 
 func (c *modelCall) Services() []string { return []string{peers.Modelgw} }
 
-func (c *modelCall) Cancel(ctx context.Context) error {
+func (c *modelCall) Cancel(ctx context.Context, _ ...int64) error {
 	_, err := c.client.CancelGenerate(ctx, &modelv1.CancelGenerateRequest{Parent: c.request.GetParent(), RequestId: c.request.GetRequestId()})
 	return err
 }

@@ -2,6 +2,7 @@ package effects
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,12 +60,14 @@ type Pending struct {
 	deaf     bool               // nothing is to be noted any more
 	started  bool
 	stopping bool
+	stopped  []int64 // intents of which the owner was told by themselves to stop them
 }
 
 // Begin begins to ask for an effect of a run, on whose behalf of says. A model call waits for its place without a
-// goroutine. Where stopping is set, the owner is told first to stop it or never to begin it.
-func (c *Caller) Begin(key string, e Effect, r Run, of *effectv1.Attribution, stopping bool) *Pending {
-	p := &Pending{Key: key, Wanted: time.Now(), Effect: e, caller: c, run: r, of: of, stopping: stopping}
+// goroutine. Where stopping is set, the owner is told first to stop it or never to begin it; else so of the intents in
+// stopped.
+func (c *Caller) Begin(key string, e Effect, r Run, of *effectv1.Attribution, stopping bool, stopped ...int64) *Pending {
+	p := &Pending{Key: key, Wanted: time.Now(), Effect: e, caller: c, run: r, of: of, stopping: stopping, stopped: stopped}
 	p.ctx, p.cancel = context.WithCancel(c.life)
 	call, isModel := e.(*modelCall)
 	if !isModel || stopping {
@@ -110,9 +113,23 @@ func (p *Pending) Stop() {
 	started := p.started
 	p.mu.Unlock()
 	if started {
-		p.caller.start(p.cancelEffect)
+		p.caller.start(func() { p.cancelEffect() })
 	} else {
 		p.start() // it begins by telling the owner never to begin
+	}
+}
+
+// StopSome has the effects of some of the intents stopped, as of calls of a stage. What comes of them still arrives.
+func (p *Pending) StopSome(intents ...int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	intents = slices.DeleteFunc(slices.Clone(intents), func(i int64) bool { return slices.Contains(p.stopped, i) })
+	if len(intents) == 0 || p.stopping {
+		return
+	}
+	p.stopped = append(p.stopped[:len(p.stopped):len(p.stopped)], intents...)
+	if p.started {
+		p.caller.start(func() { p.cancelEffect(intents...) })
 	}
 }
 
@@ -129,9 +146,18 @@ func (p *Pending) leave() {
 }
 
 func (p *Pending) isStopping() bool {
+	stopping, _ := p.stops()
+	return stopping
+}
+
+// stops reports whether all of the effect is to be stopped, or else which intents.
+func (p *Pending) stops() (stopping bool, some []int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stopping
+	if p.stopping {
+		return true, nil
+	}
+	return false, p.stopped
 }
 
 const (
@@ -139,10 +165,10 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// cancelEffect has the owner stop the effect, until it has answered.
-func (p *Pending) cancelEffect() {
+// cancelEffect has the owner stop the effect, or some of its intents, until it has answered.
+func (p *Pending) cancelEffect(intents ...int64) {
 	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); ; {
-		err := p.Effect.Cancel(p.ctx)
+		err := p.Effect.Cancel(p.ctx, intents...)
 		if err == nil || p.ctx.Err() != nil {
 			return
 		}
@@ -164,8 +190,8 @@ func (p *Pending) ask() {
 	defer p.caller.deps.Outages.Begin(peers.Call{
 		Run: p.of.GetRun(), Eval: p.of.GetEval(), Services: p.Effect.Services(), Since: p.Wanted,
 	})()
-	if p.isStopping() && p.run.MayAsk(p.ctx) {
-		p.cancelEffect()
+	if stopping, some := p.stops(); (stopping || len(some) > 0) && p.run.MayAsk(p.ctx) {
+		p.cancelEffect(some...)
 	}
 	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); p.run.MayAsk(p.ctx); {
 		outcomes, err := p.Effect.Do(p.ctx, p)

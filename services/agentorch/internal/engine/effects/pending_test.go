@@ -37,7 +37,7 @@ func (s *scripted) Do(context.Context, *Pending) ([]*agentv1.Event, error) {
 	return []*agentv1.Event{run.NewEvent(&agentv1.ExecOutcome{})}, err
 }
 
-func (s *scripted) Cancel(context.Context) error {
+func (s *scripted) Cancel(context.Context, ...int64) error {
 	s.asked = append(s.asked, "cancel")
 	return nil
 }

@@ -41,7 +41,7 @@ func (c *creation) Do(ctx context.Context, _ *Pending) ([]*agentv1.Event, error)
 func (c *creation) Services() []string { return []string{peers.Sandboxd} }
 
 // Cancel stops the making. A sandbox that is made already is removed as those of every run that ends.
-func (c *creation) Cancel(ctx context.Context) error {
+func (c *creation) Cancel(ctx context.Context, _ ...int64) error {
 	_, err := c.client.CancelSandbox(ctx, &sandboxv1.CancelSandboxRequest{Parent: c.request.GetParent(), RequestId: c.request.GetRequestId()})
 	return err
 }
@@ -76,7 +76,7 @@ func (r *removal) Do(ctx context.Context, _ *Pending) ([]*agentv1.Event, error) 
 
 func (r *removal) Services() []string { return []string{peers.Sandboxd} }
 
-func (r *removal) Cancel(context.Context) error { return nil }
+func (r *removal) Cancel(context.Context, ...int64) error { return nil }
 
 func (r *removal) Release() *Release { return nil }
 

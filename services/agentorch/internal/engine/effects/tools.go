@@ -111,16 +111,19 @@ func (t *toolStage) at(index int32, id string) *run.Call {
 	return nil
 }
 
-func (t *toolStage) refs() []*toolv1.CallRef {
-	refs := make([]*toolv1.CallRef, len(t.calls))
+// refs are the calls of those intents; of none all.
+func (t *toolStage) refs(intents ...int64) []*toolv1.CallRef {
+	var refs []*toolv1.CallRef
 	for i, c := range t.calls {
-		refs[i] = &toolv1.CallRef{CallId: c.Call.GetId(), Index: int32(i)}
+		if len(intents) == 0 || slices.Contains(intents, c.Intent.GetSeq()) {
+			refs = append(refs, &toolv1.CallRef{CallId: c.Call.GetId(), Index: int32(i)})
+		}
 	}
 	return refs
 }
 
-func (t *toolStage) Cancel(ctx context.Context) error {
-	_, err := t.client.CancelTools(ctx, &toolv1.CancelToolsRequest{Parent: t.request.GetParent(), RequestId: t.request.GetRequestId(), Calls: t.refs()})
+func (t *toolStage) Cancel(ctx context.Context, intents ...int64) error {
+	_, err := t.client.CancelTools(ctx, &toolv1.CancelToolsRequest{Parent: t.request.GetParent(), RequestId: t.request.GetRequestId(), Calls: t.refs(intents...)})
 	return err
 }
 

@@ -52,7 +52,7 @@ func (c *workerCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, erro
 // Services are none: workers come to this service, and a call waits for them durably.
 func (c *workerCall) Services() []string { return nil }
 
-func (c *workerCall) Cancel(ctx context.Context) error {
+func (c *workerCall) Cancel(ctx context.Context, _ ...int64) error {
 	return c.workers.Cancel(ctx, c.request.Project, c.request.Key)
 }
 

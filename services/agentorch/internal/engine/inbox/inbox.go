@@ -18,7 +18,8 @@ type Command struct {
 	ID string
 	// Principal is who sent it, such as `user:ada`.
 	Principal string
-	// Request is a CancelRunRequest, RetuneLimitsRequest, PostMessageRequest, HoldRunRequest or ResumeRunRequest.
+	// Request is a CancelRunRequest, RetuneLimitsRequest, PostMessageRequest, InterruptRunRequest, CancelCallRequest,
+	// HoldRunRequest or ResumeRunRequest.
 	Request proto.Message
 }
 
@@ -60,7 +61,8 @@ func Unpack(c journal.Command) (Command, error) {
 		return Command{}, fmt.Errorf("inbox: command %s: %w", c.ID, err)
 	}
 	switch request.(type) {
-	case *agentv1.CancelRunRequest, *agentv1.RetuneLimitsRequest, *agentv1.PostMessageRequest, *agentv1.HoldRunRequest, *agentv1.ResumeRunRequest:
+	case *agentv1.CancelRunRequest, *agentv1.RetuneLimitsRequest, *agentv1.PostMessageRequest, *agentv1.InterruptRunRequest,
+		*agentv1.CancelCallRequest, *agentv1.HoldRunRequest, *agentv1.ResumeRunRequest:
 		return Command{ID: c.ID, Principal: p.Principal, Request: request}, nil
 	}
 	return Command{}, fmt.Errorf("inbox: command %s is a %s", c.ID, p.Type)
