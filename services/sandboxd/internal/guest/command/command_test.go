@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
 )
 
 // table is the program's one table.
@@ -160,6 +161,30 @@ func TestOldOutputMakesRoomExplicitly(t *testing.T) {
 	assert.Len(t, last.GetStdout(), 4000, "the newest stay")
 	r.Release(r.Keys())
 	assert.Empty(t, r.Keys())
+}
+
+// A reader that takes everything has what its command printed, however much is printed after the command's end.
+func TestOutputThatAReaderHoldsMakesNoRoom(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 10_000)
+	var hold *spool.Hold
+	held, _, err := r.Follow(t.Context(), "held", nil, sh("head -c 4000 /dev/zero"), func(c *command.Command) { hold = c.Stdout().Hold(0) })
+	require.NoError(t, err)
+	waittest.For(t, held.Done(), "the end of the command")
+	for i := range 5 {
+		run(t, r, fmt.Sprint("key", i), sh("head -c 4000 /dev/zero"))
+	}
+	require.Eventually(t, func() bool {
+		c, _, err := r.Run(t.Context(), "key0", nil, nil)
+		return err == nil && c.Stdout().Kept() == 0
+	}, waittest.Bound, time.Millisecond, "others make room")
+	assert.EqualValues(t, 4000, held.Stdout().Kept())
+	hold.Advance(4000)
+	hold.Release()
+	for i := range 5 {
+		run(t, r, fmt.Sprint("later", i), sh("head -c 4000 /dev/zero"))
+	}
+	require.Eventually(t, func() bool { return held.Stdout().Kept() == 0 }, waittest.Bound, time.Millisecond, "it makes room when it is taken")
 }
 
 func TestLargeOutputOnBothStreams(t *testing.T) {

@@ -106,12 +106,13 @@ func (r *Runner) keep(c *Command) {
 	}
 }
 
-// dropOldest drops the output of the oldest command that has any, of those that have ended; false where none has.
+// dropOldest drops the output of the oldest command that has any, of those that have ended, and that no reader holds;
+// false where none has.
 func (r *Runner) dropOldest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, old := range r.order {
-		if old.stdout.Kept() > 0 || old.stderr.Kept() > 0 {
+		if (old.stdout.Kept() > 0 || old.stderr.Kept() > 0) && !old.stdout.Held() && !old.stderr.Held() {
 			old.drop()
 			return true
 		}

@@ -28,10 +28,29 @@ func (h *Hold) Advance(offset int64) {
 
 // Release ends the hold of all bytes. Releasing twice is allowed.
 func (h *Hold) Release() {
-	h.spool.mu.Lock()
-	defer h.spool.mu.Unlock()
-	h.spool.holds = slices.DeleteFunc(h.spool.holds, func(o *Hold) bool { return o == h })
-	h.spool.moved()
+	if h.release() {
+		h.spool.Settle()
+	}
+}
+
+// release reports whether the spool was to settle when the last hold ends, which it has.
+func (h *Hold) release() (settle bool) {
+	s := h.spool
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = slices.DeleteFunc(s.holds, func(o *Hold) bool { return o == h })
+	s.moved()
+	if settle = s.unsettled && len(s.holds) == 0; settle {
+		s.unsettled = false
+	}
+	return settle
+}
+
+// Held reports whether a reader has bytes still to take. They should be dropped for no other output.
+func (s *Spool) Held() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.holds, func(h *Hold) bool { return h.at < s.total })
 }
 
 // Hasten has no writer wait for a hold any more.

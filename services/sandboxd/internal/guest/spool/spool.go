@@ -22,6 +22,8 @@ type Spool struct {
 	holds   []*Hold
 	hasty   bool          // writers wait for no hold
 	room    chan struct{} // closed when holds change; nil while no writer waits
+	// unsettled says that Settle came while there were holds, and is done when the last one ends.
+	unsettled bool
 }
 
 // New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail. It keeps
@@ -102,9 +104,14 @@ func (s *Spool) grow(n, have int, most *int) int {
 func (s *Spool) charged() int { return max(0, len(s.head)-s.floor) + max(0, len(s.tail)-s.floor) }
 
 // Settle charges the budget with what the spool has kept beside it, for a spool that no bytes come to any more. Where
-// the budget has no room, the spool keeps as much less, from its middle.
+// the budget has no room, the spool keeps as much less, from its middle. A spool that is held settles when no hold is
+// left.
 func (s *Spool) Settle() {
 	s.mu.Lock()
+	if s.unsettled = len(s.holds) > 0; s.unsettled {
+		s.mu.Unlock()
+		return
+	}
 	beside := len(s.head) + len(s.tail) - s.charged()
 	s.mu.Unlock()
 	got := s.budget.take(beside)

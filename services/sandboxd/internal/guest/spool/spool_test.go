@@ -219,3 +219,21 @@ func TestSpoolsShareABudget(t *testing.T) {
 	first.Drop()
 	assert.EqualValues(t, mib, fill(mib).Kept(), "what was dropped is there for others")
 }
+
+// Bytes that a reader has not taken when the last of them was written are not trimmed. They are when it has left.
+func TestWhatIsHeldAtTheEndSettlesLater(t *testing.T) {
+	t.Parallel()
+	s := spool.New(spool.Floor, spool.NewBudget(0, func() bool { return false }))
+	hold := s.Hold(0)
+	_, _ = s.Write(bytes.Repeat([]byte("x"), spool.Floor))
+	s.Close()
+	s.Settle()
+	assert.EqualValues(t, spool.Floor, s.Kept())
+	assert.True(t, s.Held())
+	hold.Advance(spool.Floor)
+	assert.False(t, s.Held(), "all is taken")
+	hold.Release()
+	assert.Zero(t, s.Kept(), "the budget has no room")
+	hold.Release()
+	assert.EqualValues(t, spool.Floor, s.Total())
+}
