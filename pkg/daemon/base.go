@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
@@ -33,9 +35,13 @@ type BaseConfig struct {
 	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process that keeps
 	// nothing.
 	Database, BlobDir string
-	// Owner names the process from its start to its end; no earlier or later process has the name. It is the process of
-	// the one replica that the database has; empty for one that only looks into the database.
+	// Owner names the process from its start to its end; no earlier or later process has the name. It is empty for one
+	// that only looks into the database.
 	Owner string
+	// Service and Replica say of what the process is one life. ReplicaTTL is how long after its last beat it counts as
+	// dead.
+	Service, Replica string
+	ReplicaTTL       time.Duration
 	// Lock is the data directory, held. The address is announced there; nil announces nothing.
 	Lock *dirlock.Lock
 	// Logger takes what an operator should know of the stores; nil is none.
@@ -154,17 +160,17 @@ func (b *Base) startDatabase(ctx context.Context) (err error) {
 	return err
 }
 
-// theReplica is the name of the one replica that a database in a data directory has: a data directory belongs to one
-// process at a time. Its next process therefore knows at once that the one before has ended.
-const theReplica = "local"
-
 // startReplica says from now on that this process lives.
 func (b *Base) startReplica(ctx context.Context) error {
 	table, err := replicasqlite.New(ctx, b.DB)
 	if err != nil {
 		return err
 	}
-	if b.Replica, err = replica.Join(ctx, replica.Config{Table: table, Replica: theReplica, Process: b.cfg.Owner, Logger: b.cfg.Logger}); err != nil {
+	b.Replica, err = replica.Join(ctx, replica.Config{
+		Member: replica.Member{Service: b.cfg.Service, Name: cmp.Or(b.cfg.Replica, DefaultReplica), Process: b.cfg.Owner, Address: b.Listener.Addr().String()},
+		Table:  table, TTL: b.cfg.ReplicaTTL, Logger: b.cfg.Logger,
+	})
+	if err != nil {
 		return err
 	}
 	ctx, b.beats = context.WithCancel(context.WithoutCancel(ctx))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -36,6 +37,13 @@ type Config struct {
 	// at most 1 GiB. -1 is no floor. Of the files (inodes) that a disk can hold, 2 % are such a floor too, and at most
 	// 10,000.
 	MinFreeBytes int64 `yaml:"min_free_bytes" env:"EVALFLEET_MIN_FREE_BYTES"`
+	// Replica is the name of this process among those of its service. It must stay the same over restarts: the next
+	// process of the name continues at once what the one before had. Where processes share a database each needs a name
+	// of its own. Default `local`, right while a data directory has one process.
+	Replica string `yaml:"replica" env:"EVALFLEET_REPLICA"`
+	// ReplicaTTL is how long after its last sign of life a process counts as dead, and others take over its work.
+	// Default 5s.
+	ReplicaTTL time.Duration `yaml:"replica_ttl" env:"EVALFLEET_REPLICA_TTL"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
 	// TokenFile holds the admin token; it is made where it is not there. Default in the single binary: token in
@@ -67,8 +75,14 @@ func (p Peers) Address(service string) string {
 // exampleListen is how an address is written.
 const exampleListen = "127.0.0.1:7460"
 
+// DefaultReplica is the name of a replica that was given none.
+const DefaultReplica = "local"
+
 // Validate refuses an address that others can reach, unless it is allowed.
 func (c *Config) Validate() error {
+	if c.ReplicaTTL < 0 || c.ReplicaTTL > 0 && c.ReplicaTTL < 100*time.Millisecond {
+		return errors.New("replica_ttl: want at least 100ms; 0 is the default")
+	}
 	if c.MaxConnections < 0 {
 		return errors.New("max_connections: must not be negative; leave it out for the default")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -52,6 +53,8 @@ type Parts struct {
 	Owner string
 	// Alive reports whether another process of that name still runs; nil for a program that keeps nothing.
 	Alive func(ctx context.Context, owner string) (bool, error)
+	// Replica is this process among those of its service; nil for a program that keeps nothing, or is idle.
+	Replica *replica.Process
 	// Services are all services of the process.
 	Services []string
 	// Idle asks the service to leave unfinished work alone: the process is here to look.

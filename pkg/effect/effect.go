@@ -36,14 +36,29 @@ var (
 	ErrUnknown = errors.New("effect: unknown key")
 	// ErrNotOwner is returned to an owner that does not, or no longer, hold the claim.
 	ErrNotOwner = errors.New("effect: claim is not held by this owner")
-	// ErrSuperseded is returned to a request under an older epoch than its run has had in the ledger: the run has
-	// another owner since.
+	// ErrSuperseded is what a [SupersededError] wraps.
 	ErrSuperseded = errors.New("effect: the run has another owner since")
 	// ErrCancelled is returned for a key that was cancelled.
 	ErrCancelled = errors.New("effect: cancelled")
 	// ErrReleased is returned for a key whose result was kept, taken over by its caller, and released.
 	ErrReleased = errors.New("effect: result was released")
 )
+
+// SupersededError is returned to a request under an older epoch than its run has had in the ledger: the run has another
+// owner since.
+type SupersededError struct {
+	Key Key
+	// Epoch is the newest that the ledger has of the run.
+	Epoch int64
+}
+
+// Error implements error.
+func (e *SupersededError) Error() string {
+	return fmt.Sprintf("%v: %v: its epoch is %d", ErrSuperseded, e.Key, e.Epoch)
+}
+
+// Unwrap returns [ErrSuperseded].
+func (e *SupersededError) Unwrap() error { return ErrSuperseded }
 
 // NotStarted marks an error of the work before which nothing had happened: the [Runner] gives the claim back instead of
 // keeping the error. Of nil it returns nil.
@@ -189,12 +204,12 @@ type Ledger interface {
 	// what is there. It fails with [ErrContentMismatch] when the key was claimed with another hash, save that a
 	// cancelled key is reported as cancelled to everyone.
 	//
-	// Epoch is that under which the caller owns the run that gave the key ([Key.Run]); 0 for none. It fails with
-	// [ErrSuperseded] when it is older than one that came with a claim of the run before, and then changes nothing.
+	// Epoch is that under which the caller owns the run that gave the key ([Key.Run]); 0 for none. It fails with a
+	// [SupersededError] when it is older than one that came with a claim of the run before, and then changes nothing.
 	Claim(ctx context.Context, key Key, hash Hash, owner string, epoch int64) (rec Record, started bool, err error)
 
-	// Fence has the ledger know an epoch of the run that gave key, as a claim under it would. It fails with
-	// [ErrSuperseded]. Epoch 0 changes nothing.
+	// Fence has the ledger know an epoch of the run that gave key, as a claim under it would. It fails with a
+	// [SupersededError]. Epoch 0 changes nothing.
 	Fence(ctx context.Context, key Key, epoch int64) error
 
 	// Finish keeps the outcome of a running effect. It fails with [ErrCancelled] when the key was cancelled, which

@@ -69,7 +69,7 @@ func (r *Runner) fence(ctx context.Context, e *execution, req Request) error {
 	case req.Epoch == 0 || req.Epoch == known:
 		return nil
 	case req.Epoch < known:
-		return fmt.Errorf("%w: %v", ErrSuperseded, req.Key)
+		return &SupersededError{Key: req.Key, Epoch: known}
 	}
 	if err := r.cfg.Ledger.Fence(ctx, req.Key, req.Epoch); err != nil {
 		return err

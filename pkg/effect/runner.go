@@ -157,7 +157,7 @@ func New(cfg Config) (*Runner, error) {
 // before anyone sees it.
 //
 // An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled],
-// [ErrReleased], [ErrIndeterminate], [ErrDraining], [ErrSuperseded], an [*ElsewhereError], or the ledger's, in which
+// [ErrReleased], [ErrIndeterminate], [ErrDraining], a [*SupersededError], an [*ElsewhereError], or the ledger's, in which
 // case the outcome may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the work
 // ended.
 func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
@@ -173,18 +173,23 @@ func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	e, begun, err := r.join(ctx, req, fn)
-	if err != nil {
-		return Result{}, err
-	}
-	if !begun {
-		if err := r.fence(ctx, e, req); err != nil {
+	for {
+		e, begun, err := r.join(ctx, req, fn)
+		if err != nil {
 			return Result{}, err
 		}
+		if !begun {
+			if err := r.fence(ctx, e, req); err != nil {
+				return Result{}, err
+			}
+		}
+		res, err := e.wait(ctx)
+		if refused, ok := errors.AsType[*SupersededError](err); ok && !begun && req.Epoch >= refused.Epoch {
+			continue // It was an older owner that was refused.
+		}
+		res.Joined = res.Joined || !begun
+		return res, err
 	}
-	res, err := e.wait(ctx)
-	res.Joined = res.Joined || !begun
-	return res, err
 }
 
 // Attach waits for an effect that runs in this process, or returns the outcome that is kept. It starts nothing. Beside

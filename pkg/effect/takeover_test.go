@@ -484,3 +484,49 @@ func TestAnOlderOwnerOfARunIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, rec.Lost(), "to join begins nothing anew")
 }
+
+// heldLedger holds up claims under an epoch.
+type heldLedger struct {
+	*memory.Ledger
+	epoch int64
+	begun chan struct{}
+	let   chan struct{}
+}
+
+func (l *heldLedger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string, epoch int64) (effect.Record, bool, error) {
+	if epoch == l.epoch {
+		close(l.begun)
+		<-l.let
+	}
+	return l.Ledger.Claim(ctx, key, hash, owner, epoch)
+}
+
+// TestWhoJoinsAnOlderOwnerIsNotRefusedWithIt: the newer owner asks for the same effect while the older one is about to
+// be refused.
+func TestWhoJoinsAnOlderOwnerIsNotRefusedWithIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &heldLedger{Ledger: &memory.Ledger{}, epoch: 1, begun: make(chan struct{}), let: make(chan struct{})}
+		r := runner(t, ledger)
+		under := func(epoch int64) effect.Request {
+			r := request
+			r.Key, r.Epoch = effect.Key{Project: "p", ID: "r/7"}, epoch
+			return r
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := r.Do(t.Context(), under(1), never)
+			assert.ErrorIs(t, err, effect.ErrSuperseded)
+		})
+		<-ledger.begun
+		require.NoError(t, ledger.Fence(t.Context(), under(2).Key, 2))
+		wg.Go(func() {
+			result, err := r.Do(t.Context(), under(2), func(context.Context, effect.Attempt) ([]byte, error) { return []byte("once"), nil })
+			assert.NoError(t, err)
+			assert.Equal(t, "once", string(result.Body))
+		})
+		synctest.Wait()
+		close(ledger.let)
+		wg.Wait()
+	})
+}

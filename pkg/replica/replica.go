@@ -1,11 +1,13 @@
 // Package replica says which processes of a service live. A replica is a place where a service runs, with a name that
 // stays the same over restarts; a process is one life of it, with a name that no other process ever has. Each replica
-// has one row in a [Table]:
+// of a service has one row in a [Table]:
 //
-//	{replica, process, epoch, beat}    Join: a new process, epoch + 1 │ Beat: beat = the store's clock │ Leave: no process
+//	{service, name, process, address, epoch, beat}    Join: a new process, epoch + 1 │ Beat: beat = the store's clock │ Leave: no process
 //
 // The clock is the store's, so that clocks of machines need not agree. A process that was replaced, has left, or has
-// not beaten for longer than the time to live counts as dead, and others may take over what it had claimed.
+// not beaten for longer than the time to live counts as dead, and others may take over what it had claimed. The dead
+// process itself cannot know that it was given up, so [Process.Fence] keeps it from starting anything once it could not
+// beat for as long.
 package replica
 
 import (
@@ -14,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,18 +26,42 @@ import (
 // ErrUnknown is returned for a process that has no row: it has left, was replaced, or never joined.
 var ErrUnknown = errors.New("replica: the process has left or was replaced")
 
-// Table keeps the rows of replicas. Every change is durable before its method returns nil. Methods may be called
-// concurrently.
+// Table keeps the rows of replicas. Every change is durable before its method returns nil, and is one statement of the
+// store. Methods may be called concurrently.
 type Table interface {
-	// Join makes process the one of a replica and returns the epoch of that, which is higher than that of all processes
-	// before. The process before counts as dead from then on.
-	Join(ctx context.Context, replica, process string) (epoch int64, err error)
+	// Join makes m.Process the process of a replica. The process before counts as dead from then on. Of the row that it
+	// returns the epoch is higher than that of all processes before, and Silence is how long ago the process before
+	// beat last; zero where there was none.
+	Join(ctx context.Context, m Member) (Row, error)
 	// Beat says that a process lives. It fails with [ErrUnknown].
 	Beat(ctx context.Context, process string) error
 	// Leave says that a process has ended. It leaves others alone.
 	Leave(ctx context.Context, process string) error
-	// Silence returns how long ago a process joined or beat last. It fails with [ErrUnknown].
-	Silence(ctx context.Context, process string) (time.Duration, error)
+	// List returns the rows of all replicas, by service and name.
+	List(ctx context.Context) ([]Row, error)
+}
+
+// Member is a replica with the process that it has now.
+type Member struct {
+	// Service is the service that runs there, such as `agentorch`, or that of a process with several.
+	Service string
+	// Name is that of the replica, unique in its service and the same after a restart.
+	Name string
+	// Process names a process from its start to its end. No other process ever has the name. It is empty for a replica
+	// whose process has left.
+	Process string
+	// Address is where others reach the process, host:port.
+	Address string
+}
+
+// Row is what a table says of a replica.
+type Row struct {
+	Member
+
+	// Epoch counts the processes of the replica.
+	Epoch int64
+	// Silence is how long ago the process beat last, by the store's clock.
+	Silence time.Duration
 }
 
 // Defaults of a [Config].
@@ -45,12 +72,10 @@ const (
 
 // Config makes a [Process].
 type Config struct {
+	Member
+
 	// Table keeps the rows. Required.
 	Table Table
-	// Replica is the name of the replica, the same after a restart. Required.
-	Replica string
-	// Process names this process from its start to its end. No other process ever has the name. Required.
-	Process string
 	// TTL is how long after its last beat a process counts as dead. Zero is [DefaultTTL].
 	TTL time.Duration
 	// Every is the time between two beats. Zero is [DefaultEvery].
@@ -61,11 +86,14 @@ type Config struct {
 
 // Process is this process as others see it. Its methods may be called concurrently.
 type Process struct {
-	cfg   Config
-	clock standstill.Detector
+	cfg    Config
+	joined Row
+	clock  standstill.Detector
 
 	mu      sync.Mutex
 	patient time.Time // until then no other process counts as dead for its silence
+	beat    time.Time // when the last beat that is in the table began
+	lapses  int       // how often the time to live passed between two such beats
 }
 
 // Join makes this process the one of its replica. [Process.Run] beats.
@@ -74,13 +102,37 @@ func Join(ctx context.Context, cfg Config) (*Process, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if _, err := cfg.Table.Join(ctx, cfg.Replica, cfg.Process); err != nil {
-		return nil, fmt.Errorf("replica: join as %s: %w", cfg.Replica, err)
+	began := time.Now()
+	row, err := cfg.Table.Join(ctx, cfg.Member)
+	if err != nil {
+		return nil, fmt.Errorf("replica: join as %s: %w", cfg.Name, err)
 	}
-	return &Process{cfg: cfg}, nil
+	return &Process{cfg: cfg, joined: row, beat: began}, nil
 }
 
-// Run beats until ctx ends.
+// Name is that of the replica; empty of a nil process.
+func (p *Process) Name() string {
+	if p == nil {
+		return ""
+	}
+	return p.cfg.Name
+}
+
+// Epoch tells the process from those that the replica had before.
+func (p *Process) Epoch() int64 { return p.joined.Epoch }
+
+// Absent is for how long the replica had no process before this one; zero for a new replica.
+func (p *Process) Absent() time.Duration { return p.joined.Silence }
+
+// TTL is how long after its last beat a process counts as dead.
+func (p *Process) TTL() time.Duration {
+	if p == nil {
+		return DefaultTTL
+	}
+	return p.cfg.TTL
+}
+
+// Run beats until ctx ends. A caller with a loop of its own may call [Process.Beat] as well.
 func (p *Process) Run(ctx context.Context) {
 	beats := time.NewTicker(p.cfg.Every)
 	defer beats.Stop()
@@ -90,10 +142,7 @@ func (p *Process) Run(ctx context.Context) {
 			return
 		case <-beats.C:
 		}
-		if gap := p.clock.Look(time.Now(), p.cfg.TTL); gap > 0 {
-			p.stoodStill()
-		}
-		err := p.cfg.Table.Beat(ctx, p.cfg.Process)
+		err := p.Beat(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			p.cfg.Logger.ErrorContext(ctx, "cannot say that this process lives; others take over its work", "error", err, "after", p.cfg.TTL)
 		}
@@ -101,11 +150,43 @@ func (p *Process) Run(ctx context.Context) {
 	}
 }
 
-// stoodStill gives other processes time to beat again: they may have stood still with this one.
-func (p *Process) stoodStill() {
+// Beat says once that this process lives. It fails with [ErrUnknown] where another process has joined as the same
+// replica: this one must end.
+func (p *Process) Beat(ctx context.Context) error {
+	began := time.Now()
+	if p.clock.Look(began, p.cfg.TTL) > 0 { // Others may have stood still with this process, and beat again only now.
+		p.mu.Lock()
+		p.patient = began.Add(p.cfg.TTL)
+		p.mu.Unlock()
+	}
+	if err := p.cfg.Table.Beat(ctx, p.cfg.Process); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.patient = time.Now().Add(p.cfg.TTL)
+	if elapsed(p.beat, began) > p.cfg.TTL {
+		p.lapses++
+	}
+	if began.After(p.beat) {
+		p.beat = began
+	}
+	return nil
+}
+
+// Fence reports whether this process may start work that it has claimed: it has beaten within its time to live. Lapses
+// counts the times when it had not. After each of them others may have what this process had claimed before.
+//
+//	beat ──▶ open ── TTL without a beat ──▶ shut ── beat ──▶ open, one lapse more
+func (p *Process) Fence() (lapses int, open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lapses, elapsed(p.beat, time.Now()) <= p.cfg.TTL
+}
+
+// elapsed is the longer of the times that passed by the monotonic clock, which stops while the machine sleeps, and by
+// the wall clock, which may be set.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
 // Leave says that this process has ended, so that others need not wait.
@@ -113,16 +194,42 @@ func (p *Process) Leave(ctx context.Context) error { return p.cfg.Table.Leave(ct
 
 // Alive reports whether a process lives, for all that is known.
 func (p *Process) Alive(ctx context.Context, process string) (bool, error) {
-	silence, err := p.cfg.Table.Silence(ctx, process)
-	switch {
-	case errors.Is(err, ErrUnknown):
-		return false, nil
-	case err != nil:
+	rows, err := p.cfg.Table.List(ctx)
+	if err != nil {
 		return false, fmt.Errorf("replica: ask for %s: %w", process, err)
-	case silence <= p.cfg.TTL:
-		return true, nil
+	}
+	return slices.ContainsFunc(rows, func(r Row) bool { return r.Process == process && p.lives(r) }), nil
+}
+
+// Peer is a replica of the same service.
+type Peer struct {
+	Row
+
+	// Lives reports whether its process lives, for all that is known.
+	Lives bool
+}
+
+// Peers returns the replicas of this process's service, itself among them.
+func (p *Process) Peers(ctx context.Context) ([]Peer, error) {
+	rows, err := p.cfg.Table.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("replica: ask for %s: %w", p.cfg.Service, err)
+	}
+	var peers []Peer
+	for _, row := range rows {
+		if row.Service == p.cfg.Service {
+			peers = append(peers, Peer{row, p.lives(row)})
+		}
+	}
+	return peers, nil
+}
+
+// lives reports whether the process of a row lives.
+func (p *Process) lives(r Row) bool {
+	if r.Process == "" || r.Silence <= p.cfg.TTL {
+		return r.Process != ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Now().Before(p.patient), nil
+	return time.Now().Before(p.patient)
 }

@@ -2,6 +2,8 @@ package replica_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,7 @@ func TestAProcessThatBeatsLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &memory.Table{}
 		join := func(name, process string) *replica.Process {
-			p, err := replica.Join(t.Context(), replica.Config{Table: table, Replica: name, Process: process})
+			p, err := replica.Join(t.Context(), replica.Config{Table: table, Member: replica.Member{Name: name, Process: process}})
 			require.NoError(t, err)
 			return p
 		}
@@ -57,9 +59,9 @@ func TestAProcessThatStoodStillIsPatient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		table := &memory.Table{}
-		one, err := replica.Join(t.Context(), replica.Config{Table: &slow{table, time.Hour}, Replica: "a", Process: "1"})
+		one, err := replica.Join(t.Context(), replica.Config{Table: &slow{table, time.Hour}, Member: replica.Member{Name: "a", Process: "1"}})
 		require.NoError(t, err)
-		_, err = table.Join(t.Context(), "b", "2")
+		_, err = table.Join(t.Context(), replica.Member{Name: "b", Process: "2"})
 		require.NoError(t, err)
 		go one.Run(t.Context())
 		alive := func() bool {
@@ -73,5 +75,50 @@ func TestAProcessThatStoodStillIsPatient(t *testing.T) {
 		assert.True(t, alive(), "just after the standstill")
 		time.Sleep(replica.DefaultTTL)
 		assert.False(t, alive())
+	})
+}
+
+// deaf is a table that cannot be written for a while.
+type deaf struct {
+	*memory.Table
+	fails atomic.Bool
+}
+
+func (d *deaf) Beat(ctx context.Context, process string) error {
+	if d.fails.Load() {
+		return errors.New("no beat")
+	}
+	return d.Table.Beat(ctx, process)
+}
+
+// TestAProcessThatCouldNotBeatIsFenced: others may have what it had claimed, which it is told once it beats again.
+func TestAProcessThatCouldNotBeatIsFenced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := &deaf{Table: &memory.Table{}}
+		p, err := replica.Join(t.Context(), replica.Config{Table: table, Member: replica.Member{Name: "a", Process: "1"}})
+		require.NoError(t, err)
+		go p.Run(t.Context())
+		fence := func(lapses int, open bool) {
+			t.Helper()
+			got, is := p.Fence()
+			assert.Equal(t, lapses, got)
+			assert.Equal(t, open, is)
+		}
+		time.Sleep(time.Minute + replica.DefaultEvery/2)
+		fence(0, true)
+		table.fails.Store(true)
+		time.Sleep(replica.DefaultTTL - replica.DefaultEvery)
+		fence(0, true)
+		time.Sleep(2 * replica.DefaultEvery)
+		fence(0, false)
+		table.fails.Store(false)
+		time.Sleep(replica.DefaultEvery)
+		fence(1, true)
+		_, err = table.Join(t.Context(), replica.Member{Name: "a", Process: "2"})
+		require.NoError(t, err)
+		require.ErrorIs(t, p.Beat(t.Context()), replica.ErrUnknown, "a later process has its name")
+		time.Sleep(2 * replica.DefaultTTL)
+		fence(1, false)
 	})
 }

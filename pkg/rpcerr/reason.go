@@ -157,9 +157,9 @@ func JournalFenced(epoch int64, format string, args ...any) *Error {
 	return fault(codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED, format, args...).with("epoch", strconv.FormatInt(epoch, 10))
 }
 
-// NotOwner says that the run which asks for an effect has another owner since.
-func NotOwner(requestID, format string, args ...any) *Error {
-	return fault(codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER, format, args...).with("requestId", requestID)
+// NotOwner says that the run which asks for an effect has another owner since, of that epoch.
+func NotOwner(requestID string, epoch int64, format string, args ...any) *Error {
+	return fault(codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER, format, args...).with("requestId", requestID).with("epoch", strconv.FormatInt(epoch, 10))
 }
 
 // EffectCancelled says that an effect was cancelled by its key, before or after it began.

@@ -39,7 +39,7 @@ func made() []*rpcerr.Error {
 		rpcerr.ResourceExists("r", "m"),
 		rpcerr.EtagMismatch("m"),
 		rpcerr.JournalFenced(1, "m"),
-		rpcerr.NotOwner("k", "m"),
+		rpcerr.NotOwner("k", 4, "m"),
 		rpcerr.EffectCancelled("k", "m"),
 		rpcerr.EffectIndeterminate("k", "m"),
 		rpcerr.RunFinished("projects/p/runs/r", "FAILED", "m"),

@@ -46,6 +46,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
@@ -100,8 +101,8 @@ type Deps struct {
 	// Owner names this process in the ledger of what it asks workers for, from its start to its end: no earlier or
 	// later process has the name. Required.
 	Owner string
-	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
-	Alive func(ctx context.Context, owner string) (bool, error)
+	// Replica is this process among those that share the database; nil for a service that is never run.
+	Replica *replica.Process
 	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for
 	// nothing.
 	Lack func() string
@@ -136,13 +137,17 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		agents    = agent.NewRegistry(append(prompt.Definitions(), generate.Definition(), multichoice.Definition(), react.Definition())...)
 		judges    = eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()}
 	)
+	var alive func(ctx context.Context, owner string) (bool, error)
+	if deps.Replica != nil {
+		alive = deps.Replica.Alive
+	}
 	ledger, err := effectsqlite.New(ctx, deps.DB, "agentorch_effects")
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
 	s := &Service{logger: deps.Logger}
 	s.workers, err = workers.New(workers.Config{
-		Worker: cfg.Workers, Ledger: ledger, Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
+		Worker: cfg.Workers, Ledger: ledger, Owner: deps.Owner, Alive: alive, Logger: deps.Logger,
 		Taken: func(name string) bool { _, err := judges.Scorers.Definition(name); return err == nil },
 	})
 	if err != nil {
@@ -176,7 +181,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	notes := &note.Board{}
 	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
-		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
+		Store: store, Replica: deps.Replica, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
 		WakeEval: func(name string) { s.evals.Wake(name) },
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
@@ -267,7 +272,7 @@ func (s *Service) Close(ctx context.Context) error {
 
 // adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until
 // all adoption is over.
-func (s *Service) adoptEval(l journal.Listed, _ string) {
+func (s *Service) adoptEval(l journal.Listed) {
 	s.evals.Adopting(l.Ref)
 	s.adoptions.Go(func() { s.evals.Adopt(l.Head) })
 }

@@ -27,6 +27,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
+	"github.com/evalfleet/evalfleet/pkg/replica"
+	"github.com/evalfleet/evalfleet/pkg/replica/memory"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch"
@@ -74,11 +76,12 @@ func (*models) ReleaseGenerate(context.Context, *modelv1.ReleaseGenerateRequest)
 
 // site is what outlives the service: the database, the bodies, and the other services.
 type site struct {
-	t      *testing.T
-	db     *sqlite.DB
-	blobs  blob.Store
-	models *models
-	others grpcclient.Conn
+	t        *testing.T
+	db       *sqlite.DB
+	blobs    blob.Store
+	models   *models
+	others   grpcclient.Conn
+	replicas memory.Table
 }
 
 func newSite(t *testing.T) *site {
@@ -108,15 +111,22 @@ func (s *site) serve(register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 	return grpcservertest.Serve(s.t, "user:ada", register)
 }
 
+// process joins the replica `one` with a new process.
+func process(t *testing.T, table *memory.Table) *replica.Process {
+	t.Helper()
+	p, err := replica.Join(t.Context(), replica.Config{Table: table, Member: replica.Member{Service: "agentorch", Name: "one", Process: rand.Text()}})
+	require.NoError(t, err)
+	return p
+}
+
 // start starts the service. The function that it returns ends it.
 func (s *site) start() (grpcclient.Conn, func()) {
 	s.t.Helper()
 	var cfg agentorch.Config
-	cfg.Engine.Replica = "one"
 	config.SetDefaults(&cfg)
 	require.NoError(s.t, config.Validate(&cfg))
 	service, err := agentorch.New(s.t.Context(), cfg, agentorch.Deps{
-		Owner:  "agentorch-" + rand.Text(),
+		Owner: "agentorch-" + rand.Text(), Replica: process(s.t, &s.replicas),
 		Models: s.others, Tools: s.others, Sandboxes: s.others, DB: s.db, Blobs: s.blobs, Logger: slog.New(slog.DiscardHandler), DataDir: "/data",
 	})
 	require.NoError(s.t, err)
@@ -308,11 +318,9 @@ func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for text, change := range map[string]func(*agentorch.Config){
 		"max_generates": func(c *agentorch.Config) { c.Engine.MaxGenerates = -1 },
-		"ttl":           func(c *agentorch.Config) { c.Engine.TTL = 1 },
 		"renew_leases":  func(c *agentorch.Config) { c.Engine.RenewLeases = -1 },
 	} {
 		var cfg agentorch.Config
-		cfg.Engine.Replica = "one"
 		config.SetDefaults(&cfg)
 		change(&cfg)
 		require.ErrorContains(t, config.Validate(&cfg), text)
@@ -325,10 +333,9 @@ func TestAnEngineThatCannotBeginEndsTheService(t *testing.T) {
 	require.NoError(t, err)
 	others := &grpc.ClientConn{}
 	var cfg agentorch.Config
-	cfg.Engine.Replica = "one"
 	config.SetDefaults(&cfg)
 	service, err := agentorch.New(t.Context(), cfg, agentorch.Deps{
-		Owner:  "agentorch-" + rand.Text(),
+		Owner: "agentorch-" + rand.Text(), Replica: process(t, &memory.Table{}),
 		Models: others, Tools: others, Sandboxes: others, DB: db, Logger: slog.New(slog.DiscardHandler), DataDir: "/data",
 	})
 	require.NoError(t, err)

@@ -70,7 +70,7 @@ func New(cfg Config, deps Deps) *Server {
 	listen := cmp.Or(cfg.Listen, gateway.DefaultListen)
 	owner := "evalfleet-" + rand.Text()
 	base := daemon.BaseConfig{
-		Owner: owner,
+		Owner: owner, Service: "evalfleet", Replica: cfg.Replica, ReplicaTTL: cfg.ReplicaTTL,
 		Token: cfg.Token, TokenFile: cmp.Or(cfg.TokenFile, deps.Dir.Token()), Listen: listen, Option: "--listen",
 		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock, Logger: deps.Logger,
 	}
@@ -138,7 +138,7 @@ func (s *Server) share(programs []daemon.Program) {
 	}
 	s.parts.Auth, s.parts.DB, s.parts.Blobs = auth.Logged(auth.NewTokens("", known), s.deps.Logger), s.base.DB, s.base.Blobs
 	if s.base.Replica != nil {
-		s.parts.Alive = s.base.Replica.Alive
+		s.parts.Replica, s.parts.Alive = s.base.Replica, s.base.Replica.Alive
 	}
 }
 

@@ -31,7 +31,7 @@ func TestTwoReplicasLeaveOneAnothersCallsAlone(t *testing.T) {
 	table, err := replicasqlite.New(t.Context(), db)
 	require.NoError(t, err)
 	start := func(name string) (*gateway, *replica.Process) {
-		process, err := replica.Join(t.Context(), replica.Config{Table: table, Replica: name, Process: name + "/1", TTL: time.Hour})
+		process, err := replica.Join(t.Context(), replica.Config{Table: table, Member: replica.Member{Service: "modelgw", Name: name, Process: name + "/1"}, TTL: time.Hour})
 		require.NoError(t, err)
 		return start(t, withLedger(ledger, name+"/1"), func(_ *modelgw.Config, d *modelgw.Deps) { d.Alive = process.Alive }), process
 	}

@@ -131,10 +131,11 @@ func (o *Owner) fault(key effect.Key, err error) *rpcerr.Error {
 		return rpcerr.EffectIndeterminate(key.ID, "the process that ran the %s with request_id %q ended; repeat the request to settle it", o.noun, key.ID)
 	case errors.Is(err, effect.ErrDraining):
 		return rpcerr.ServiceUnavailable(o.service, retryAfter, "%s is stopping", o.service)
-	case errors.Is(err, effect.ErrSuperseded):
-		return rpcerr.NotOwner(key.ID, "the run of the %s with request_id %q has another owner since; forget the run", o.noun, key.ID)
 	case errors.Is(err, effect.ErrNotOwner):
 		return rpcerr.ServiceUnavailable(o.service, retryAfter, "another process of %s took over the %s with request_id %q", o.service, o.noun, key.ID)
+	}
+	if superseded, ok := errors.AsType[*effect.SupersededError](err); ok {
+		return rpcerr.NotOwner(key.ID, superseded.Epoch, "the run of the %s with request_id %q has another owner since, of epoch %d; forget the run, or own it under a newer one", o.noun, key.ID, superseded.Epoch)
 	}
 	if elsewhere, ok := errors.AsType[*effect.ElsewhereError](err); ok {
 		return rpcerr.ServiceUnavailable(o.service, retryAfter, "the %s with request_id %q runs in another process of %s, %s", o.noun, key.ID, o.service, elsewhere.Owner)

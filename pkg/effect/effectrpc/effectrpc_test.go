@@ -49,7 +49,7 @@ func TestEveryErrorOfEffectsHasOneReason(t *testing.T) {
 		{effect.ErrIndeterminate, codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "before there was a result"},
 		{effect.ErrLost, codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "repeat the request"},
 		{effect.ErrDraining, codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "modelgw is stopping"},
-		{effect.ErrSuperseded, codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER, "another owner since"},
+		{&effect.SupersededError{Epoch: 7}, codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER, "another owner since"},
 		{effect.ErrNotOwner, codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "took over"},
 		{&effect.ElsewhereError{Owner: "modelgw/2"}, codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "modelgw/2"},
 		{&effect.PanicError{Value: "secret"}, codes.Internal, errorsv1.ErrorReason_ERROR_REASON_INTERNAL, "run1/7"},

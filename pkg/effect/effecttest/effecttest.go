@@ -4,6 +4,7 @@ package effecttest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -410,7 +411,9 @@ func anOlderEpochIsRefused(t *testing.T, l effect.Ledger) {
 	}
 	require.NoError(t, claim("r/1", 2))
 	require.NoError(t, claim("r/2", 2))
-	require.ErrorIs(t, claim("r/3", 1), effect.ErrSuperseded)
+	refused, ok := errors.AsType[*effect.SupersededError](claim("r/3", 1))
+	require.True(t, ok)
+	assert.EqualValues(t, 2, refused.Epoch, "it says which one the ledger has")
 	require.ErrorIs(t, claim("r/1", 1), effect.ErrSuperseded, "also where there is something already")
 	_, err := l.Lookup(t.Context(), keyed("r/3"))
 	require.ErrorIs(t, err, effect.ErrUnknown, "nothing is changed")

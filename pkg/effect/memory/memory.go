@@ -78,7 +78,7 @@ func (l *Ledger) fence(key effect.Key, number int64) error {
 	case number == 0 || number == known:
 		return nil
 	case number < known:
-		return fmt.Errorf("%w: %v", effect.ErrSuperseded, key)
+		return &effect.SupersededError{Key: key, Epoch: known}
 	}
 	if l.runs == nil {
 		l.runs = make(map[effect.Key]epoch)

@@ -102,7 +102,7 @@ func (l *Ledger) fence(tx *store.Tx, key effect.Key, epoch int64) error {
 	case epoch == known:
 		return nil
 	case epoch < known:
-		return fmt.Errorf("%w: %v", effect.ErrSuperseded, key)
+		return &effect.SupersededError{Key: key, Epoch: known}
 	}
 	_, err := tx.Exec(l.q.raise, key.Project, key.Run(), epoch, time.Now().UnixNano())
 	return err

@@ -2,7 +2,9 @@
 package memory
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,34 +14,37 @@ import (
 // Table keeps rows in a map. The zero value is an empty table.
 type Table struct {
 	mu   sync.Mutex
-	rows map[string]*row // by replica
+	rows map[place]*row
 }
 
+type place struct{ service, name string }
+
 type row struct {
-	process string
-	epoch   int64
-	beat    time.Time
+	replica.Row
+
+	beat time.Time
 }
 
 var _ replica.Table = (*Table)(nil)
 
 // Join implements [replica.Table].
-func (t *Table) Join(ctx context.Context, name, process string) (int64, error) {
+func (t *Table) Join(ctx context.Context, m replica.Member) (replica.Row, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return replica.Row{}, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rows == nil {
-		t.rows = map[string]*row{}
+		t.rows = map[place]*row{}
 	}
-	if t.rows[name] == nil {
-		t.rows[name] = &row{}
+	now, at := time.Now(), place{m.Service, m.Name}
+	before := t.rows[at]
+	if before == nil {
+		before = &row{beat: now}
 	}
-	r := t.rows[name]
-	r.process, r.beat = process, time.Now()
-	r.epoch++
-	return r.epoch, nil
+	joined := replica.Row{Member: m, Epoch: before.Epoch + 1, Silence: now.Sub(before.beat)}
+	t.rows[at] = &row{Row: joined, beat: now}
+	return joined, nil
 }
 
 // Beat implements [replica.Table].
@@ -49,16 +54,29 @@ func (t *Table) Beat(ctx context.Context, process string) error {
 
 // Leave implements [replica.Table].
 func (t *Table) Leave(ctx context.Context, process string) error {
-	if err := t.with(ctx, process, func(r *row) { r.process = "" }); err != nil {
+	if err := t.with(ctx, process, func(r *row) { r.Process = "" }); err != nil {
 		return ctx.Err()
 	}
 	return nil
 }
 
-// Silence implements [replica.Table].
-func (t *Table) Silence(ctx context.Context, process string) (silence time.Duration, err error) {
-	err = t.with(ctx, process, func(r *row) { silence = time.Since(r.beat) })
-	return silence, err
+// List implements [replica.Table].
+func (t *Table) List(ctx context.Context) ([]replica.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var rows []replica.Row
+	for _, r := range t.rows {
+		listed := r.Row
+		listed.Silence = time.Since(r.beat)
+		rows = append(rows, listed)
+	}
+	slices.SortFunc(rows, func(a, b replica.Row) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Name, b.Name))
+	})
+	return rows, nil
 }
 
 // Age makes the last beat of a process older.
@@ -74,7 +92,7 @@ func (t *Table) with(ctx context.Context, process string, do func(*row)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range t.rows {
-		if process != "" && r.process == process {
+		if process != "" && r.Process == process {
 			do(r)
 			return nil
 		}

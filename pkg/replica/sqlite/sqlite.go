@@ -3,8 +3,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/replica"
@@ -20,9 +18,21 @@ var _ replica.Table = (*Table)(nil)
 var schema = []string{`
 CREATE TABLE replica (
 	name    TEXT    NOT NULL PRIMARY KEY,
-	process TEXT    NOT NULL, -- empty: none
+	process TEXT    NOT NULL,
 	epoch   INTEGER NOT NULL,
 	beat    INTEGER NOT NULL
+) WITHOUT ROWID;
+`, `
+DROP TABLE replica;
+CREATE TABLE replica (
+	service TEXT    NOT NULL,
+	name    TEXT    NOT NULL,
+	process TEXT    NOT NULL, -- empty: none
+	address TEXT    NOT NULL,
+	epoch   INTEGER NOT NULL,
+	beat    INTEGER NOT NULL,
+	absent  INTEGER NOT NULL, -- milliseconds from the last beat of the process before to the first of this one
+	PRIMARY KEY (service, name)
 ) WITHOUT ROWID;
 `}
 
@@ -38,16 +48,20 @@ func New(ctx context.Context, db *store.DB) (*Table, error) {
 }
 
 // Join implements [replica.Table].
-func (t *Table) Join(ctx context.Context, name, process string) (epoch int64, err error) {
-	err = t.db.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.Exec(`INSERT INTO replica (name, process, epoch, beat) VALUES (?1, ?2, 1, `+now+`)
-			ON CONFLICT (name) DO UPDATE SET process = ?2, epoch = epoch + 1, beat = excluded.beat`, name, process)
-		if err != nil {
-			return err
-		}
-		return tx.QueryRow(`SELECT epoch FROM replica WHERE name = ?1`, name).Scan(&epoch)
+func (t *Table) Join(ctx context.Context, m replica.Member) (replica.Row, error) {
+	joined := replica.Row{Member: m}
+	var absent int64
+	err := t.db.Write(ctx, func(tx *store.Tx) error {
+		return tx.QueryRow(`INSERT INTO replica (service, name, process, address, epoch, beat, absent) VALUES (?1, ?2, ?3, ?4, 1, `+now+`, 0)
+			ON CONFLICT (service, name) DO UPDATE SET process = excluded.process, address = excluded.address, epoch = epoch + 1,
+				beat = excluded.beat, absent = max(0, excluded.beat - beat)
+			RETURNING epoch, absent`, m.Service, m.Name, m.Process, m.Address).Scan(&joined.Epoch, &absent)
 	})
-	return epoch, err
+	if err != nil {
+		return replica.Row{}, err
+	}
+	joined.Silence = time.Duration(absent) * time.Millisecond
+	return joined, nil
 }
 
 // Beat implements [replica.Table].
@@ -72,14 +86,26 @@ func (t *Table) Leave(ctx context.Context, process string) error {
 	})
 }
 
-// Silence implements [replica.Table].
-func (t *Table) Silence(ctx context.Context, process string) (silence time.Duration, err error) {
-	var ms int64
-	err = t.db.Read(ctx, func(v *store.View) error {
-		return v.QueryRow(`SELECT `+now+` - beat FROM replica WHERE process = ?1 AND process <> ''`, process).Scan(&ms)
+// List implements [replica.Table].
+func (t *Table) List(ctx context.Context) ([]replica.Row, error) {
+	var rows []replica.Row
+	err := t.db.Read(ctx, func(v *store.View) error {
+		rows = nil
+		for row, err := range v.Query(`SELECT service, name, process, address, epoch, max(0, ` + now + ` - beat) FROM replica ORDER BY service, name`) {
+			var (
+				r  replica.Row
+				ms int64
+			)
+			if err == nil {
+				err = row.Scan(&r.Service, &r.Name, &r.Process, &r.Address, &r.Epoch, &ms)
+			}
+			if err != nil {
+				return err
+			}
+			r.Silence = time.Duration(ms) * time.Millisecond
+			rows = append(rows, r)
+		}
+		return nil
 	})
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, replica.ErrUnknown
-	}
-	return time.Duration(ms) * time.Millisecond, err
+	return rows, err
 }

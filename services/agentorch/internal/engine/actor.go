@@ -66,8 +66,9 @@ type mail struct {
 	inbox bool
 	// arrived is a subject that the run may have waited for; empty for none.
 	arrived string
-	// fenced says that another replica owns the run.
+	// fenced says that another replica owns the run. Epoch is that which an owner of effects has of it; 0 for none.
 	fenced bool
+	epoch  int64
 }
 
 // post hands mail to the actor and starts its run loop where none runs.

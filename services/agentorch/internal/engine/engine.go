@@ -31,6 +31,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -42,6 +43,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/standstill"
@@ -56,16 +58,11 @@ import (
 
 // Config sets how runs are driven. The zero value is the intended one.
 type Config struct {
-	// Replica is the name under which the process owns runs. It must stay the same over restarts, and is not needed
-	// where one process has the data directory. Default `local`.
-	Replica string `yaml:"replica" env:"EVALFLEET_REPLICA"`
 	// MaxGenerates bounds the open model calls per account; the runs behind them wait without cost. Default 512.
 	MaxGenerates int `yaml:"max_generates" env:"EVALFLEET_AGENTORCH_MAX_GENERATES"`
-	// TTL is how long after its last sign of life a replica counts as dead, and others take its runs. Default 5s.
-	TTL time.Duration `yaml:"ttl" env:"EVALFLEET_AGENTORCH_TTL"`
 	// RenewLeases is how often the leases of the runs' sandboxes are renewed. Default 2m.
 	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
-	// Beat is how often the replica says that it lives, and looks for runs of those that do not. Zero is 1s.
+	// Beat is how often the engine says that its replica lives, and looks for runs that no living one has. Zero is 1s.
 	Beat time.Duration `yaml:"-"`
 	// MaxLoads bounds how many journals are folded at once. Zero is 16.
 	MaxLoads int `yaml:"-"`
@@ -73,9 +70,7 @@ type Config struct {
 
 // SetDefaults fills in what is zero.
 func (c *Config) SetDefaults() {
-	c.Replica = cmp.Or(c.Replica, "local")
 	c.MaxGenerates = cmp.Or(c.MaxGenerates, 512)
-	c.TTL = cmp.Or(c.TTL, 5*time.Second)
 	c.RenewLeases = cmp.Or(c.RenewLeases, 2*time.Minute)
 	c.Beat = cmp.Or(c.Beat, time.Second)
 	c.MaxLoads = cmp.Or(c.MaxLoads, 16)
@@ -87,9 +82,6 @@ func (c *Config) Validate() error {
 	if c.MaxGenerates < 0 {
 		faults = append(faults, errors.New("max_generates: must not be negative; 0 is the default"))
 	}
-	if c.TTL < 0 || c.TTL > 0 && c.TTL < 100*time.Millisecond {
-		faults = append(faults, errors.New("ttl: want at least 100ms; 0 is the default"))
-	}
 	if c.RenewLeases < 0 {
 		faults = append(faults, errors.New("renew_leases: must not be negative; 0 is the default"))
 	}
@@ -98,7 +90,9 @@ func (c *Config) Validate() error {
 
 // Deps is what the engine works with.
 type Deps struct {
-	Store     journal.Store
+	Store journal.Store
+	// Replica is this process, which owns runs under the name of its replica. Nil for an engine that is never run.
+	Replica   *replica.Process
 	Models    modelv1.ModelServiceClient
 	Tools     toolv1.ToolServiceClient
 	Sandboxes sandboxv1.SandboxServiceClient
@@ -114,9 +108,8 @@ type Deps struct {
 	// Notes is where the engine tells what is known of open effects; nil where nobody watches.
 	Notes  *note.Board
 	Logger *slog.Logger
-	// AdoptEval is told of every eval that this replica takes over; reason is `restart` or `takeover`. Nil ignores
-	// them.
-	AdoptEval func(l journal.Listed, reason string)
+	// AdoptEval is told of every eval that this replica takes over. Nil ignores them.
+	AdoptEval func(l journal.Listed)
 	// WakeEval looks at the inbox of an eval. Nil where AdoptEval is.
 	WakeEval func(name string)
 	// EvalRefs are the evals that are driven here, or are about to be. An eval of this replica that is not among them
@@ -133,11 +126,9 @@ type Engine struct {
 	caller    *effects.Caller
 	listeners peers.ProgressListeners
 	leases    leases
-	fence     fence
-	down      time.Duration // how long no process of this replica was there before this one; set before runs are taken up
-	before    time.Time     // the last beat of those; only Run touches it
-	patience  time.Time     // until then no replica counts as dead; only Run touches it
 	arrivals  *peers.WorkerArrivals
+	// living is how many replicas lived at the last beat, and placed counts the runs that were left to one of them.
+	living, placed atomic.Int64
 	// uncounted is what bounds of time leave out while this engine drives.
 	uncounted uncounted
 	clock     standstill.Detector
@@ -154,7 +145,7 @@ type Engine struct {
 	// Only Run touches this.
 
 	undriven map[journal.Ref]struct{} // what the last beat found to be this replica's and undriven
-	mailed   map[string]int           // in how many beats in a row a journal of this replica had commands that wait
+	mailed   map[string]mailed        // the journals of this replica with commands that wait
 
 	// life ends with the engine; effects that are then open go on with their owners.
 	life    context.Context //nolint:containedctx // the life of what the engine starts, not of a call
@@ -177,7 +168,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg: cfg, deps: deps, life: ctx, end: cancel,
 		loads: make(chan struct{}, cfg.MaxLoads), ready: make(chan struct{}), actors: map[string]*actor{}, arrivals: peers.NewWorkerArrivals(),
 	}
-	e.uncounted.ttl = cfg.TTL
+	e.uncounted.ttl = deps.Replica.TTL()
 	e.caller = effects.NewCaller(ctx, e.working.Go, effects.Deps{
 		Models: deps.Models, Tools: deps.Tools, Sandboxes: deps.Sandboxes, Workers: deps.Workers, MaxGenerates: cfg.MaxGenerates,
 		Notes: deps.Notes, Outages: &e.outages, Progress: &e.listeners, Logger: deps.Logger,
@@ -186,13 +177,22 @@ func New(cfg Config, deps Deps) *Engine {
 }
 
 // Replica returns the name under which this process owns runs.
-func (e *Engine) Replica() string { return e.cfg.Replica }
+func (e *Engine) Replica() string { return e.deps.Replica.Name() }
+
+// Place returns the replica that is to drive the next run of an evaluation: this one, or none, for any that claims it.
+// Of as many runs as replicas live one is this replica's, which begins at once.
+func (e *Engine) Place() string {
+	if n := e.living.Load(); n > 1 && e.placed.Add(1)%n != 1 {
+		return ""
+	}
+	return e.Replica()
+}
 
 // Run takes over the runs that this replica owned before, and then owns, drives and adopts until ctx ends. It returns
 // when nothing of it runs any more; runs are left as they are, for this replica or another to go on with.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.shutDown() //nolint:contextcheck // It ends what outlives ctx.
-	for _, begin := range []func(context.Context) error{e.lookBack, e.beat, e.resume} {
+	for _, begin := range []func(context.Context) error{e.deps.Replica.Beat, e.resume, e.claim} {
 		if err := e.patiently(ctx, begin); err != nil {
 			return ignoreEnd(ctx, err)
 		}
@@ -209,7 +209,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			return nil
 		case <-beats.C:
 			began := time.Now()
-			if gap := e.clock.Look(began, e.cfg.TTL); gap > 0 {
+			if gap := e.clock.Look(began, e.deps.Replica.TTL()); gap > 0 {
 				e.stoodStill(gap)
 			}
 			if e.leases.take(time.Now()) {
@@ -220,14 +220,14 @@ func (e *Engine) Run(ctx context.Context) error {
 			err := e.patientBeat(ctx)
 			e.uncounted.beaten(began, rpcerr.StoreAway(err))
 			known := before != nil && rpcerr.StoreAway(err) // One line tells of an outage.
+			if errors.Is(err, replica.ErrUnknown) {
+				return fmt.Errorf("engine: another process runs as the replica %s; give each process a name of its own: %w", e.Replica(), err)
+			}
 			if e.beaten(err); err == nil {
-				if time.Now().After(e.patience) {
-					err = e.adopt(ctx)
-				}
-				err = errors.Join(err, e.reown(ctx), e.collect(ctx))
+				err = errors.Join(e.claim(ctx), e.reown(ctx), e.collect(ctx))
 			}
 			if err != nil && ctx.Err() == nil && !known {
-				e.deps.Logger.Error("cannot beat or adopt", "error", err)
+				e.deps.Logger.Error("cannot beat or claim", "error", err)
 			}
 			if e.lack() == "" {
 				e.arrivals.Everywhere(waits.Disk)
@@ -256,7 +256,8 @@ func (e *Engine) patiently(ctx context.Context, begin func(context.Context) erro
 	}
 }
 
-// shutDown lets steps end their append, ends the waiting for effects, and hands the runs over.
+// shutDown lets steps end their append, and ends the waiting for effects. Runs are another replica's, or the next
+// process's of this one, once this process has left.
 func (e *Engine) shutDown() {
 	e.mu.Lock()
 	e.closed = true
@@ -267,11 +268,6 @@ func (e *Engine) shutDown() {
 	}
 	e.end()
 	e.working.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.TTL)
-	defer cancel()
-	if err := e.deps.Store.Beat(ctx, e.cfg.Replica, time.Time{}); err != nil {
-		e.deps.Logger.Warn("cannot hand the runs over; another replica takes them when this one counts as dead", "error", err)
-	}
 	// Last, and as far as the owners answer: they may have ended before.
 	last, stop := context.WithTimeout(context.Background(), lastRelease)
 	defer stop()
@@ -321,7 +317,7 @@ func (e *Engine) Drives(name string) bool {
 func (e *Engine) own(a *actor) bool {
 	a.backoff = retry.Backoff{First: firstTry, Max: lastTry}
 	a.engine, a.pending, a.seen = e, map[string]*effects.Pending{}, e.uncounted.until(time.Now())
-	a.lapses, _ = e.fence.look(time.Now(), e.cfg.TTL)
+	a.lapses, _ = e.deps.Replica.Fence()
 	e.mu.Lock()
 	before := e.actors[a.head.Name]
 	if e.closed || before != nil && before.head.Epoch >= a.head.Epoch {

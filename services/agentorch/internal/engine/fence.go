@@ -1,51 +1,54 @@
 package engine
 
 import (
-	"sync"
-	"time"
+	"context"
+	"errors"
+	"fmt"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// fence keeps a replica that could not beat from asking for effects: after its TTL others may own its runs. It may be
-// used concurrently.
-//
-//	beat ──▶ open ── TTL without a beat ──▶ shut ── beat ──▶ open, one lapse more: each effect looks first whether the run is still this replica's
-type fence struct {
-	mu     sync.Mutex
-	beat   time.Time
-	lapses int
+// supersededError says that an owner of effects refused the run as that of another replica.
+type supersededError struct {
+	epoch int64 // that the owner has of the run; 0 where it did not say
 }
 
-// beaten notes a beat that began at a time and is in the store.
-func (f *fence) beaten(began time.Time, ttl time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.beat.IsZero() && elapsed(f.beat, began) > ttl {
-		f.lapses++
-	}
-	f.beat = began
+func (e *supersededError) Error() string {
+	return fmt.Sprintf("an owner of effects has the epoch %d of the run", e.epoch)
 }
 
-// look returns how often the beats have lapsed, and whether the fence is open now.
-func (f *fence) look(now time.Time, ttl time.Duration) (lapses int, open bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lapses, elapsed(f.beat, now) <= ttl
-}
+func (e *supersededError) Unwrap() error { return journal.ErrFenced }
 
-// elapsed is the longer of the times that passed by the monotonic clock, which stops while the machine sleeps, and by
-// the wall clock, which may be set.
-func elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
-}
-
-// fenced returns [journal.ErrFenced] where a pending effect found that another replica owns the run.
+// fenced returns an error where a pending effect found that another replica owns the run.
 func fenced(all []mail) error {
 	for _, m := range all {
 		if m.fenced {
-			return journal.ErrFenced
+			return &supersededError{m.epoch}
 		}
 	}
+	return nil
+}
+
+// maxEpoch is the highest epoch above which a run is raised: more raises than that follow in no life of a journal.
+const maxEpoch = 1 << 62
+
+// raise gives the run an epoch above the one that an owner of effects has of it, where the journal says that this
+// replica owns the run all the same: the journal was restored from an older copy, or something else asked in the name
+// of the run. It returns cause where there is nothing to raise, or no such epoch.
+func (a *actor) raise(ctx context.Context, cause error) error {
+	refused, ok := errors.AsType[*supersededError](cause)
+	switch {
+	case !ok || refused.epoch > maxEpoch:
+		return cause
+	case refused.epoch < a.head.Epoch:
+		return nil // It was raised meanwhile.
+	}
+	head, err := a.engine.deps.Store.Take(ctx, a.head, a.engine.Replica(), refused.epoch)
+	if err != nil {
+		return err
+	}
+	a.engine.deps.Logger.Warn("an owner of effects has a newer epoch of the run than its journal, as after the restore of an older copy; the run goes on above it",
+		"run", head.Name, "epoch", head.Epoch)
+	a.head = head
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
@@ -40,9 +41,9 @@ func TestARunThatRestedDuringALapseIsNotDriven(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		f.Config.Replica = "one"
-		silent := &silentStore{Store: f.Store, fails: errors.New("no beat")}
-		f.Wrap = func(journal.Store) journal.Store { return silent }
+		f.Replica.Name = "one"
+		silent := &silence{fails: errors.New("no beat")}
+		after := f.silenced(silent)
 		ones := &countingModels{Models: f.Models}
 		f.WrapModels = ones
 		let := make(chan struct{})
@@ -58,8 +59,9 @@ func TestARunThatRestedDuringALapseIsNotDriven(t *testing.T) {
 		f.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
 		silent.dead.Store(true)
 
-		f.Wrap, f.WrapModels = nil, nil
-		f.Config.Replica = "two"
+		after()
+		f.WrapModels = nil
+		f.Replica.Name = "two"
 		f.start()
 		time.Sleep(time.Minute)
 		head, err := f.Store.Open(t.Context(), name)
@@ -81,17 +83,17 @@ func TestARunThatRestedDuringALapseIsNotDriven(t *testing.T) {
 	})
 }
 
-// slowStore takes long for a beat.
-type slowStore struct {
-	journal.Store
+// slowTable takes long for a beat.
+type slowTable struct {
+	replica.Table
 	slow atomic.Bool
 }
 
-func (s *slowStore) Beat(ctx context.Context, replica string, now time.Time) error {
-	if s.slow.Load() && !now.IsZero() {
+func (s *slowTable) Beat(ctx context.Context, process string) error {
+	if s.slow.Load() {
 		time.Sleep(10 * time.Second)
 	}
-	return s.Store.Beat(ctx, replica, now)
+	return s.Table.Beat(ctx, process)
 }
 
 // A store that answers late is not taken for a machine that slept, after which leases are renewed at once.
@@ -100,8 +102,8 @@ func TestASlowStoreIsNoStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		f.Config.RenewLeases = time.Hour
-		store := &slowStore{Store: f.Store}
-		f.Wrap = func(journal.Store) journal.Store { return store }
+		store := &slowTable{Table: f.Replica.Table}
+		f.Replica.Table = store
 		f.start()
 		s := spec(step("react", ""))
 		s.Input = nil
@@ -121,14 +123,14 @@ func TestASlowStoreIsNoStandstill(t *testing.T) {
 	})
 }
 
-// deafAdoption adopts and answers with an error.
-type deafAdoption struct {
+// deafClaim claims and answers with an error.
+type deafClaim struct {
 	journal.Store
 	deaf atomic.Bool
 }
 
-func (s *deafAdoption) Adopt(ctx context.Context, a journal.Adoption) ([]journal.Listed, error) {
-	page, err := s.Store.Adopt(ctx, a)
+func (s *deafClaim) Claim(ctx context.Context, c journal.Claim) ([]journal.Listed, error) {
+	page, err := s.Store.Claim(ctx, c)
 	if len(page) > 0 && s.deaf.Swap(false) {
 		return nil, away
 	}
@@ -140,15 +142,15 @@ func TestWhatIsTakenUpAgainWasNotAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		f.Config.Replica = "two"
+		f.Replica.Name = "two"
 		f.start()
 		time.Sleep(time.Minute)
 		f.End()
 		time.Sleep(48 * time.Hour)
 
-		f.Config.Replica = "one"
-		silent := &silentStore{Store: f.Store}
-		f.Wrap = func(journal.Store) journal.Store { return silent }
+		f.Replica.Name = "one"
+		silent := &silence{}
+		after := f.silenced(silent)
 		let := make(chan struct{})
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			<-let
@@ -162,8 +164,9 @@ func TestWhatIsTakenUpAgainWasNotAway(t *testing.T) {
 		synctest.Wait()
 		silent.dead.Store(true)
 
-		f.Config.Replica = "two"
-		store := &deafAdoption{Store: f.Store}
+		after()
+		f.Replica.Name = "two"
+		store := &deafClaim{Store: f.Store}
 		store.deaf.Store(true)
 		f.Wrap = func(journal.Store) journal.Store { return store }
 		f.start()
@@ -185,8 +188,8 @@ func TestAStoreThatDoesNotAnswerIsShownSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		store := &slowStore{Store: f.Store}
-		f.Wrap = func(journal.Store) journal.Store { return store }
+		store := &slowTable{Table: f.Replica.Table}
+		f.Replica.Table = store
 		f.Config.Beat = time.Second
 		f.start()
 		let := make(chan struct{})
@@ -224,8 +227,8 @@ func TestASlowBeatThatFailsSaysWhy(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t)
-				store := &failingStore{Store: f.Store}
-				f.Wrap = func(journal.Store) journal.Store { return store }
+				store := &failingTable{Table: f.Replica.Table}
+				f.Replica.Table = store
 				f.Config.Beat = time.Second
 				f.start()
 				let := make(chan struct{})
@@ -251,19 +254,19 @@ func TestASlowBeatThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
-// failingBeat is how long a beat of a failingStore takes.
+// failingBeat is how long a beat of a failingTable takes.
 const failingBeat = 2500 * time.Millisecond
 
-// failingStore fails each beat after a while.
-type failingStore struct {
-	journal.Store
+// failingTable fails each beat after a while.
+type failingTable struct {
+	replica.Table
 	fails atomic.Pointer[error] // nil says that all is well
 }
 
-func (s *failingStore) Beat(ctx context.Context, replica string, now time.Time) error {
+func (s *failingTable) Beat(ctx context.Context, process string) error {
 	if err := s.fails.Load(); err != nil {
 		time.Sleep(failingBeat)
 		return *err
 	}
-	return s.Store.Beat(ctx, replica, now)
+	return s.Table.Beat(ctx, process)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// adoptPage is how many runs are taken over at a time.
-const adoptPage = 500
+// claimPage is how many journals are taken up at a time.
+const claimPage = 500
 
 // patientBeat is beat, which shows a store that does not answer in the time of a beat: it may take long to fail.
 func (e *Engine) patientBeat(ctx context.Context) error {
@@ -29,7 +30,7 @@ func (e *Engine) patientBeat(ctx context.Context) error {
 		e.silent.CompareAndSwap(nil, wait)
 		shown <- wait
 	})
-	err := e.beat(ctx)
+	err := e.deps.Replica.Beat(ctx)
 	if late.Stop() {
 		return err
 	}
@@ -42,35 +43,12 @@ func (e *Engine) patientBeat(ctx context.Context) error {
 	return err
 }
 
-// beat says that the replica lives.
-func (e *Engine) beat(ctx context.Context) error {
-	began := time.Now()
-	if err := e.deps.Store.Beat(ctx, e.cfg.Replica, began); err != nil {
-		return err
-	}
-	e.fence.beaten(began, e.cfg.TTL)
-	return nil
-}
-
-// lookBack notes when a process of this replica was there before.
-func (e *Engine) lookBack(ctx context.Context) error {
-	last, err := e.deps.Store.LastBeat(ctx, e.cfg.Replica)
-	if err != nil {
-		return fmt.Errorf("engine: %w", err)
-	}
-	e.before = last
-	return nil
-}
-
 // resume takes over what this replica owned before: its epochs at once, so that an earlier process of it is fenced off,
 // and its runs in shares, beside the calls that are answered meanwhile. Runs at work come before those that wait.
 func (e *Engine) resume(ctx context.Context) error {
-	newest, err := e.deps.Store.Resume(ctx, e.cfg.Replica)
+	newest, err := e.deps.Store.Resume(ctx, e.Replica())
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
-	}
-	if !e.before.IsZero() {
-		e.down = time.Since(e.before)
 	}
 	e.working.Go(func() {
 		for _, waiting := range []bool{false, true} {
@@ -84,11 +62,11 @@ func (e *Engine) resume(ctx context.Context) error {
 
 // rearm goes on with the runs of this replica up to the newest, page by page, however long the store is away.
 func (e *Engine) rearm(newest journal.Ref, waiting bool) {
-	q := journal.Query{Owner: e.cfg.Replica, Waiting: &waiting, Before: newest + 1, Limit: adoptPage}
+	q := journal.Query{Owner: e.Replica(), Waiting: &waiting, Before: newest + 1, Limit: claimPage}
 	for failing := false; ; {
 		page, err := e.deps.Store.List(e.life, q)
 		if err == nil {
-			err = e.armAll(e.life, page, decide.Restart)
+			err = e.armAll(e.life, page, e.restarted)
 		}
 		switch {
 		case err == nil && len(page) == 0:
@@ -105,78 +83,134 @@ func (e *Engine) rearm(newest journal.Ref, waiting bool) {
 	}
 }
 
-// adopt takes over the runs of dead replicas.
-func (e *Engine) adopt(ctx context.Context) error {
-	a := journal.Adoption{Replica: e.cfg.Replica, DeadSince: time.Now().Add(-e.cfg.TTL), Limit: adoptPage}
-	for {
-		page, err := e.deps.Store.Adopt(ctx, a)
+// claim takes up journals that no living replica has: those of dead ones, and those that were left to any. It takes no
+// more than this replica's even share of all that are open, so that the others find theirs.
+func (e *Engine) claim(ctx context.Context) error {
+	all, err := e.deps.Replica.Peers(ctx)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	living, silent := []string{e.Replica()}, map[string]time.Duration{}
+	for _, peer := range all {
+		silent[peer.Name] = peer.Silence
+		if peer.Lives && peer.Name != e.Replica() {
+			living = append(living, peer.Name)
+		}
+	}
+	e.living.Store(int64(len(living)))
+	load, err := e.deps.Store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	open, free := 0, 0
+	for owner, n := range load {
+		if open += n; !slices.Contains(living, owner) {
+			free += n
+		}
+	}
+	share := (open + len(living) - 1) / len(living)
+	for room := min(free, share-load[e.Replica()]); room > 0; {
+		limit := min(room, claimPage)
+		page, err := e.deps.Store.Claim(ctx, journal.Claim{Replica: e.Replica(), Living: living, Limit: limit})
 		if err == nil {
-			err = e.armAll(ctx, page, decide.Takeover)
+			err = e.armAll(ctx, page, func(l journal.Listed) change { return claimed(l, silent) })
 		}
 		if err != nil {
-			return fmt.Errorf("engine: adopt: %w", err)
+			return fmt.Errorf("engine: claim: %w", err)
 		}
-		if len(page) < adoptPage {
+		if room -= len(page); len(page) < limit {
 			return nil
 		}
-		a.After = page[len(page)-1].Ref
 	}
+	return nil
+}
+
+// change is how a journal came to this replica, or to this process of it.
+type change struct {
+	// reason is why another replica has lost it; empty where none has.
+	reason string
+	// away is how long none drove it.
+	away time.Duration
+}
+
+// claimed is that of a journal that this replica claimed. Silent is how long each replica had not beaten.
+func claimed(l journal.Listed, silent map[string]time.Duration) change {
+	if l.Before == "" {
+		return change{} // It was made a moment ago.
+	}
+	return change{decide.Takeover, silent[l.Before]}
+}
+
+// restarted is that of a journal which this replica had already.
+func (e *Engine) restarted(journal.Listed) change {
+	if e.resumed.Load() {
+		return change{} // It was lost to this process itself.
+	}
+	return change{away: e.deps.Replica.Absent()}
 }
 
 // armAll goes on with a page of journals that this replica owns now.
-func (e *Engine) armAll(ctx context.Context, page []journal.Listed, reason string) error {
+func (e *Engine) armAll(ctx context.Context, page []journal.Listed, how func(journal.Listed) change) error {
 	parked := false
 	for _, l := range page {
 		switch {
 		case l.Kind == journal.KindRun:
 			parked = parked || l.Waiting
-			e.arm(l, reason)
+			e.arm(l, how(l))
 		case e.deps.AdoptEval != nil:
-			e.deps.AdoptEval(l, reason)
+			e.deps.AdoptEval(l)
 		}
 	}
 	if !parked {
 		return nil
 	}
 	// Asked after all have their actors, so that a command is seen either here or by who posts it.
-	names, err := e.deps.Store.Mail(ctx, e.cfg.Replica)
-	for _, name := range names {
-		e.Wake(name)
+	boxes, err := e.deps.Store.Mail(ctx, e.Replica())
+	for _, box := range boxes {
+		e.Wake(box.Name)
 	}
 	return err
 }
 
 // collect looks for commands that were posted by other replicas: who posts one wakes the owner in its own process
-// alone. A journal whose commands stay, since a later version has to take them, is woken ever more rarely.
+// alone. A journal whose commands stay, since a later version has to take them, is woken ever more rarely, until a newer
+// one comes.
 func (e *Engine) collect(ctx context.Context) error {
-	names, err := e.deps.Store.Mail(ctx, e.cfg.Replica)
+	boxes, err := e.deps.Store.Mail(ctx, e.Replica())
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
 	before := e.mailed
-	e.mailed = make(map[string]int, len(names))
-	for _, name := range names {
-		n := before[name] + 1
-		e.mailed[name] = n
+	e.mailed = make(map[string]mailed, len(boxes))
+	for _, box := range boxes {
+		seen := before[box.Name]
+		if seen.newest != box.Newest {
+			seen = mailed{newest: box.Newest}
+		}
+		seen.beats++
+		e.mailed[box.Name] = seen
 		switch {
-		case n&(n-1) != 0: // Only the powers of two.
-		case strings.Contains(name, "/runs/"):
-			e.Wake(name)
+		case seen.beats&(seen.beats-1) != 0: // Only the powers of two.
+		case strings.Contains(box.Name, "/runs/"):
+			e.Wake(box.Name)
 		case e.deps.WakeEval != nil:
-			e.deps.WakeEval(name)
+			e.deps.WakeEval(box.Name)
 		}
 	}
 	return nil
 }
 
+// mailed is what the last beat found in an inbox.
+type mailed struct {
+	newest int64 // the newest command
+	beats  int   // for how many beats in a row that was the newest
+}
+
 // arm goes on with a run that changed hands: at once, or, where it waits, when its time comes or a command does. A run
 // that waits is not read for that. The journal of a run tells of another replica and of a time in which none drove it,
-// and not of a restart alone. Reason is restart or takeover.
-func (e *Engine) arm(l journal.Listed, reason string) {
-	if reason == decide.Restart {
-		reason = ""
-	}
-	a := &actor{head: l.Head, adopted: reason, eval: l.Parent, away: e.awayOf(l, reason)}
+// and not of a restart alone.
+func (e *Engine) arm(l journal.Listed, how change) {
+	a := &actor{head: l.Head, adopted: how.reason, eval: l.Parent, away: how.away}
 	boxes, subjects, err := parked(l.View)
 	if err != nil {
 		e.deps.Logger.Error("the row of a run cannot be read; its journal is read instead", "run", l.Name, "error", err)
@@ -196,26 +230,11 @@ func (e *Engine) arm(l journal.Listed, reason string) {
 	a.await(project, subjects, time.Time{})
 	switch {
 	case l.Wake.IsZero():
-	case a.away > e.cfg.TTL:
+	case a.away > e.deps.Replica.TTL():
 		a.post(mail{inbox: true}) // Its time may be over later than its row says.
 	default:
 		a.setClock(time.Until(l.Wake))
 	}
-}
-
-// awayOf is how long no replica drove a run that changes hands, or whose replica starts again.
-func (e *Engine) awayOf(l journal.Listed, reason string) time.Duration {
-	away := e.down
-	if e.resumed.Load() {
-		away = 0 // It was lost to this process itself.
-	}
-	if reason != "" {
-		away = 0
-		if !l.Beaten.IsZero() {
-			away = time.Since(l.Beaten)
-		}
-	}
-	return max(away, 0)
 }
 
 // stoodStill deals with a time in which this process did nothing, since its machine slept or it was stopped.
@@ -223,15 +242,14 @@ func (e *Engine) stoodStill(gap time.Duration) {
 	e.deps.Logger.Warn("this process stood still, or the clock was set", "for", gap)
 	e.leases.hurry()
 	e.uncounted.stood()
-	e.patience = time.Now().Add(e.cfg.TTL) // Others stood still as well, with the machine, and beat again only now.
 }
 
 // worked ends a round of beats that began at a time. A store that takes long to answer is no standstill; of the time
 // since only what the machine slept counts, which the monotonic clock does not.
 func (e *Engine) worked(began time.Time) {
 	now := time.Now()
-	e.clock.Look(now, e.cfg.TTL)
-	if asleep := now.Round(0).Sub(began.Round(0)) - now.Sub(began); asleep > e.cfg.TTL {
+	e.clock.Look(now, e.deps.Replica.TTL())
+	if asleep := now.Round(0).Sub(began.Round(0)) - now.Sub(began); asleep > e.deps.Replica.TTL() {
 		e.stoodStill(asleep)
 	}
 }

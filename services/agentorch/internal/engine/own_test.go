@@ -16,6 +16,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -97,9 +98,9 @@ func TestBoundsOfTimeDoNotCountTheServersAbsence(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t)
-				silent := &silentStore{Store: f.Store}
-				f.Wrap = func(journal.Store) journal.Store { return silent }
-				f.Config.Beat, f.Config.TTL = time.Minute, 5*time.Minute
+				silent := &silence{}
+				f.silenced(silent)
+				f.Config.Beat, f.Replica.TTL = time.Minute, 5*time.Minute
 				f.start()
 				begun, let := make(chan struct{}, 2), make(chan struct{})
 				f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
@@ -143,9 +144,9 @@ func TestBoundsOfTimeDoNotCountTheServersAbsence(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.Config.Replica, f.Config.Beat, f.Config.TTL = "one", 20*time.Millisecond, 200*time.Millisecond
-	silent := &silentStore{Store: f.Store}
-	f.Wrap = func(journal.Store) journal.Store { return silent }
+	f.Replica.Name, f.Config.Beat, f.Replica.TTL = "one", 20*time.Millisecond, 200*time.Millisecond
+	silent := &silence{}
+	after := f.silenced(silent)
 	f.start()
 	one := f.Stop
 	let, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -158,8 +159,8 @@ func TestTakeover(t *testing.T) {
 	waittest.For(t, begun, "the model call of the run")
 	silent.dead.Store(true)
 
-	f.Wrap = nil
-	f.Config.Replica = "two"
+	after()
+	f.Replica.Name = "two"
 	f.start()
 	t.Cleanup(one)
 	require.Eventually(t, func() bool {
@@ -187,9 +188,9 @@ func TestTakeover(t *testing.T) {
 func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.Config.Replica, f.Config.Beat, f.Config.TTL = "one", 20*time.Millisecond, 200*time.Millisecond
-	silent := &silentStore{Store: f.Store, fails: errors.New("no beat")}
-	f.Wrap = func(journal.Store) journal.Store { return silent }
+	f.Replica.Name, f.Config.Beat, f.Replica.TTL = "one", 20*time.Millisecond, 200*time.Millisecond
+	silent := &silence{fails: errors.New("no beat")}
+	after := f.silenced(silent)
 	away := &awayModels{Models: f.Models}
 	f.WrapModels = away
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
@@ -199,8 +200,9 @@ func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return away.calls.Load() > 1 }, waittest.Bound, time.Millisecond, "it asks again and again")
 	silent.dead.Store(true)
 
-	f.Wrap, f.WrapModels = nil, nil
-	f.Config.Replica = "two"
+	after()
+	f.WrapModels = nil
+	f.Replica.Name = "two"
 	f.start()
 	t.Cleanup(stopOne)
 	assert.Equal(t, "two", f.Finish(name).Owner)
@@ -246,25 +248,49 @@ func TestReleasesAreRepeated(t *testing.T) {
 	require.Eventually(t, func() bool { return f.Sandboxes.Kept() == 0 }, waittest.Bound, 5*time.Millisecond, "the scorer's command and the making of the sandbox are released")
 }
 
-// silentStore stops beating, or fails to.
-type silentStore struct {
-	journal.Store
+// silence is a replica that beats and claims no more, or fails to beat.
+type silence struct {
 	dead  atomic.Bool
 	fails error // of beats when it is dead; nil says that all is well
 }
 
-func (s *silentStore) Beat(ctx context.Context, replica string, now time.Time) error {
+// silenced has the next engine fall silent as s says. The function that it returns is for the engines after it.
+func (f *fleet) silenced(s *silence) (after func()) {
+	table := f.Replica.Table
+	f.Wrap = func(store journal.Store) journal.Store { return &silentStore{Store: store, silence: s} }
+	f.Replica.Table = &silentTable{Table: table, silence: s}
+	return func() { f.Wrap, f.Replica.Table = nil, table }
+}
+
+type silentTable struct {
+	replica.Table
+	*silence
+}
+
+func (s *silentTable) Beat(ctx context.Context, process string) error {
 	if s.dead.Load() {
 		return s.fails
 	}
-	return s.Store.Beat(ctx, replica, now)
+	return s.Table.Beat(ctx, process)
 }
 
-func (s *silentStore) Adopt(ctx context.Context, a journal.Adoption) ([]journal.Listed, error) {
+func (s *silentTable) Leave(ctx context.Context, process string) error {
+	if s.dead.Load() {
+		return nil
+	}
+	return s.Table.Leave(ctx, process)
+}
+
+type silentStore struct {
+	journal.Store
+	*silence
+}
+
+func (s *silentStore) Claim(ctx context.Context, c journal.Claim) ([]journal.Listed, error) {
 	if s.dead.Load() {
 		return nil, nil
 	}
-	return s.Store.Adopt(ctx, a)
+	return s.Store.Claim(ctx, c)
 }
 
 func TestLeasesAreRenewed(t *testing.T) {

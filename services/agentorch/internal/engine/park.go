@@ -13,7 +13,6 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -104,13 +103,22 @@ func (a *actor) recover(ctx context.Context, err error) {
 			a.engine.deps.Logger.Info("another replica owns the run now", "run", a.head.Name)
 			a.engine.disown(a)
 			return
+		default:
+			if err = a.raise(ctx, err); err == nil {
+				a.post(mail{inbox: true})
+				return
+			}
 		}
 	}
 	a.mu.Lock()
 	pause := a.backoff.Next()
 	a.mu.Unlock()
 	log := a.engine.deps.Logger.With("run", a.head.Name, "error", err, "again_in", pause)
+	_, superseded := errors.AsType[*supersededError](err)
 	switch {
+	case superseded:
+		log.Error("an owner of effects has an epoch of the run that none is above; the run waits")
+		a.park(waits.ForFault(time.Now()), pause)
 	case errors.Is(err, journal.ErrFenced):
 		log.Info("an append is in the journal although it was refused; the run goes on from there")
 		a.setClock(pause)
@@ -138,7 +146,7 @@ func (e *Engine) owns(ctx context.Context, head journal.Head, refused error) (bo
 	} else if now, err = e.deps.Store.Open(ctx, head.Name); errors.Is(err, journal.ErrNotFound) {
 		return false, nil
 	}
-	return err == nil && now.Ref == head.Ref && now.Owner == e.cfg.Replica && now.Epoch == head.Epoch, err
+	return err == nil && now.Ref == head.Ref && now.Owner == e.Replica() && now.Epoch == head.Epoch, err
 }
 
 // beaten notes how a beat went. When the store answers again after it did not, all that wait for it go on at once.
@@ -223,7 +231,7 @@ func (e *Engine) reown(ctx context.Context) error {
 	if !e.resumed.Load() {
 		return nil
 	}
-	owned, err := e.deps.Store.Owned(ctx, e.cfg.Replica)
+	owned, err := e.deps.Store.Owned(ctx, e.Replica())
 	if err != nil {
 		return fmt.Errorf("engine: journals of this replica: %w", err)
 	}
@@ -253,14 +261,34 @@ func (e *Engine) reown(ctx context.Context) error {
 		return nil
 	}
 	e.deps.Logger.Warn("journals of this replica had nothing that drives them; they are taken up again", "journals", len(lost))
-	for page := range slices.Chunk(lost, adoptPage) {
-		rows, err := e.deps.Store.List(ctx, journal.Query{Owner: e.cfg.Replica, Refs: page, Limit: adoptPage})
+	for page := range slices.Chunk(lost, claimPage) {
+		rows, err := e.deps.Store.List(ctx, journal.Query{Owner: e.Replica(), Refs: page, Limit: claimPage})
 		if err == nil {
-			err = e.armAll(ctx, rows, decide.Restart)
+			rows, err = e.retake(ctx, rows)
+		}
+		if err == nil {
+			err = e.armAll(ctx, rows, e.restarted)
 		}
 		if err != nil {
 			return fmt.Errorf("engine: take up journals again: %w", err)
 		}
 	}
 	return nil
+}
+
+// retake raises the epochs of journals of this replica, so that no earlier process of it can write them. It leaves out
+// those that changed hands.
+func (e *Engine) retake(ctx context.Context, rows []journal.Listed) (taken []journal.Listed, err error) {
+	for _, row := range rows {
+		head, err := e.deps.Store.Take(ctx, row.Head, e.Replica(), 0)
+		switch {
+		case errors.Is(err, journal.ErrFenced):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		row.Head = head
+		taken = append(taken, row)
+	}
+	return taken, nil
 }

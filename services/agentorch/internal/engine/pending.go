@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
@@ -76,7 +75,7 @@ func (r *effectRun) Deliver(p *effects.Pending, answer effects.Answer) {
 }
 
 // Lost implements [effects.Run].
-func (r *effectRun) Lost() { r.actor.post(mail{fenced: true}) }
+func (r *effectRun) Lost(epoch int64) { r.actor.post(mail{fenced: true, epoch: epoch}) }
 
 // Queued implements [effects.Run].
 func (r *effectRun) Queued(wait *agentv1.RunWait) { r.actor.setQueued(wait) }
@@ -86,7 +85,7 @@ func (r *effectRun) Queued(wait *agentv1.RunWait) { r.actor.setQueued(wait) }
 func (r *effectRun) MayAsk(ctx context.Context) bool {
 	e := r.actor.engine
 	for {
-		lapses, open := e.fence.look(time.Now(), e.cfg.TTL)
+		lapses, open := e.deps.Replica.Fence()
 		if open && lapses == r.lapses {
 			return true
 		}

@@ -105,7 +105,7 @@ func (a *actor) load(ctx context.Context) error {
 // facts are what a step decides by, and the results that may be forgotten once it is in the journal.
 func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.Facts, released []*effects.Release, err error) {
 	f = decide.Facts{
-		Now: now, Replica: a.engine.cfg.Replica, Epoch: a.head.Epoch, Adopted: a.adopted, Away: a.away, Missed: a.missed(now), Fault: a.tooLarge,
+		Now: now, Replica: a.engine.Replica(), Epoch: a.head.Epoch, Adopted: a.adopted, Away: a.away, Missed: a.missed(now), Fault: a.tooLarge,
 		Lack: a.engine.lack(),
 	}
 	if f.Fault == nil && a.faults >= maxFaults {
@@ -193,7 +193,7 @@ func (a *actor) commit(ctx context.Context, d *decide.Step, now time.Time) error
 			appended.Tell = []journal.Letter{journal.Ended(row.Parent, a.head.Ref)}
 		}
 	}
-	lapses, _ := a.engine.fence.look(now, a.engine.cfg.TTL)
+	lapses, _ := a.engine.deps.Replica.Fence()
 	if err := a.engine.deps.Store.Append(ctx, appended); err != nil {
 		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE) {
 			a.tooLarge = run.ErrorOf(err)

@@ -171,12 +171,17 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
-		State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
-	}}}); err != nil {
-		if errors.Is(err, journal.ErrFenced) {
-			return nil, rpcerr.JournalFenced(head.Epoch, "%s was changed by another call; try again", name)
-		}
+	// This replica drives it from here on, whichever did before.
+	d.head, err = e.deps.Journals.Take(ctx, d.head, e.deps.Replica, 0)
+	if err == nil {
+		err = d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+			State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
+		}}})
+	}
+	switch {
+	case errors.Is(err, journal.ErrFenced):
+		return nil, rpcerr.JournalFenced(head.Epoch, "%s was changed by another call; try again", name)
+	case err != nil:
 		return nil, err
 	}
 	e.drive(d) //nolint:contextcheck // A driver outlives the call that starts it.

@@ -165,7 +165,7 @@ func TestACancelWaitsForTheReplicaThatDrives(t *testing.T) {
 	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
 	b.patience = time.Millisecond
 	b.again(t, nil)
-	_, err = b.journals.Adopt(t.Context(), journal.Adoption{Replica: "other", DeadSince: time.Now(), Limit: 100})
+	_, err = b.journals.Claim(t.Context(), journal.Claim{Replica: "other", Limit: 100})
 	require.NoError(t, err)
 	answered := make(chan error, 1)
 	go func() {

@@ -5,6 +5,7 @@ package fleettest
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -20,6 +21,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/replica"
+	"github.com/evalfleet/evalfleet/pkg/replica/memory"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
@@ -61,9 +64,13 @@ type Fleet struct {
 	Workers *workers.Workers
 	Notes   *note.Board
 	Config  engine.Config
+	// Replica is what the next engine joins as: by default `local` in a table of the fleet's own.
+	Replica replica.Config
 	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
 	Wrap       func(journal.Store) journal.Store
 	WrapModels modelv1.ModelServiceClient
+	// Adjust changes what the next engine works with; nil leaves it.
+	Adjust func(*engine.Deps)
 	// Lack is what keeps new work from beginning.
 	Lack func() string
 	// Logger is that of engines; nil logs to the test where it is verbose.
@@ -85,10 +92,12 @@ func New(t testing.TB, parts Parts) *Fleet {
 	require.NoError(t, err)
 	store, err := parts.Open(context.Background(), db)
 	require.NoError(t, err)
+	require.NoError(t, db.Migrate(context.Background(), "fleettest", []string{`CREATE TABLE beats (n INTEGER); INSERT INTO beats (n) VALUES (0);`}))
 	f := &Fleet{
 		T: t, DB: db, Store: store,
 		Models: &ownertest.Models{}, Tools: &ownertest.Tools{Tools: map[string]ownertest.Tool{}}, Sandboxes: &ownertest.Sandboxes{}, Notes: &note.Board{},
 		Agents: agent.NewRegistry(parts.Agents...), Scorers: score.NewRegistry(parts.Scorers...),
+		Replica: replica.Config{Table: &table{db: db}, Member: replica.Member{Service: "agentorch", Name: "local"}},
 	}
 	t.Cleanup(func() {
 		f.End()
@@ -98,6 +107,25 @@ func New(t testing.TB, parts Parts) *Fleet {
 		require.NoError(t, db.Close())
 	})
 	return f
+}
+
+// table is the table of replicas: its clock is that of the test, and its beats are writes of the database, which fail
+// when those do.
+type table struct {
+	memory.Table
+
+	db *sqlite.DB
+}
+
+func (t *table) Beat(ctx context.Context, process string) error {
+	err := t.db.Write(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`UPDATE beats SET n = n + 1`)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.Table.Beat(ctx, process)
 }
 
 // Start starts an engine.
@@ -115,13 +143,20 @@ func (f *Fleet) Start() *Fleet {
 	if f.Logger == nil && testing.Verbose() {
 		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
 	}
+	joining := f.Replica
+	joining.Process, joining.Logger = rand.Text(), logger
+	process, err := replica.Join(context.Background(), joining)
+	require.NoError(f.T, err)
 	engineDeps := engine.Deps{
-		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers,
+		Store: store, Replica: process, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers,
 		Notes: f.Notes, Lack: f.Lack, Logger: logger,
 	}
 	checker := plan.Checker{Services: plan.Services{Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes}, Agents: f.Agents, Scorers: f.Scorers}
 	if f.Workers != nil {
 		engineDeps.Workers, checker.Workers = f.Workers, f.Workers
+	}
+	if f.Adjust != nil {
+		f.Adjust(&engineDeps)
 	}
 	f.Engine = engine.New(f.Config, engineDeps)
 	f.Runs = runs.New(runs.Deps{Store: store, Engine: f.Engine, Checker: checker, Patient: checker.Services, Notes: f.Notes, Logger: logger})
@@ -134,6 +169,7 @@ func (f *Fleet) Start() *Fleet {
 		if err := waittest.For(f.T, ended, "the engine to end"); err != nil {
 			f.T.Errorf("engine: %v", err)
 		}
+		require.NoError(f.T, process.Leave(context.Background()))
 	})
 	return f
 }

@@ -126,20 +126,20 @@ type Journals interface {
 	Subscribe(topic string) *Subscription
 }
 
-// Owners moves journals between replicas.
+// Owners moves journals between replicas. It knows no time: which replicas live, the caller says.
 type Owners interface {
-	// Beat says that a replica lives; a zero time says that it hands its journals over.
-	Beat(ctx context.Context, replica string, now time.Time) error
-	// LastBeat returns when a replica beat last; zero where it never has.
-	LastBeat(ctx context.Context, replica string) (time.Time, error)
+	// Load returns how many open journals each owner has; the empty one has those that no replica has claimed yet.
+	Load(ctx context.Context) (map[string]int, error)
 	// Resume raises the epochs of all open journals that a replica owns, in one write, so that an earlier process of
 	// the replica can append no more. It returns the newest journal that there is; those that the replica makes from
 	// now on have higher refs. [Index.List] with Query.Owner gives the journals.
 	Resume(ctx context.Context, replica string) (newest Ref, err error)
-	// Adopt gives open journals to a replica and raises their epochs: those of replicas that have not beaten since
-	// Adoption.DeadSince. It returns at most Adoption.Limit journals after Adoption.After, in the order of their refs;
-	// none when there are no more.
-	Adopt(ctx context.Context, a Adoption) ([]Listed, error)
+	// Claim gives open journals to a replica and raises their epochs: the oldest of those whose owner does not live, or
+	// that have none. Replicas that claim at once get different ones.
+	Claim(ctx context.Context, c Claim) ([]Listed, error)
+	// Take gives a journal, open or not, to a replica and raises its epoch, above another one. It fails with a
+	// [FencedError] where head's epoch is not that of the journal, and then has changed nothing.
+	Take(ctx context.Context, head Head, replica string, above int64) (Head, error)
 	// Owned returns the open journals that a replica owns, in order.
 	Owned(ctx context.Context, replica string) ([]Ref, error)
 }
@@ -154,8 +154,8 @@ type Inbox interface {
 	Pending(ctx context.Context, ref Ref) ([]Command, error)
 	// Taken returns the sequence number of the event that answered a command, or 0 while none has.
 	Taken(ctx context.Context, name, id string) (int64, error)
-	// Mail returns the names of the open journals of an owner that have commands no event has answered yet.
-	Mail(ctx context.Context, owner string) ([]string, error)
+	// Mail returns the open journals of an owner that have commands no event has answered yet.
+	Mail(ctx context.Context, owner string) ([]Mailbox, error)
 }
 
 // Index lists journals by what their rows say.
@@ -219,7 +219,7 @@ type Head struct {
 	Name  string // `projects/{project}/runs/{run}` or `projects/{project}/evals/{eval}`
 	Seq   int64  // sequence number of the last event
 	Epoch int64  // raised with every change of owner
-	Owner string // the replica
+	Owner string // the replica; empty while none has claimed it
 }
 
 // Entry is one event to append.
@@ -234,7 +234,8 @@ type Entry struct {
 
 // Creation is a journal to be made.
 type Creation struct {
-	Name    string
+	Name string
+	// Owner is the replica that drives it; empty for any that claims it.
 	Owner   string
 	Entries []Entry
 	Row     Row
@@ -356,8 +357,8 @@ type Listed struct {
 	Row
 	// Change is the last change of state, of a journal that [Index.Changed] gave.
 	Change Change
-	// Beaten is when the owner before beat last, of a journal that [Owners.Adopt] gave; zero where it never has.
-	Beaten time.Time
+	// Before is the owner before, of a journal that [Owners.Claim] gave; empty for none.
+	Before string
 }
 
 // Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a
@@ -399,12 +400,13 @@ type Range struct {
 	Bare bool
 }
 
-// Adoption says which journals a replica takes.
-type Adoption struct {
-	Replica   string
-	DeadSince time.Time
-	After     Ref
-	Limit     int
+// Claim says which journals a replica takes.
+type Claim struct {
+	Replica string
+	// Living are the owners that keep their journals. Replica is one of them, named or not.
+	Living []string
+	// Limit bounds the number.
+	Limit int
 }
 
 // Command is an entry of an inbox.
@@ -413,6 +415,14 @@ type Command struct {
 	ID string
 	// Body is what to do, in the form of whoever takes it.
 	Body []byte
+}
+
+// Mailbox is a journal with commands that no event has answered yet.
+type Mailbox struct {
+	// Name is that of the journal.
+	Name string
+	// Newest is the store's own number of the newest of them. Commands that come later have higher ones.
+	Newest int64
 }
 
 // Query says which journals to list. Zero members do not narrow.

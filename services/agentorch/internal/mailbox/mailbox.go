@@ -94,11 +94,14 @@ func Await(ctx context.Context, store journal.Store, name string, every time.Dur
 	return await(ctx, wake, every, look)
 }
 
+// lookEvery is how often a client that waits looks without a wake-up: appends of other replicas wake nothing here.
+const lookEvery = time.Second
+
 // AwaitWithin is Await that also returns when that time is over, without an error. Look is called at least once.
 func AwaitWithin(ctx context.Context, store journal.Store, name string, within time.Duration, look func() (enough bool, err error)) error {
 	waiting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err := Await(waiting, store, name, 0, look)
+	err := Await(waiting, store, name, lookEvery, look)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}

@@ -142,9 +142,10 @@ func TestAWaitEndsWithItsTimeOrItsCaller(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, mailbox.AwaitWithin(t.Context(), s, "j", time.Minute, look), "the time is over")
 		assert.Equal(t, time.Minute, time.Since(began))
-		assert.Equal(t, 1, looks)
+		assert.InDelta(t, 60, looks, 1, "each second, since appends of other replicas wake nothing here")
+		looks = 0
 		require.NoError(t, mailbox.AwaitWithin(t.Context(), s, "j", 0, look))
-		assert.Equal(t, 2, looks, "it looks at least once")
+		assert.Equal(t, 1, looks, "it looks at least once")
 
 		time.AfterFunc(time.Second, func() {
 			enough = true

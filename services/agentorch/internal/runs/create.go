@@ -72,8 +72,8 @@ type Key struct {
 	Digest []byte
 }
 
-// Start creates the run of a plan and begins to drive it. A key that made a run before gives that run, and fails with
-// REQUEST_ID_REUSED where it did with another digest.
+// Start creates the run of a plan and begins to drive it, or leaves that of an evaluation to another replica. A key
+// that made a run before gives that run, and fails with REQUEST_ID_REUSED where it did with another digest.
 func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal string) (journal.Head, error) {
 	select {
 	case <-r.deps.Engine.Ready():
@@ -107,7 +107,11 @@ func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal strin
 	if err != nil {
 		return journal.Head{}, err
 	}
-	c := journal.Creation{Name: name, Owner: r.deps.Engine.Replica(), Entries: []journal.Entry{{Event: event}}, Row: row}
+	owner := r.deps.Engine.Replica()
+	if row.Parent != "" {
+		owner = r.deps.Engine.Place()
+	}
+	c := journal.Creation{Name: name, Owner: owner, Entries: []journal.Entry{{Event: event}}, Row: row}
 	if key.ID != "" {
 		c.Request, c.Digest = p.Project()+"/CreateRun/"+key.ID, key.Digest
 	}
@@ -121,7 +125,9 @@ func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal strin
 		if row.Parent == "" {
 			r.deps.Logger.InfoContext(ctx, "a run begins", "run", name, "model", spec.GetModel().GetModel())
 		}
-		r.deps.Engine.Drive(head, row.Parent)
+		if owner != "" {
+			r.deps.Engine.Drive(head, row.Parent)
+		}
 	}
 	return head, nil
 }

@@ -13,6 +13,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
@@ -94,7 +95,11 @@ func (r *Runs) live(one *agentv1.Run, finished bool) *agentv1.Run {
 		one.Note = latest.GetNote()
 		one.Retries += one.GetNote().GetFailedAttempts()
 	}
-	if wait := r.deps.Engine.Waiting(one.GetName()); wait != nil {
+	wait := r.deps.Engine.Waiting(one.GetName())
+	if one.GetOwner() == "" {
+		wait = waits.ForReplica(one.GetCreateTime().AsTime())
+	}
+	if wait != nil {
 		one.State, one.Wait = agentv1.RunState_RUN_STATE_WAITING, wait
 	}
 	return one

@@ -788,7 +788,7 @@ type Run struct {
 	Sandboxes map[string]string `protobuf:"bytes,21,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Changes with every event.
 	Etag string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The replica that owns it.
+	// The replica that owns it; empty while none has taken it.
 	Owner string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Why a sandbox could not be used, where a tool's answer said so and the run went on: the first time.
 	SandboxFault string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
@@ -1164,8 +1164,9 @@ type RunWait struct {
 	// `capacity`, `quota`, `engine` (that of the sandbox's driver does not answer), `budget`, `worker`, `approval`, `input`, `hold`, `disk` (it is nearly full, and nothing new begins),
 	// `version` (its journal or a command was written by a later version, which has to go on with it), `store` (the database does not take what it does; it goes on by itself), `fault` (a fault of the
 	// server keeps it from going on, which the server's log tells; it is tried again).
+	// `replica` (none has taken it yet; one that has fewer runs than the others does so soon),
 	// `decision` (an effect was lost too often with the processes that ran it: ResumeRun has it done anew, CancelRun ends the run).
-	// A run that waits for `store`, `fault` or a later version's event cannot say so in its journal: the replica that owns it tells.
+	// A run that waits for `store`, `fault`, `replica` or a later version's event cannot say so in its journal: the server adds it.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`

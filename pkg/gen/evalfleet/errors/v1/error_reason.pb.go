@@ -104,9 +104,9 @@ const (
 	//
 	//	{"reason": "JOURNAL_FENCED", "metadata": {"epoch": "4"}}
 	ErrorReason_ERROR_REASON_JOURNAL_FENCED ErrorReason = 22
-	// The run that asks for an effect has another owner since, under a newer epoch than the request's: the caller forgets the run. Code ABORTED.
+	// The run that asks for an effect has another owner since, under a newer epoch than the request's: the caller forgets the run, or owns it under a newer epoch still. Code ABORTED.
 	//
-	//	{"reason": "NOT_OWNER", "metadata": {"requestId": "run1/7"}}
+	//	{"reason": "NOT_OWNER", "metadata": {"requestId": "run1/7", "epoch": "4"}}
 	ErrorReason_ERROR_REASON_NOT_OWNER ErrorReason = 78
 	// The effect was cancelled, before or after it began. Code CANCELLED.
 	//

@@ -3,6 +3,7 @@ package effects
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 type Run interface {
 	// MayAsk waits until this replica may ask for effects of the run. It is false where it may never again.
 	MayAsk(ctx context.Context) bool
-	// Lost says that an owner of effects refused the run as that of another replica.
-	Lost()
+	// Lost says that an owner of effects refused the run as that of another replica, whose epoch it has.
+	Lost(epoch int64)
 	// Deliver takes what came of a pending effect.
 	Deliver(p *Pending, a Answer)
 	// Queued says that a model call waits for its place among those that are open; nil takes it back.
@@ -202,7 +203,7 @@ func (p *Pending) ask() {
 			p.run.Deliver(p, Answer{Outcomes: outcomes, Over: true})
 			return
 		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER):
-			p.run.Lost()
+			p.run.Lost(epochOf(err))
 			return
 		case rpcerr.Transient(err) && !rpcerr.NotStarted(err): // Its owner is away.
 			if backoff.Wait(p.ctx) != nil {
@@ -213,6 +214,16 @@ func (p *Pending) ask() {
 		p.run.Deliver(p, p.failed(err))
 		return
 	}
+}
+
+// epochOf is the epoch that an owner of effects has of a run; 0 where it does not say.
+func epochOf(err error) int64 {
+	fault, ok := rpcerr.As(err)
+	if !ok {
+		return 0
+	}
+	epoch, _ := strconv.ParseInt(fault.Metadata["epoch"], 10, 64) // 0 where there is none.
+	return epoch
 }
 
 // failed is the answer after an error that asking again does not mend: a wait, outcomes, or both where the effect is

@@ -53,13 +53,13 @@ func (s *scripted) Release() *Release { return nil }
 // owned is a run that this replica owns, or not.
 type owned struct {
 	not     bool
-	lost    bool
+	lost    int64
 	answers []Answer
 }
 
 func (o *owned) MayAsk(ctx context.Context) bool { return !o.not && ctx.Err() == nil }
 
-func (o *owned) Lost() { o.lost = true }
+func (o *owned) Lost(epoch int64) { o.lost = epoch }
 
 func (o *owned) Deliver(_ *Pending, a Answer) { o.answers = append(o.answers, a) }
 
@@ -137,10 +137,10 @@ func TestNothingIsAskedForARunOfAnother(t *testing.T) {
 func TestARunThatAnotherOwnsIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, r := &scripted{answers: []error{rpcerr.NotOwner("r/1", "the run has another owner")}}, &owned{}
+		e, r := &scripted{answers: []error{rpcerr.NotOwner("r/1", 7, "the run has another owner")}}, &owned{}
 		begin(t, e, r, false)
 		assert.Equal(t, []string{"do"}, e.asked)
 		assert.Empty(t, r.answers)
-		assert.True(t, r.lost)
+		assert.EqualValues(t, 7, r.lost)
 	})
 }

@@ -3,7 +3,8 @@
 // A wait of the run itself is in its journal: [ForError] and [ForDecision] for an effect that could not be done now,
 // [ForHold], [ForInput], [ForRoom] and [ForLaterCommand] where the run decides it. [Over] says when one of these has
 // ended. A wait of the server cannot be in the journal, since nothing can be written or nothing is known of the run:
-// [ForStore], [ForFault], [ForPlace], [ForVersion], and the outage of a service. The engine knows when these end.
+// [ForStore], [ForFault], [ForPlace], [ForVersion], [ForReplica], and the outage of a service. The engine knows when these
+// end.
 package waits
 
 import (
@@ -34,6 +35,7 @@ const (
 	Service  = "service" // that does not answer; of evaluations alone
 	Version  = "version" // of the server, which is too early to go on with the run
 	Fault    = "fault"   // of the server, which keeps the run from every step
+	Replica  = "replica" // that drives the run
 )
 
 const (
@@ -127,6 +129,13 @@ func ForStore(why string, since time.Time) *agentv1.RunWait {
 func ForFault(since time.Time) *agentv1.RunWait {
 	return &agentv1.RunWait{
 		Reason: Fault, Message: "a fault of the server keeps it from going on; the server's log has the cause", Since: timestamppb.New(since),
+	}
+}
+
+// ForReplica is the wait of a run that no replica has claimed yet.
+func ForReplica(since time.Time) *agentv1.RunWait {
+	return &agentv1.RunWait{
+		Reason: Replica, Message: "no replica has taken the run yet; one with fewer runs than the others does so soon", Since: timestamppb.New(since),
 	}
 }
 

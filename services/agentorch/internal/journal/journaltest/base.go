@@ -3,7 +3,6 @@ package journaltest
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,7 +80,7 @@ func base(t *testing.T, s journal.Store) {
 	assert.Equal(t, "hello", events[0].GetMessageAdded().GetContent().GetId())
 
 	// The first epoch of a journal is none before those of its base.
-	_, err = s.Adopt(t.Context(), journal.Adoption{Replica: "r2", DeadSince: time.Now(), Limit: 100})
+	_, err = s.Claim(t.Context(), journal.Claim{Replica: "r2", Limit: 100})
 	require.NoError(t, err)
 	adopted, err := s.Open(t.Context(), trunk.Name)
 	require.NoError(t, err)

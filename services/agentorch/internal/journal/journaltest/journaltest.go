@@ -36,7 +36,9 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"ranges":        ranges,
 		"wake":          wake,
 		"resume":        resume,
-		"adopt dead":    adoptDead,
+		"claim":         claim,
+		"claims":        claimsAtOnce,
+		"take":          takes,
 		"inbox":         inbox,
 		"list":          list,
 		"list labels":   listLabels,
@@ -76,6 +78,14 @@ func notes(from int64, texts ...string) []journal.Entry {
 }
 
 func row() journal.Row { return journal.Row{Kind: journal.KindRun, State: 1} }
+
+// mustCreateFree makes a journal that no replica owns.
+func mustCreateFree(t *testing.T, s journal.Store, name string) {
+	t.Helper()
+	head, _, err := s.Create(t.Context(), journal.Creation{Name: name, Entries: notes(1, "first"), Row: row()})
+	require.NoError(t, err)
+	require.Empty(t, head.Owner)
+}
 
 func mustCreate(t *testing.T, s journal.Store, c journal.Creation) journal.Head {
 	t.Helper()
@@ -377,7 +387,13 @@ func resume(t *testing.T, s journal.Store) {
 	assert.Equal(t, []string{name("later"), name("n1")}, []string{some[0].Name, some[1].Name})
 	mail, err := s.Mail(t.Context(), "r1")
 	require.NoError(t, err)
-	assert.Equal(t, []string{name("n4")}, mail)
+	require.Len(t, mail, 1)
+	assert.Equal(t, name("n4"), mail[0].Name)
+	require.NoError(t, s.Post(t.Context(), name("n4"), journal.Command{ID: "k2"}))
+	more, err := s.Mail(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Len(t, more, 1)
+	assert.Greater(t, more[0].Newest, mail[0].Newest, "a newer command")
 
 	err = s.Append(t.Context(), journal.Append{Head: heads[0], Entries: notes(2, "zombie")})
 	require.ErrorIs(t, err, journal.ErrFenced)
@@ -386,28 +402,95 @@ func resume(t *testing.T, s journal.Store) {
 	mustAppend(t, s, renewed, note(2, "owner"))
 }
 
-func adoptDead(t *testing.T, s journal.Store) {
-	now := time.Now()
-	require.NoError(t, s.Beat(t.Context(), "dead", now.Add(-time.Minute)))
-	require.NoError(t, s.Beat(t.Context(), "alive", now.Add(-time.Minute)))
-	require.NoError(t, s.Beat(t.Context(), "alive", now))
-	last, err := s.LastBeat(t.Context(), "alive")
-	require.NoError(t, err)
-	assert.WithinDuration(t, now, last, time.Millisecond)
-	last, err = s.LastBeat(t.Context(), "unheard of")
-	require.NoError(t, err)
-	assert.Zero(t, last)
-	for _, owner := range []string{"dead", "alive", "silent", "r2"} {
-		mustCreate(t, s, journal.Creation{Name: name(owner), Owner: owner})
+func claim(t *testing.T, s journal.Store) {
+	mustCreate(t, s, journal.Creation{Name: name("of-dead"), Owner: "dead"})
+	mustCreateFree(t, s, name("of-"))
+	for _, owner := range []string{"alive", "unheard-of", "r2"} {
+		mustCreate(t, s, journal.Creation{Name: name("of-" + owner), Owner: owner})
 	}
-	got, err := s.Adopt(t.Context(), journal.Adoption{Replica: "r2", DeadSince: now.Add(-5 * time.Second), Limit: 10})
+	over := row()
+	over.Done = true
+	mustCreate(t, s, journal.Creation{Name: name("over"), Owner: "dead", Row: over})
+	load := func() map[string]int {
+		t.Helper()
+		load, err := s.Load(t.Context())
+		require.NoError(t, err)
+		return load
+	}
+	assert.Equal(t, map[string]int{"dead": 1, "": 1, "alive": 1, "unheard-of": 1, "r2": 1}, load(), "what is done is no load")
+	take := func(replica string, limit int) (got []string) {
+		t.Helper()
+		claimed, err := s.Claim(t.Context(), journal.Claim{Replica: replica, Living: []string{"alive", "r2", "r3"}, Limit: limit})
+		require.NoError(t, err)
+		for _, l := range claimed {
+			assert.Equal(t, replica, l.Owner)
+			assert.EqualValues(t, 2, l.Epoch)
+			assert.Equal(t, name("of-"+l.Before), l.Name)
+			assert.Equal(t, journal.KindRun, l.Kind, "with its row")
+			got = append(got, l.Before)
+		}
+		return got
+	}
+	assert.Equal(t, []string{"dead", ""}, take("r2", 2), "the oldest, no more than asked for")
+	assert.Equal(t, []string{"unheard-of"}, take("r3", 2))
+	assert.Empty(t, take("r2", 2))
+	assert.Equal(t, map[string]int{"alive": 1, "r2": 3, "r3": 1}, load())
+}
+
+// claimsAtOnce: of replicas that claim at the same time no two get the same journal, and none is left.
+func claimsAtOnce(t *testing.T, s journal.Store) {
+	const journals, replicas, limit = 30, 3, 4
+	for i := range journals {
+		mustCreateFree(t, s, name(fmt.Sprint("n", i)))
+	}
+	claimed := make(chan journal.Listed, journals*replicas)
+	var working sync.WaitGroup
+	for i := range replicas {
+		working.Go(func() {
+			for {
+				page, err := s.Claim(t.Context(), journal.Claim{Replica: fmt.Sprint("r", i), Living: []string{"r0", "r1", "r2"}, Limit: limit})
+				if !assert.NoError(t, err) || len(page) == 0 {
+					return
+				}
+				for _, l := range page {
+					claimed <- l
+				}
+			}
+		})
+	}
+	working.Wait()
+	close(claimed)
+	owners := map[string]string{}
+	for l := range claimed {
+		assert.Empty(t, owners[l.Name], l.Name)
+		owners[l.Name] = l.Owner
+	}
+	assert.Len(t, owners, journals)
+}
+
+func takes(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a"), Owner: "r1"})
+	taken, err := s.Take(t.Context(), head, "r2", 0)
 	require.NoError(t, err)
-	require.Len(t, got, 2)
-	assert.Equal(t, name("dead"), got[0].Name)
-	assert.Equal(t, name("silent"), got[1].Name, "one that never beat is dead")
-	again, err := s.Adopt(t.Context(), journal.Adoption{Replica: "r2", DeadSince: now.Add(-5 * time.Second), Limit: 10})
+	assert.Equal(t, journal.Head{Ref: head.Ref, Name: head.Name, Seq: head.Seq, Epoch: 2, Owner: "r2"}, taken)
+	_, err = s.Take(t.Context(), head, "r3", 0)
+	fenced, ok := errors.AsType[*journal.FencedError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, taken, fenced.Now, "another was faster")
+	require.ErrorIs(t, s.Append(t.Context(), journal.Append{Head: head, Entries: notes(2, "zombie")}), journal.ErrFenced)
+
+	taken, err = s.Take(t.Context(), taken, "r2", 41)
 	require.NoError(t, err)
-	assert.Empty(t, again)
+	assert.EqualValues(t, 42, taken.Epoch, "above that of another store")
+	over := row()
+	over.Done = true
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: taken, Entries: notes(2, "end"), Row: &over}))
+	taken, err = s.Take(t.Context(), taken, "r3", 7)
+	require.NoError(t, err, "one that is done too")
+	assert.EqualValues(t, 43, taken.Epoch)
+	require.NoError(t, s.Delete(t.Context(), head.Name))
+	_, err = s.Take(t.Context(), taken, "r3", 0)
+	require.ErrorIs(t, err, journal.ErrFenced)
 }
 
 func inbox(t *testing.T, s journal.Store) {

@@ -77,25 +77,26 @@ func (s *Store) Taken(ctx context.Context, name, id string) (int64, error) {
 }
 
 // Mail implements [journal.Inbox].
-func (s *Store) Mail(ctx context.Context, owner string) ([]string, error) {
-	var names []string
+func (s *Store) Mail(ctx context.Context, owner string) ([]journal.Mailbox, error) {
+	var boxes []journal.Mailbox
 	err := s.db.Read(ctx, func(v *sqlite.View) error {
-		names = nil
+		boxes = nil
 		// From the commands to their journals, of which there may be many: it is asked at every beat.
-		for row, err := range v.Query(`SELECT DISTINCT j.name FROM journal_inbox i CROSS JOIN journal j ON j.id = i.journal WHERE i.seq = 0 AND j.open = 1 AND j.owner = ?`, owner) {
-			var name string
+		for row, err := range v.Query(`SELECT j.name, max(i.id) FROM journal_inbox i CROSS JOIN journal j ON j.id = i.journal
+			WHERE i.seq = 0 AND j.open = 1 AND j.owner = ? GROUP BY i.journal`, owner) {
+			var box journal.Mailbox
 			if err == nil {
-				err = row.Scan(&name)
+				err = row.Scan(&box.Name, &box.Newest)
 			}
 			if err != nil {
 				return err
 			}
-			names = append(names, name)
+			boxes = append(boxes, box)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("journal: mail of %s: %w", owner, err)
 	}
-	return names, nil
+	return boxes, nil
 }

@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,18 +12,30 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Beat implements [journal.Owners]. A replica that has handed its journals over has the negative of its last beat, so
-// that it counts as dead.
-func (s *Store) Beat(ctx context.Context, replica string, now time.Time) error {
-	err := s.db.Write(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`INSERT INTO journal_replica (name, beat) VALUES (?1, ?2) 
-			ON CONFLICT (name) DO UPDATE SET beat = CASE ?2 WHEN 0 THEN -abs(beat) ELSE ?2 END`, replica, millis(now))
-		return err
+// Load implements [journal.Owners].
+func (s *Store) Load(ctx context.Context) (map[string]int, error) {
+	load := map[string]int{}
+	err := s.db.Read(ctx, func(v *sqlite.View) error {
+		clear(load)
+		for row, err := range v.Query(`SELECT owner, count(*) FROM journal WHERE open = 1 GROUP BY owner`) {
+			var (
+				owner string
+				n     int
+			)
+			if err == nil {
+				err = row.Scan(&owner, &n)
+			}
+			if err != nil {
+				return err
+			}
+			load[owner] = n
+		}
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("journal: beat of %s: %w", replica, err)
+		return nil, fmt.Errorf("journal: load: %w", err)
 	}
-	return nil
+	return load, nil
 }
 
 // Resume implements [journal.Owners].
@@ -38,58 +52,63 @@ func (s *Store) Resume(ctx context.Context, replica string) (newest journal.Ref,
 	return newest, nil
 }
 
-// LastBeat implements [journal.Owners].
-func (s *Store) LastBeat(ctx context.Context, replica string) (last time.Time, err error) {
-	var ms int64
-	err = s.db.Read(ctx, func(v *sqlite.View) error {
-		return v.QueryRow(`SELECT coalesce(max(abs(beat)), 0) FROM journal_replica WHERE name = ?`, replica).Scan(&ms)
-	})
-	if err != nil {
-		return last, fmt.Errorf("journal: last beat of %s: %w", replica, err)
-	}
-	return fromMillis(ms), nil
-}
+// free are the open journals whose owners do not live.
+const free = `SELECT id, owner FROM journal
+	WHERE open = 1 AND owner <> ?1 AND owner NOT IN (SELECT value FROM json_each(?2))
+	ORDER BY id LIMIT 0 + ?3`
 
-// orphans are the open journals of dead replicas.
-const orphans = `SELECT j.id, coalesce(abs(r.beat), 0) FROM journal j LEFT JOIN journal_replica r ON r.name = j.owner
-	WHERE j.open = 1 AND j.id > ?2 AND j.owner <> ?1 AND coalesce(r.beat, 0) < ?3
-	ORDER BY j.id LIMIT 0 + ?4`
-
-// Adopt implements [journal.Owners].
-func (s *Store) Adopt(ctx context.Context, a journal.Adoption) ([]journal.Listed, error) {
-	var adopted []journal.Listed
+// Claim implements [journal.Owners].
+func (s *Store) Claim(ctx context.Context, c journal.Claim) ([]journal.Listed, error) {
+	living, _ := json.Marshal(append([]string{c.Replica}, c.Living...)) // Texts always have a JSON form.
+	var claimed []journal.Listed
 	err := s.db.Write(ctx, func(tx *sqlite.Tx) error {
-		adopted = nil
-		var refs []journal.Ref
-		var beats []int64
-		for row, err := range tx.Query(orphans, a.Replica, a.After, millis(a.DeadSince), a.Limit) {
-			var ref journal.Ref
-			var beat int64
+		claimed = nil
+		var all []journal.Head
+		for row, err := range tx.Query(free, c.Replica, string(living), c.Limit) {
+			var h journal.Head
 			if err == nil {
-				err = row.Scan(&ref, &beat)
+				err = row.Scan(&h.Ref, &h.Owner)
 			}
 			if err != nil {
 				return err
 			}
-			refs, beats = append(refs, ref), append(beats, beat)
+			all = append(all, h)
 		}
-		for i, ref := range refs {
-			if _, err := tx.Exec(`UPDATE journal SET owner = ?, epoch = epoch + 1 WHERE id = ?`, a.Replica, ref); err != nil {
+		for _, before := range all {
+			if _, err := tx.Exec(`UPDATE journal SET owner = ?, epoch = epoch + 1 WHERE id = ?`, c.Replica, before.Ref); err != nil {
 				return err
 			}
-			listed, err := one(tx, ref)
+			listed, err := one(tx, before.Ref)
 			if err != nil {
 				return err
 			}
-			listed.Beaten = fromMillis(beats[i])
-			adopted = append(adopted, listed)
+			listed.Before = before.Owner
+			claimed = append(claimed, listed)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("journal: adopt: %w", err)
+		return nil, fmt.Errorf("journal: claim: %w", err)
 	}
-	return adopted, nil
+	return claimed, nil
+}
+
+// Take implements [journal.Owners].
+func (s *Store) Take(ctx context.Context, head journal.Head, replica string, above int64) (journal.Head, error) {
+	taken := journal.Head{Ref: head.Ref}
+	err := s.db.Write(ctx, func(tx *sqlite.Tx) error {
+		err := tx.QueryRow(`UPDATE journal SET owner = ?1, epoch = max(epoch, ?2) + 1
+			WHERE id = ?3 AND epoch = ?4 AND id NOT IN (SELECT id FROM journal_deleted) RETURNING name, head, epoch, owner`,
+			replica, above, head.Ref, head.Epoch).Scan(&taken.Name, &taken.Seq, &taken.Epoch, &taken.Owner)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fenced(tx, head.Ref)
+		}
+		return err
+	})
+	if err != nil {
+		return journal.Head{}, fmt.Errorf("journal: take %s: %w", head.Name, err)
+	}
+	return taken, nil
 }
 
 // Owned implements [journal.Owners]. It reads one row however many there are, since it is asked at every beat.

@@ -76,6 +76,8 @@ CREATE TABLE journal_base (
 	seq     INTEGER NOT NULL
 );
 CREATE INDEX journal_base_of ON journal_base (base);
+`, `
+DROP TABLE journal_replica;
 `}
 
 // Projections names the tables that can be dropped at any time: they are made again from the journals when the store is
