@@ -15,8 +15,9 @@
 //	   │          │         │
 //	   └──────────┴─────────┴─────Cancel───▶ Cancelled (a tombstone)
 //
-// A result stays until its caller has it safe and releases the key. The mark that remains makes a straggler with an old
-// request fail instead of doing the work again; [Ledger.Expire] drops it in the end.
+// A result stays until its caller has it safe and releases the key, or the run that gave the key has ended and is
+// released as a whole. The mark that remains, of the key or of the run, makes a straggler with an old request fail
+// instead of doing the work again; [Ledger.Expire] drops it in the end.
 package effect
 
 import (
@@ -205,7 +206,8 @@ type Ledger interface {
 	// cancelled key is reported as cancelled to everyone.
 	//
 	// Epoch is that under which the caller owns the run that gave the key ([Key.Run]); 0 for none. It fails with a
-	// [SupersededError] when it is older than one that came with a claim of the run before, and then changes nothing.
+	// [SupersededError] when it is older than one that came with a claim of the run before, with [ErrReleased] when the
+	// run was released, and then changes nothing.
 	Claim(ctx context.Context, key Key, hash Hash, owner string, epoch int64) (rec Record, started bool, err error)
 
 	// Fence has the ledger know an epoch of the run that gave key, as a claim under it would. It fails with a
@@ -237,8 +239,9 @@ type Ledger interface {
 	// Release drops the results of finished effects and marks the keys as released. Other keys are left alone.
 	Release(ctx context.Context, keys ...Key) error
 
-	// ReleaseRuns drops all keys that the journals of runs of a project gave, as [Key.OfRun] says: results are dropped
-	// and their keys marked as released; what runs or would begin is cancelled. Runs are ids, such as `r1`. It may be
+	// ReleaseRuns forgets all that is kept under the keys which the journals of runs of a project gave, as [Key.OfRun]
+	// says: results and marks. Runs are ids, such as `r1`, and have ended. What is still running is cancelled, tombstones
+	// stay, and a claim under an epoch that one of the runs has had, or a later one, fails with [ErrReleased]. It may be
 	// repeated.
 	ReleaseRuns(ctx context.Context, project string, runs ...string) error
 

@@ -387,14 +387,22 @@ func releaseRunsTakesAllOfARun(t *testing.T, l effect.Ledger) {
 	require.NoError(t, l.Drop(t.Context(), keyed("r/dropped"), owner))
 	claim(t, l, keyed("r/yielded"))
 	require.NoError(t, l.Yield(t.Context(), owner, keyed("r/yielded")))
+	finish(t, l, keyed("r/marked"))
+	require.NoError(t, l.Release(t.Context(), keyed("r/marked")))
+	_, err := l.Cancel(t.Context(), keyed("r/tombstone"))
+	require.NoError(t, err)
 	for range 2 { // It may be repeated.
 		require.NoError(t, l.ReleaseRuns(t.Context(), "p", "r", "s", "none"))
 		for k, want := range map[effect.Key]effect.State{
-			keyed("r/1"): effect.Released, keyed("r/2/call"): effect.Released, keyed("s/1"): effect.Released,
-			keyed("r/running"): effect.Cancelled, keyed("r/dropped"): effect.Cancelled, keyed("r/yielded"): effect.Cancelled,
+			keyed("r/1"): 0, keyed("r/2/call"): 0, keyed("s/1"): 0, keyed("r/dropped"): 0, keyed("r/yielded"): 0, keyed("r/marked"): 0,
+			keyed("r/running"): effect.Cancelled, keyed("r/tombstone"): effect.Cancelled,
 			keyed("r"): effect.Done, keyed("r0"): effect.Done, keyed("r-/1"): effect.Done, keyed("r1/1"): effect.Done, keyed("R/1"): effect.Done, other: effect.Done,
 		} {
 			rec, err := l.Lookup(t.Context(), k)
+			if want == 0 {
+				require.ErrorIs(t, err, effect.ErrUnknown, "%s: nothing is left of it", k)
+				continue
+			}
 			require.NoError(t, err)
 			assert.Equal(t, want, rec.State, "%s", k)
 			assert.Equal(t, want == effect.Done, len(rec.Body) > 0, "%s", k)
@@ -431,6 +439,10 @@ func anOlderEpochIsRefused(t *testing.T, l effect.Ledger) {
 
 	require.NoError(t, l.ReleaseRuns(t.Context(), "p", "r"))
 	require.ErrorIs(t, claim("r/5", 3), effect.ErrSuperseded, "it outlives the run's results")
+	require.ErrorIs(t, claim("r/1", 4), effect.ErrReleased, "a run that was released begins nothing, and nothing again")
+	require.ErrorIs(t, claim("r/1", 5), effect.ErrReleased)
+	require.ErrorIs(t, l.Fence(t.Context(), keyed("r/1"), 5), effect.ErrReleased)
+	require.NoError(t, claim("r2/2", 1), "another run does")
 	_, err = l.Expire(t.Context(), time.Now().Add(-time.Hour), time.Now())
 	require.NoError(t, err)
 	require.ErrorIs(t, claim("r/5", 3), effect.ErrSuperseded)

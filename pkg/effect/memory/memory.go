@@ -29,8 +29,9 @@ type row struct {
 
 // epoch is the newest of a run, and since when.
 type epoch struct {
-	number int64
-	since  time.Time
+	number   int64
+	since    time.Time
+	released bool
 }
 
 var _ effect.Ledger = (*Ledger)(nil)
@@ -75,6 +76,8 @@ func (l *Ledger) Fence(ctx context.Context, key effect.Key, epoch int64) error {
 func (l *Ledger) fence(key effect.Key, number int64) error {
 	run := effect.Key{Project: key.Project, ID: key.Run()}
 	switch known := l.runs[run].number; {
+	case number != 0 && number >= known && l.runs[run].released:
+		return fmt.Errorf("%w: %v", effect.ErrReleased, key)
 	case number == 0 || number == known:
 		return nil
 	case number < known:
@@ -83,7 +86,7 @@ func (l *Ledger) fence(key effect.Key, number int64) error {
 	if l.runs == nil {
 		l.runs = make(map[effect.Key]epoch)
 	}
-	l.runs[run] = epoch{number, time.Now()}
+	l.runs[run] = epoch{number: number, since: time.Now()}
 	return nil
 }
 
@@ -187,11 +190,15 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, project string, runs ...string
 		run, _, within := strings.Cut(key.ID, "/")
 		switch {
 		case key.Project != project || !within || !slices.Contains(runs, run):
-		case r.State.Finished():
-			r.Body = nil
-			r.enter(effect.Released)
-		case r.State == effect.Running || r.State == effect.Dropped || r.State == effect.Yielded:
+		case r.State == effect.Running:
 			r.enter(effect.Cancelled)
+		case r.State != effect.Cancelled:
+			delete(l.rows, key)
+		}
+	}
+	for _, run := range runs {
+		if known, ok := l.runs[effect.Key{Project: project, ID: run}]; ok {
+			l.runs[effect.Key{Project: project, ID: run}] = epoch{known.number, time.Now(), true}
 		}
 	}
 	return nil

@@ -30,13 +30,14 @@ CREATE TABLE effects_epoch (
 	UNIQUE (project, run)
 );
 CREATE INDEX effects_epoch_since ON effects_epoch (since);`,
+	`ALTER TABLE effects_epoch ADD COLUMN released INTEGER NOT NULL DEFAULT 0;`,
 }
 
 // queries are the statements of one ledger.
 type queries struct {
 	insert, own, leave, yield, enter, insertBody, find string
 	release, deleteBody, open                          string
-	releaseRunBodies, releaseRun                       string
+	releaseRunBodies, cancelRun, releaseRun, endRun    string
 	epoch, raise, expireEpochs                         string
 	page, expire, expireBodies                         string
 }
@@ -69,12 +70,15 @@ func queriesIn(table func(string) string) queries {
 		// "0" follows "/", so these are the ids that begin with the run's and a slash.
 		releaseRunBodies: table(`DELETE FROM effects_body WHERE seq IN
 			(SELECT seq FROM effects WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0')`),
-		releaseRun: table(`UPDATE effects SET state = CASE WHEN state IN (3, 4, 5) THEN 7 ELSE 6 END, changed_at = ?3
-			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state NOT IN (6, 7)`),
+		cancelRun: table(`UPDATE effects SET state = 6, changed_at = ?3
+			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state = 1`),
+		releaseRun: table(`DELETE FROM effects
+			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state <> 6`),
+		endRun: table(`UPDATE effects_epoch SET released = 1, since = ?3 WHERE project = ?1 AND run = ?2`),
 		open: table(columns + `, NULL FROM effects
 			WHERE state = 1 AND (?1 = '' OR owner = ?1) ORDER BY seq`),
 
-		epoch: table(`SELECT coalesce(max(epoch), 0) FROM effects_epoch WHERE project = ?1 AND run = ?2`),
+		epoch: table(`SELECT coalesce(max(epoch), 0), coalesce(max(released), 0) FROM effects_epoch WHERE project = ?1 AND run = ?2`),
 		raise: table(`INSERT INTO effects_epoch (project, run, epoch, since) VALUES (?1, ?2, ?3, ?4)
 			ON CONFLICT DO UPDATE SET epoch = ?3, since = ?4`),
 		expireEpochs: table(`DELETE FROM effects_epoch WHERE rowid IN

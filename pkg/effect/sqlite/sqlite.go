@@ -94,11 +94,16 @@ func (l *Ledger) fence(tx *store.Tx, key effect.Key, epoch int64) error {
 	if epoch == 0 {
 		return nil
 	}
-	var known int64
-	if err := tx.QueryRow(l.q.epoch, key.Project, key.Run()).Scan(&known); err != nil {
+	var (
+		known    int64
+		released bool
+	)
+	if err := tx.QueryRow(l.q.epoch, key.Project, key.Run()).Scan(&known, &released); err != nil {
 		return err
 	}
 	switch {
+	case epoch >= known && released:
+		return fmt.Errorf("%w: %v", effect.ErrReleased, key)
 	case epoch == known:
 		return nil
 	case epoch < known:
@@ -215,7 +220,13 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, project string, runs ...string
 			if _, err := tx.Exec(l.q.releaseRunBodies, project, run); err != nil {
 				return err
 			}
-			_, err := tx.Exec(l.q.releaseRun, project, run, now)
+			if _, err := tx.Exec(l.q.cancelRun, project, run, now); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(l.q.releaseRun, project, run); err != nil {
+				return err
+			}
+			_, err := tx.Exec(l.q.endRun, project, run, now)
 			return err
 		})
 		if err != nil {

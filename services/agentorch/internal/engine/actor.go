@@ -39,6 +39,8 @@ type actor struct {
 	state   *run.State
 	pending map[string]*effects.Pending // by key
 	reviews map[string]*review          // that have not been used, by the span of the agent
+	// kept are results that are in the journal and that owners keep still.
+	kept []*effects.Release
 	// removing says that the run's sandboxes are to go.
 	removing bool
 	// lapses are those of the fence when the run was known to be this replica's: when it got its actor, or at the last

@@ -64,6 +64,9 @@ type Config struct {
 	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
 	// Beat is how often the engine says that its replica lives, and looks for runs that no living one has. Zero is 1s.
 	Beat time.Duration `yaml:"-"`
+	// KeepResults is from how many results on that are in the journal of a run at work their owners forget them, before
+	// its end. Zero is 64.
+	KeepResults int `yaml:"-"`
 	// MaxLoads bounds how many journals are folded at once. Zero is 16.
 	MaxLoads int `yaml:"-"`
 }
@@ -73,6 +76,7 @@ func (c *Config) SetDefaults() {
 	c.MaxGenerates = cmp.Or(c.MaxGenerates, 512)
 	c.RenewLeases = cmp.Or(c.RenewLeases, 2*time.Minute)
 	c.Beat = cmp.Or(c.Beat, time.Second)
+	c.KeepResults = cmp.Or(c.KeepResults, 64)
 	c.MaxLoads = cmp.Or(c.MaxLoads, 16)
 }
 

@@ -43,6 +43,7 @@ func TestAnOwnerThatIsAwayIsToldLater(t *testing.T) {
 		away := &muteModels{Models: f.Models}
 		away.mute.Store(true)
 		f.WrapModels = away
+		f.Config.KeepResults = 1
 		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
 		f.start()
 		for range 20 {
@@ -56,6 +57,24 @@ func TestAnOwnerThatIsAwayIsToldLater(t *testing.T) {
 		assert.Zero(t, f.Models.Kept())
 		f.End()
 	})
+}
+
+// Of a short run no result is released by itself: from the append that ends it, all that owners keep of it is to be
+// released together.
+func TestWhatOwnersKeepIsReleasedWithTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.Config.Beat = 10 * time.Millisecond
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.start()
+	one := f.Create(spec(step("generate", "")))
+	f.Finish(one.Name)
+	f.End() // What would be sent was sent.
+	assert.Equal(t, 1, f.Models.Kept())
+	unreleased, err := f.Store.Unreleased(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, unreleased, 1)
+	assert.Equal(t, one.Name, unreleased[0].Name)
 }
 
 // A stop hands the runs over although an owner that stopped before does not answer.

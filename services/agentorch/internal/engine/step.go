@@ -67,10 +67,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 	if err != nil {
 		return err
 	}
-	a.engine.caller.Release(released...)
-	if d.Finished != nil && len(s.Spec().GetSandboxes()) > 0 {
-		a.engine.caller.ReleaseSandboxes(s.Parent(), s.Name)
-	}
+	a.release(released)
 	if len(d.Entries) > 0 {
 		a.faults, a.tooLarge = 0, nil
 	}
@@ -78,6 +75,24 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 	a.unpark(len(d.Entries) > 0)
 	a.settle(now)
 	return nil
+}
+
+// release has owners forget results that are in the journal. At its end all that is kept of a run is released together
+// ([journal.Deletion.Unreleased]), so that of most runs none are released before.
+func (a *actor) release(these []*effects.Release) {
+	for _, one := range these {
+		switch {
+		case one == nil:
+		case one.EndsWithRun():
+			a.kept = append(a.kept, one)
+		default:
+			a.engine.caller.Release(one)
+		}
+	}
+	if len(a.kept) >= a.engine.cfg.KeepResults {
+		a.engine.caller.Release(a.kept...)
+		a.kept = nil
+	}
 }
 
 // load folds the journal.

@@ -183,9 +183,9 @@ type Deletion interface {
 	// Purge removes a share of what is marked: events, contents that no other event has, commands. It reports whether
 	// there was any.
 	Purge(ctx context.Context) (more bool, err error)
-	// Unreleased returns runs that were deleted and whose results others may still keep, in the order of their refs,
-	// after one.
-	Unreleased(ctx context.Context, after Ref, limit int) ([]Deleted, error)
+	// Unreleased returns runs that have ended or were deleted and whose results others may still keep, in the order of
+	// their refs, after one. A run is among them from the append that ends it.
+	Unreleased(ctx context.Context, after Ref, limit int) ([]Unreleased, error)
 	// Released forgets such runs: nobody keeps anything of them. It leaves refs that are not known alone.
 	Released(ctx context.Context, refs ...Ref) error
 	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal
@@ -202,11 +202,11 @@ type Deletion interface {
 // Place is a place in all that a store holds, in its own numbers.
 type Place struct{ Events, Contents int64 }
 
-// Deleted is a run that was deleted.
-type Deleted struct {
+// Unreleased is a run of which others may keep results.
+type Unreleased struct {
 	Ref  Ref
-	Name string // as it was
-	// At is when it was deleted.
+	Name string // as it was, where it was deleted
+	// At is when it ended, or was deleted.
 	At time.Time
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Owner drops what it keeps of runs of a project: results of their effects. Runs are names. It may be asked again for
+// Owner drops what it keeps of runs of a project that have ended: results of their effects. Runs are names. It may be asked again for
 // the same.
 type Owner func(ctx context.Context, parent string, runs []string) error
 
@@ -22,9 +22,12 @@ const (
 	releaseTimeout = 10 * time.Second
 	// releasePause is the time between two attempts where an owner fails.
 	releasePause = time.Minute
+	// releaseEvery is how often runs are looked for that have ended.
+	releaseEvery = 2 * time.Second
 )
 
-// release has the owners drop what they keep of deleted runs. A run is forgotten when all have done so, or when what
+// release has the owners drop what they keep of runs that have ended or were deleted, also where that was before this
+// process began. A run is forgotten when all have done so, or when what
 // they kept of it has expired there. An owner that fails is not asked again in the same pass; the others are.
 func (k *Keeper) release(ctx context.Context, now time.Time) error {
 	if now.Before(k.releaseFrom) {
@@ -61,7 +64,7 @@ func (k *Keeper) release(ctx context.Context, now time.Time) error {
 }
 
 // ask asks each owner that has not failed, project by project, and adds those that fail.
-func (k *Keeper) ask(ctx context.Context, runs []journal.Deleted, failed map[string]error) {
+func (k *Keeper) ask(ctx context.Context, runs []journal.Unreleased, failed map[string]error) {
 	projects := map[string][]string{}
 	for _, run := range runs {
 		if name, err := resource.Parse("name", run.Name, "runs"); err == nil {

@@ -133,17 +133,24 @@ const (
 func (k *Keeper) Run(ctx context.Context) {
 	expire, sweep := time.NewTimer(0), time.NewTimer(sweepEvery)
 	due := time.Now().Add(sweepEvery)
+	release := time.NewTicker(releaseEvery)
 	defer expire.Stop()
 	defer sweep.Stop()
-	for {
-		purged, err := k.purge(ctx)
-		k.tell(ctx, "cannot purge what was deleted", err)
-		if soon := time.Now().Add(sweepSoon); purged && soon.Before(due) {
-			due = soon
-			sweep.Reset(sweepSoon)
+	defer release.Stop()
+	for purge := true; ; {
+		if purge {
+			purged, err := k.purge(ctx)
+			k.tell(ctx, "cannot purge what was deleted", err)
+			if soon := time.Now().Add(sweepSoon); purged && soon.Before(due) {
+				due = soon
+				sweep.Reset(sweepSoon)
+			}
 		}
-		k.tell(ctx, "cannot release what is kept of deleted runs", k.release(ctx, time.Now()))
+		k.tell(ctx, "cannot release what is kept of runs that have ended", k.release(ctx, time.Now()))
+		purge = true
 		select {
+		case <-release.C:
+			purge = false
 		case <-k.wake:
 		case <-expire.C:
 			k.tell(ctx, "cannot delete what is old", k.Expire(ctx, time.Now()))

@@ -399,7 +399,7 @@ func (s *stream) Purge(context.Context) (bool, error) { return s.more.Swap(false
 
 func (s *stream) Identity(context.Context) (string, bool, error) { return "id", true, nil }
 
-func (s *stream) Unreleased(context.Context, journal.Ref, int) ([]journal.Deleted, error) {
+func (s *stream) Unreleased(context.Context, journal.Ref, int) ([]journal.Unreleased, error) {
 	return nil, nil
 }
 
@@ -499,6 +499,29 @@ func TestOwnersReleaseWhatTheyKeepOfDeletedRuns(t *testing.T) {
 	clear(released)
 	require.NoError(t, k.release(t.Context(), now.Add(time.Hour)))
 	assert.Empty(t, released, "once all have released them they are forgotten")
+}
+
+// What owners keep of a run is released once it has ended, also where the process that drove it was killed just then.
+func TestOwnersReleaseWhatTheyKeepOfRunsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	now := time.Now()
+	r.make("projects/p/runs/ends", "", "x", journal.KindRun, now, time.Time{})
+	r.make("projects/p/runs/open", "", "x", journal.KindRun, now, time.Time{})
+	head, err := r.store.Open(t.Context(), "projects/p/runs/ends")
+	require.NoError(t, err)
+	require.NoError(t, r.store.Append(t.Context(), journal.Append{
+		Head: head, Row: &journal.Row{Kind: journal.KindRun, Done: true},
+		Entries: []journal.Entry{{Event: &agentv1.Event{Seq: 2, Kind: &agentv1.Event_Info{Info: &agentv1.Info{}}}}},
+	}))
+	var released []string
+	k := New(Config{}, Deps{Journals: r.store, Logger: slog.New(slog.DiscardHandler), Owners: map[string]Owner{
+		"one": func(_ context.Context, _ string, runs []string) error { released = append(released, runs...); return nil },
+	}})
+	require.NoError(t, k.release(t.Context(), now))
+	assert.Equal(t, []string{"projects/p/runs/ends"}, released)
+	require.NoError(t, k.release(t.Context(), now))
+	assert.Len(t, released, 1, "once")
 }
 
 // An owner that does not come back is not asked for ever: results expire there by themselves.

@@ -19,8 +19,7 @@ import (
 type Release struct {
 	owner  owner
 	parent string
-	// key is the request's, or the run's name for its sandboxes.
-	key string
+	key    string // the request's
 	// calls are tool calls of the request.
 	calls []*toolv1.CallRef
 	// sandbox is where a command ran.
@@ -30,11 +29,14 @@ type Release struct {
 // owner is a method by which results are released.
 type owner string
 
+// EndsWithRun reports whether the owner forgets the result at the end of its run at the latest. Results of commands stay
+// with their sandbox until they are released.
+func (r *Release) EndsWithRun() bool { return r.owner != execs }
+
 const (
 	generates owner = "ReleaseGenerate"
 	stages    owner = "ReleaseTools"
 	execs     owner = "ReleaseExec"
-	sandboxes owner = "ReleaseRunSandboxes"
 	answers   owner = "workers"
 )
 
@@ -57,8 +59,8 @@ const (
 	maxReleasePause = time.Minute
 )
 
-// Release has owners forget results, in batches that [Caller.Flush] sends. What is lost with the process expires with
-// the owners.
+// Release has owners forget results, in batches that [Caller.Flush] sends. What is lost with the process is released at
+// the end of the run, or with its sandbox.
 func (c *Caller) Release(these ...*Release) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,11 +69,6 @@ func (c *Caller) Release(these ...*Release) {
 			c.addRelease(*one)
 		}
 	}
-}
-
-// ReleaseSandboxes has sandboxd forget all that it keeps of the making of a run's sandboxes.
-func (c *Caller) ReleaseSandboxes(parent, run string) {
-	c.Release(&Release{owner: sandboxes, parent: parent, key: run})
 }
 
 func (c *Caller) addRelease(r Release) {
@@ -140,8 +137,6 @@ func (c *Caller) away(ctx context.Context, o owner, batch []Release) bool {
 		err = c.deps.Workers.Release(ctx, first.parent, keysOf(batch))
 	case stages:
 		_, err = c.deps.Tools.ReleaseTools(ctx, &toolv1.ReleaseToolsRequest{Parent: first.parent, RequestId: first.key, Calls: first.calls})
-	case sandboxes:
-		_, err = c.deps.Sandboxes.ReleaseRunSandboxes(ctx, &sandboxv1.ReleaseRunSandboxesRequest{Parent: first.parent, Runs: keysOf(batch)})
 	case execs:
 		_, err = c.deps.Sandboxes.ReleaseExec(ctx, &sandboxv1.ReleaseExecRequest{Sandbox: first.sandbox, RequestIds: keysOf(batch)})
 	case generates:

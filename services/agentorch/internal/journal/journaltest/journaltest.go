@@ -775,7 +775,7 @@ func deletes(t *testing.T, s journal.Store) {
 	unreleased, err := s.Unreleased(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, unreleased, 1, "what others keep of it is to be released")
-	assert.Equal(t, journal.Deleted{Ref: gone.Ref, Name: name("gone"), At: unreleased[0].At}, unreleased[0])
+	assert.Equal(t, journal.Unreleased{Ref: gone.Ref, Name: name("gone"), At: unreleased[0].At}, unreleased[0])
 	assert.WithinDuration(t, time.Now(), unreleased[0].At, time.Hour)
 
 	purgeAll(t, s)

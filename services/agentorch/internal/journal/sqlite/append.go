@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
@@ -147,6 +148,12 @@ func (s *Store) Append(ctx context.Context, a journal.Append) error {
 		}
 		if _, err := tx.Exec(`UPDATE journal SET open = ?1 WHERE id = ?2 AND open <> ?1`, !a.Row.Done, a.Head.Ref); err != nil {
 			return err
+		}
+		if a.Row.Done && a.Row.Kind == journal.KindRun {
+			_, err := tx.Exec(`INSERT INTO journal_unreleased (id, name, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, a.Head.Ref, a.Head.Name, time.Now().UnixNano())
+			if err != nil {
+				return err
+			}
 		}
 		changed, err = setRow(tx, a.Head.Ref, a.Head.Name, a.Row)
 		return err

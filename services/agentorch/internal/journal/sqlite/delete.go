@@ -74,7 +74,7 @@ func hide(tx *sqlite.Tx, ref journal.Ref, name string) error {
 		args []any
 	}{
 		{`INSERT INTO journal_deleted (id, name) VALUES (?, ?)`, []any{ref, name}},
-		{`INSERT INTO journal_unreleased (id, name, at) SELECT ?1, ?2, ?3 WHERE ?2 LIKE 'projects/%/runs/%'`, []any{ref, name, time.Now().UnixNano()}},
+		{`INSERT INTO journal_unreleased (id, name, at) SELECT ?1, ?2, ?3 WHERE ?2 LIKE 'projects/%/runs/%' ON CONFLICT DO NOTHING`, []any{ref, name, time.Now().UnixNano()}},
 		{`UPDATE journal SET name = 'deleted/' || id, epoch = epoch + 1, request = NULL, digest = NULL WHERE id = ?`, []any{ref}},
 		{`DELETE FROM view_label WHERE id = ?`, []any{ref}},
 		{`DELETE FROM view_journal WHERE id = ?`, []any{ref}},
@@ -194,11 +194,11 @@ func forget(tx *sqlite.Tx, ref journal.Ref) error {
 }
 
 // Unreleased implements [journal.Deletion].
-func (s *Store) Unreleased(ctx context.Context, after journal.Ref, limit int) (runs []journal.Deleted, err error) {
+func (s *Store) Unreleased(ctx context.Context, after journal.Ref, limit int) (runs []journal.Unreleased, err error) {
 	err = s.db.Read(ctx, func(v *sqlite.View) error {
 		runs = nil
 		for row, err := range v.Query(`SELECT id, name, at FROM journal_unreleased WHERE id > ? ORDER BY id LIMIT 0 + ?`, after, limit) {
-			var d journal.Deleted
+			var d journal.Unreleased
 			var at int64
 			if err == nil {
 				err = row.Scan(&d.Ref, &d.Name, &at)
