@@ -116,9 +116,17 @@ func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool,
 		return nil, err
 	}
 	if !found.is(rec) {
-		return nil, driver.Lost(id, "")
+		return nil, driver.Lost(id, d.ended(ctx, rec))
 	}
 	return isGuest(found.pid), nil
+}
+
+// ended says why a box has ended, where the engine still knows.
+func (d *Driver) ended(ctx context.Context, rec *record) string {
+	if d.engine.ranOut(ctx, rec.Container) {
+		return driver.OutOfMemory
+	}
+	return ""
 }
 
 // isGuest recognizes the first process of a container by its id. One that cannot be seen from here, because this
@@ -145,7 +153,10 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 	containers, away := d.engine.list(ctx, owner)
 	out, err := d.boxes.List(owner, func(id string) (alive bool, ended string, err error) {
 		rec, err := boxes.Read[record](d.boxes, id)
-		return err == nil && containers[id].is(rec), "", err // containers go with their end, and with them what the engine knows of it
+		if err != nil || containers[id].is(rec) {
+			return err == nil, "", err
+		}
+		return false, d.ended(ctx, rec), nil
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/versions"
 	"github.com/docker/docker/client"
@@ -43,6 +44,8 @@ const (
 	backSoon      = 5 * time.Second
 	// countTime is how long the entries of one container may be counted.
 	countTime = 5 * time.Second
+	// nearEnd is how near a shortage of memory lies to the end of a container that ends by it.
+	nearEnd = 5 * time.Second
 )
 
 // engine is the Docker Engine. It may be used concurrently.
@@ -272,6 +275,36 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 		out[c.Labels[labelBox]] = &found{id: c.ID, running: c.State == container.StateRunning, created: time.Unix(c.Created, 0)}
 	}
 	return out, nil
+}
+
+// ranOut reports whether the kernel ended a container for want of memory, as far as the engine's last events still tell:
+// containers go with their end, and with them all else that the engine knows of it.
+func (e *engine) ranOut(ctx context.Context, id string) bool {
+	if id == "" || e.api == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	const exitKilled = "137"
+	now := time.Now()
+	said, ended := e.api.Events(ctx, events.ListOptions{
+		Since: "1", Until: fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond()), // The last ones there are; none is waited for.
+		Filters: filters.NewArgs(filters.Arg("container", id), filters.Arg("event", string(events.ActionOOM)), filters.Arg("event", string(events.ActionDie))),
+	})
+	var short, killed int64 // when
+	for {
+		select {
+		case m := <-said:
+			switch {
+			case m.Action == events.ActionOOM:
+				short = m.TimeNano
+			case m.Actor.Attributes["exitCode"] == exitKilled:
+				killed = m.TimeNano
+			}
+		case <-ended:
+			return short > 0 && killed > 0 && time.Duration(killed-short).Abs() < nearEnd
+		}
+	}
 }
 
 // writing is what a container has written beyond its image.

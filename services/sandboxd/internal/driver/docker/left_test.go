@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
@@ -189,4 +192,50 @@ func TestHowAContainerIsHeld(t *testing.T) {
 	assert.Equal(t, unique("held"), c.Config.Labels["evalfleet.sandbox"])
 	assert.Equal(t, deadline.UTC().Format(time.RFC3339), c.Config.Labels["evalfleet.deadline"])
 	assert.Equal(t, "people", c.Config.Labels["for"])
+}
+
+// A container goes with its end. The engine's last events say that memory ended it.
+func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
+	t.Parallel()
+	api, id, owner := engineOf(t), unique("oom"), unique("owner-of-oom")
+	d := withConfig(t, docker.Config{Host: host, Image: testImage})
+	report, err := d.Create(t.Context(), driver.Spec{ID: id, Owner: owner, OrphanTimeout: time.Minute, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
+	c := guestclient.New(guestclient.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
+		Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+	})
+	t.Cleanup(c.Close)
+	ctx := waittest.Context(t)
+	fill := func() error { // What a command prints is kept by the guest.
+		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
+			_, err := api.Run(ctx, &guestv1.RunRequest{Key: unique("k"), Spec: &sandboxv1.ExecSpec{Argv: []string{"head", "-c", "10000000", "/dev/zero"}}})
+			return err
+		})
+	}
+	require.NoError(t, fill())
+	for bytes := int64(6 << 20); ; bytes += 4 << 20 { // Less than it has is refused by cgroups of version 1.
+		require.Less(t, bytes, int64(1<<30))
+		_, err := api.ContainerUpdate(ctx, "evalfleet-"+id, container.UpdateConfig{Resources: container.Resources{Memory: bytes, MemorySwap: bytes}})
+		if err == nil {
+			break
+		}
+	}
+	for err == nil {
+		err = fill()
+	}
+	require.NoError(t, ctx.Err(), "it lives on")
+	var lost *rpcerr.Error
+	require.Eventually(t, func() bool {
+		_, err := d.Connect(ctx, id)
+		lost, _ = rpcerr.As(err)
+		return lost != nil && lost.Metadata["cause"] == driver.OutOfMemory // The engine may tell of the end first.
+	}, waittest.Bound, 50*time.Millisecond)
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, lost.Reason)
+	seen, err := d.List(ctx, owner)
+	require.NoError(t, err)
+	require.Len(t, seen, 1)
+	assert.False(t, seen[0].Alive)
+	assert.Equal(t, driver.OutOfMemory, seen[0].Ended)
 }
