@@ -223,3 +223,28 @@ func TestASampleOfTheOnlyReplicaWaitsForNoBeat(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, one.ended(t, made.Eval.GetName()).GetProgress().GetSucceeded())
 }
+
+// TestAResumedEvaluationBelongsToTheReplicaThatResumedIt: its journal names it, so that no other one takes it up, and a
+// process of before can write no more.
+func TestAResumedEvaluationBelongsToTheReplicaThatResumedIt(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	made, err := b.engine.Create(t.Context(), "default", spec(3), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
+	_, err = b.engine.Cancel(t.Context(), name, "", "")
+	require.NoError(t, err)
+	before, err := b.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, "test", before.Owner)
+	b.replica = "other"
+	other := b.newEngine()
+	defer other.Close()
+	_, err = other.Resume(t.Context(), name)
+	require.NoError(t, err)
+	after, err := b.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	assert.Equal(t, "other", after.Owner)
+	assert.Greater(t, after.Epoch, before.Epoch)
+}
