@@ -57,7 +57,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 		return err
 	}
 	d := decide.New(s, a.engine.deps.Scorers, facts)
-	err = a.decide(d, now)
+	err = a.decide(d, now) //nolint:contextcheck // A review may end after the step that asked for it.
 	for _, fault := range d.Faults {
 		effects.LogInternal(a.engine.deps.Logger, s.Name, fault)
 	}

@@ -1,0 +1,24 @@
+package eval
+
+import (
+	"testing"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/corpustest"
+)
+
+// Every recorded journal of an evaluation folds to the states that it had when it was recorded, event by event.
+func TestRecordedJournalsFoldAsBefore(t *testing.T) {
+	t.Parallel()
+	corpustest.Check(t, "testdata/journals", corpustest.Fold{
+		Version: FoldVersion,
+		New: func(string) (any, func(*agentv1.Event) error) {
+			s := &State{}
+			return s, func(e *agentv1.Event) error {
+				s.Apply(e)
+				return nil
+			}
+		},
+		Skip: []string{"State.changing"},
+	})
+}
