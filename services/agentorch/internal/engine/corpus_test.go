@@ -48,6 +48,11 @@ var shapes = map[string]shape{
 		s := wholeLife(f)
 		return f.start().ended(s)
 	}},
+	// A turn that is cut, and a call that is stopped.
+	"operated": {play: func(f *fleet) string {
+		s := operatedLife(f)
+		return f.start().ended(s)
+	}},
 	"model": {play: func(f *fleet) string {
 		f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done.", call("c1", "submit", `{"answer": "42"}`)))
 		f.Models.Failed = []*modelv1.FailedAttempt{{Error: "the provider says no", Status: 503}}
@@ -176,14 +181,15 @@ var shapes = map[string]shape{
 		return name
 	}},
 	"takeover": {play: func(f *fleet) string {
-		f.Config.Replica = "one"
-		silent := &silentStore{Store: f.Store}
-		f.Wrap = func(journal.Store) journal.Store { return silent }
+		f.Replica.Name = "one"
+		silent := &silence{}
+		after := f.silenced(silent)
 		name, let := f.holding(nil)
 		one := f.Stop
 		defer one()
 		silent.dead.Store(true)
-		f.Wrap, f.Config.Replica = nil, "two"
+		after()
+		f.Replica.Name = "two"
 		f.start()
 		time.Sleep(time.Minute)
 		close(let)
@@ -191,14 +197,15 @@ var shapes = map[string]shape{
 		return name
 	}},
 	"outage": {play: func(f *fleet) string {
-		away := &awayStore{Store: f.Store}
-		f.Wrap = func(journal.Store) journal.Store { return away }
+		away := &silence{fails: rpcerr.StoreUnavailable("test", time.Second, "the store is away")}
+		f.silenced(away)
+		f.Wrap = func(store journal.Store) journal.Store { return &awayStore{Store: store, silence: away} }
 		name, let := f.holding(&agentv1.RunLimits{Time: durationpb.New(time.Hour)})
-		away.is.Store(true)
+		away.dead.Store(true)
 		time.Sleep(time.Minute)
 		close(let)
 		time.Sleep(time.Minute)
-		away.is.Store(false)
+		away.dead.Store(false)
 		f.Finish(name)
 		return name
 	}},
@@ -499,24 +506,17 @@ func (f *fleet) serves(answers map[string]string) (stop func()) {
 	return func() { assert.NoError(f.T, hosted.Close(context.Background())) }
 }
 
-// awayStore is a store that can be away.
+// awayStore is a store that takes nothing while it is silent.
 type awayStore struct {
 	journal.Store
-	is atomic.Bool
+	*silence
 }
 
 func (s *awayStore) Append(ctx context.Context, a journal.Append) error {
-	if s.is.Load() {
-		return rpcerr.StoreUnavailable("test", time.Second, "the store is away")
+	if s.dead.Load() {
+		return s.fails
 	}
 	return s.Store.Append(ctx, a)
-}
-
-func (s *awayStore) Beat(ctx context.Context, replica string, now time.Time) error {
-	if s.is.Load() {
-		return rpcerr.StoreUnavailable("test", time.Second, "the store is away")
-	}
-	return s.Store.Beat(ctx, replica, now)
 }
 
 // The engine still writes the runs of the corpus, which the tests of run fold.

@@ -107,12 +107,19 @@ type ending struct {
 	Tools    int
 	Execs    int
 	Boxes    int
+	Agents   int // that others began
 }
 
 func (f *fleet) ending(s *run.State) ending {
 	e := ending{
 		Phase: s.Phase, Messages: texts(s.Messages()), Output: s.Output().GetCompletion(), Store: s.Store(), Tokens: s.Total.GetTotalTokens(), Turns: s.Turns,
 		Working: s.Working.String(), Steps: s.Step, Models: f.Models.Total(), Tools: f.Tools.Total(), Execs: f.Sandboxes.Total(), Boxes: f.Sandboxes.Made(),
+	}
+	for event, err := range f.Events(s.Name) {
+		require.NoError(f.T, err)
+		if event.GetAgentBegan() != nil {
+			e.Agents++
+		}
 	}
 	for _, score := range s.FinalScores() {
 		e.Scores = append(e.Scores, score.GetName()+"="+score.GetScore().GetValue().GetText())

@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -162,4 +163,30 @@ func TestANameIsAnotherToolInAnotherAgent(t *testing.T) {
 		"U:one": {"Looks at left", "U:one", "Looks at left", "T:left sees map[left:1]"},
 		"U:two": {"Looks at right", "U:two", "Looks at right", "T:right sees map[right:2]"},
 	}, said)
+}
+
+// siblings is a run whose agent has two others at work side by side, each with two tools at once between its answers.
+func siblings(f *fleet) *agentv1.RunSpec {
+	f.Agents = agent.NewRegistry(generate.Definition(), agenttest.Delegates(task("one", "x", "y"), task("two", "x", "y")))
+	for _, name := range []string{"x", "y"} {
+		f.Tools.Tools[name] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text(name), nil }}
+	}
+	both := ownertest.Says("", call("c1", "x", `{}`), call("c2", "y", `{}`))
+	turns := []func() *modelv1.ModelOutput{both, both, ownertest.Says("done")}
+	f.answerTasks(map[string][]func() *modelv1.ModelOutput{"one": turns, "two": turns})
+	return spec(step("delegates", "", "x", "y"))
+}
+
+// Agents side by side come to the same however often the process dies: each begins once, and each of their calls is made
+// once.
+func TestDeathAtEveryAppendOfSiblings(t *testing.T) {
+	t.Parallel()
+	calm := newFleet(t)
+	s := siblings(calm)
+	want := calm.start().ending(calm.Finish(calm.Create(s).Name))
+	assert.Equal(t, ending{
+		Phase: agentv1.RunState_RUN_STATE_SUCCEEDED, Messages: []string{"U:Start.", "U:done", "U:done"}, Store: map[string]string{},
+		Tokens: 90, Turns: 6, Working: "0s", Models: 6, Tools: 8, Agents: 2,
+	}, want)
+	dieEverywhere(t, want, siblings)
 }

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,7 +98,7 @@ var shapes = map[string]func(t *testing.T) (b *bench, name string){
 		b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
 		b.engine.Close()
 		mended.Store(true)
-		adopted, err := b.journals.Adopt(t.Context(), journal.Adoption{Replica: "other", DeadSince: time.Now(), Limit: 10})
+		adopted, err := b.journals.Claim(t.Context(), journal.Claim{Replica: "other", Limit: 10})
 		require.NoError(t, err)
 		b.replica = "other"
 		b.engine = b.newEngine()

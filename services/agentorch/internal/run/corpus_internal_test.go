@@ -45,7 +45,7 @@ func TestRecordedJournalsFoldAsBefore(t *testing.T) {
 // notBuilt are kinds of events that no version writes yet.
 var notBuilt = []protoreflect.Name{
 	"anchored", "approval_decided", "approval_requested", "branched", "checkpointed", "compacted", "delta", "extension", "input_answered", "input_requested",
-	"interrupted", "log_line", "sample_invalidated", "sandbox_acted", "score_edited", "span_began", "span_ended", "subtask_intent", "subtask_outcome",
+	"log_line", "sample_invalidated", "sandbox_acted", "score_edited", "span_began", "span_ended", "subtask_intent", "subtask_outcome",
 }
 
 // Every kind of event that a fold knows is in a recorded journal.
