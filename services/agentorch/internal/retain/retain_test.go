@@ -516,7 +516,10 @@ func TestOwnersReleaseWhatTheyKeepOfRunsThatHaveEnded(t *testing.T) {
 	}))
 	var released []string
 	k := New(Config{}, Deps{Journals: r.store, Logger: slog.New(slog.DiscardHandler), Owners: map[string]Owner{
-		"one": func(_ context.Context, _ string, runs []string) error { released = append(released, runs...); return nil },
+		"one": func(_ context.Context, _ string, runs []string) error {
+			released = append(released, runs...)
+			return nil
+		},
 	}})
 	require.NoError(t, k.release(t.Context(), now))
 	assert.Equal(t, []string{"projects/p/runs/ends"}, released)
