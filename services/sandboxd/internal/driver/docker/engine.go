@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -301,8 +302,8 @@ func (e *engine) ranOut(ctx context.Context, id string) bool {
 			case m.Actor.Attributes["exitCode"] == exitKilled:
 				killed = m.TimeNano
 			}
-		case <-ended:
-			return short > 0 && killed > 0 && time.Duration(killed-short).Abs() < nearEnd
+		case err := <-ended:
+			return errors.Is(err, io.EOF) && short > 0 && killed > 0 && time.Duration(killed-short).Abs() < nearEnd
 		}
 	}
 }
