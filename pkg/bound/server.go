@@ -42,6 +42,12 @@ const (
 	RequestHeaderTime = 10 * time.Second
 	// BodyPause is how long an HTTP client may pause while it sends a body. A body that keeps coming may take any time.
 	BodyPause = 30 * time.Second
+	// MessageBytes bounds each message of a call, of requests and of answers. Large values stand apart of it, in the
+	// project's blobs (the field `offloaded`); a larger request is refused with REQUEST_TOO_LARGE, a larger answer with
+	// OUTPUT_LIMIT.
+	MessageBytes = 4 << 20
+	// OffloadedBytes bounds what stands apart of one message. A request with more is refused with REQUEST_TOO_LARGE.
+	OffloadedBytes = 64 << 20
 	// ConversationBytes bounds the messages of one model call, encoded. A larger conversation is refused with
 	// REQUEST_TOO_LARGE.
 	ConversationBytes = 64 << 20

@@ -33,7 +33,7 @@ type Backend interface {
 // metrics of the process at /metrics, to known callers, and all else to a backend that is [Web]. Where the server
 // cannot be made the backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
-	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, RequestBytes: grpcserver.MaxPeerBytes})
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, Blobs: parts.Blobs})
 	if err != nil {
 		return nil, errors.Join(err, backend.Close(ctx))
 	}

@@ -91,6 +91,9 @@ func (p *Process) connect() (map[string]grpcclient.Conn, error) {
 	if !p.program.Forward {
 		options.Token = p.base.Token
 	}
+	if p.base.Blobs != nil {
+		options.Blobs = p.base.Blobs
+	}
 	for name, address := range p.addresses() {
 		conn, err := grpcclient.New(address, options)
 		if err != nil {

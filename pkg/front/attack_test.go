@@ -46,7 +46,7 @@ const asServer = "EVALFLEET_TEST_ATTACKED"
 func serveAttacked() {
 	log := slog.New(slog.DiscardHandler)
 	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
-	rpcs, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens, RequestBytes: grpcserver.MaxPeerBytes})
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
 	if err != nil {
 		panic(err)
 	}

@@ -12,14 +12,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxMessageBytes is what the transport lets through, over every bound that a server keeps: its refusal names the
-// bound.
-const maxMessageBytes = 80 << 20
+// maxMessageBytes is what the transport lets through, over the bound that a server keeps: its refusal names the bound.
+const maxMessageBytes = bound.MessageBytes + 16<<20
 
 // Bytes that may be under way unread on one stream, and on one connection; fixed for the reason that pkg/grpcserver
 // gives.
@@ -47,6 +48,9 @@ type Options struct {
 	// Unary is called around each unary call, outside the turning back of errors, within a process without a
 	// connection; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
+	// Blobs has the values of messages that stand apart (pkg/offload): those of requests are put there, those of answers
+	// come from there. Nil leaves messages as they are.
+	Blobs offload.Store
 }
 
 // Conn is a connection over the network or within the process.
@@ -58,9 +62,20 @@ type Conn interface {
 // New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the
 // kinds of pkg/rpcerr.
 func New(address string, o Options) (*grpc.ClientConn, error) {
-	unary := []grpc.UnaryClientInterceptor{unaryErrors}
+	var unary []grpc.UnaryClientInterceptor
+	var streams []grpc.StreamClientInterceptor
+	if o.Blobs != nil {
+		unary = append(unary, offloading(o.Blobs))
+		streams = append(streams, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := streamer(ctx, desc, cc, method, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return &offloadingStream{ClientStream: s, store: o.Blobs}, nil
+		})
+	}
 	if o.Unary != nil {
-		unary = []grpc.UnaryClientInterceptor{o.Unary, unaryErrors}
+		unary = append(unary, o.Unary)
 	}
 	options := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
@@ -68,8 +83,8 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: redial.MaxDelay}),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
-		grpc.WithChainUnaryInterceptor(unary...),
-		grpc.WithChainStreamInterceptor(streamErrors),
+		grpc.WithChainUnaryInterceptor(append(unary, unaryErrors)...),
+		grpc.WithChainStreamInterceptor(append(streams, streamErrors)...),
 	}
 	if !o.FailFast {
 		options = append(options, grpc.WithDefaultServiceConfig(serviceConfig))
@@ -89,7 +104,10 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 // TLS and FailFast, have no meaning: a call that is made before somebody serves l waits, without a deadline for as long
 // as it takes, and once l is closed it fails with UNAVAILABLE.
 func Within(l *inprocess.Listener, o Options) Conn {
-	c := &within{Conn: l.Dial(maxMessageBytes), unary: o.Unary}
+	c := &within{Conn: l.Dial(maxMessageBytes), unary: o.Unary, blobs: o.Blobs}
+	if o.Blobs != nil {
+		c.offload = offloading(o.Blobs)
+	}
 	if !o.Token.IsZero() {
 		c.credential = "Bearer " + o.Token.Reveal()
 	}
@@ -101,6 +119,8 @@ type within struct {
 	*inprocess.Conn
 	credential string
 	unary      grpc.UnaryClientInterceptor
+	blobs      offload.Store
+	offload    grpc.UnaryClientInterceptor
 }
 
 func (w *within) authorized(ctx context.Context) context.Context {
@@ -115,10 +135,16 @@ func (w *within) Invoke(ctx context.Context, method string, request, reply any, 
 	call := func(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
 		return rpcerr.FromStatus(w.Conn.Invoke(w.authorized(ctx), method, request, reply, options...))
 	}
-	if w.unary == nil {
+	if w.unary != nil {
+		inner := call
+		call = func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, options ...grpc.CallOption) error {
+			return w.unary(ctx, method, request, reply, cc, inner, options...)
+		}
+	}
+	if w.offload == nil {
 		return call(ctx, method, request, reply, nil, options...)
 	}
-	return w.unary(ctx, method, request, reply, nil, call, options...)
+	return w.offload(ctx, method, request, reply, nil, call, options...)
 }
 
 // NewStream implements [grpc.ClientConnInterface].
@@ -127,7 +153,10 @@ func (w *within) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	if err != nil {
 		return nil, rpcerr.FromStatus(err)
 	}
-	return &errorStream{s}, nil
+	if w.blobs == nil {
+		return &errorStream{s}, nil
+	}
+	return &offloadingStream{ClientStream: &errorStream{s}, store: w.blobs}, nil
 }
 
 type bearer struct {

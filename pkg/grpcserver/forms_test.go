@@ -22,14 +22,19 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
+	"github.com/evalfleet/evalfleet/pkg/blob/disk"
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -40,12 +45,17 @@ type service struct {
 	toolv1.UnimplementedToolServiceServer
 	workerv1.UnimplementedWorkerServiceServer
 	list    func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error)
+	review  func(context.Context, *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error)
 	execute func(*toolv1.ExecuteToolsRequest, toolv1.ToolService_ExecuteToolsServer) error
 	connect func(workerv1.WorkerService_ConnectServer) error
 }
 
 func (s *service) ListTools(ctx context.Context, r *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
 	return s.list(ctx, r)
+}
+
+func (s *service) ReviewTools(ctx context.Context, r *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+	return s.review(ctx, r)
 }
 
 func (s *service) ExecuteTools(r *toolv1.ExecuteToolsRequest, stream toolv1.ToolService_ExecuteToolsServer) error {
@@ -59,11 +69,12 @@ func (s *service) Connect(stream workerv1.WorkerService_ConnectServer) error {
 // form is a service, served, and a connection to it.
 type form struct {
 	*service
-	server *grpcserver.Server
-	conn   grpcclient.Conn
-	tools  toolv1.ToolServiceClient
-	worker workerv1.WorkerServiceClient
-	health healthv1.HealthClient
+	server   *grpcserver.Server
+	listener net.Listener
+	conn     grpcclient.Conn
+	tools    toolv1.ToolServiceClient
+	worker   workerv1.WorkerServiceClient
+	health   healthv1.HealthClient
 
 	// What the server has told of its calls; the log is read when the server has ended.
 	log     *bytes.Buffer
@@ -73,7 +84,7 @@ type form struct {
 // forms are the ways from a client to a server.
 var forms = map[string]struct {
 	listen func(testing.TB) net.Listener
-	dial   func(net.Listener) (grpcclient.Conn, error)
+	dial   func(net.Listener, grpcclient.Options) (grpcclient.Conn, error)
 }{
 	"network": {
 		listen: func(t testing.TB) net.Listener {
@@ -82,20 +93,26 @@ var forms = map[string]struct {
 			require.NoError(t, err)
 			return l
 		},
-		dial: func(l net.Listener) (grpcclient.Conn, error) {
-			return grpcclient.New(l.Addr().String(), grpcclient.Options{})
+		dial: func(l net.Listener, o grpcclient.Options) (grpcclient.Conn, error) {
+			return grpcclient.New(l.Addr().String(), o)
 		},
 	},
 	"within": {
 		listen: func(testing.TB) net.Listener { return inprocess.Listen() },
-		dial: func(l net.Listener) (grpcclient.Conn, error) {
-			return grpcclient.Within(l.(*inprocess.Listener), grpcclient.Options{}), nil
+		dial: func(l net.Listener, o grpcclient.Options) (grpcclient.Conn, error) {
+			return grpcclient.Within(l.(*inprocess.Listener), o), nil
 		},
 	},
 }
 
 // serveForm serves until the test ends.
 func serveForm(t testing.TB, name string, level slog.Level) *form {
+	t.Helper()
+	return serveWith(t, name, level, nil)
+}
+
+// serveWith serves, with a store of bodies that server and client share; nil is none.
+func serveWith(t testing.TB, name string, level slog.Level, blobs offload.Store) *form {
 	t.Helper()
 	f := &form{service: &service{}, log: &bytes.Buffer{}}
 	registry := prometheus.NewRegistry()
@@ -104,6 +121,7 @@ func serveForm(t testing.TB, name string, level slog.Level) *form {
 		Logger:  slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: level})),
 		Auth:    authtest.Allow{Name: "test"},
 		Metrics: telemetry.NewCallMetrics(registry).Of("tests"),
+		Blobs:   blobs,
 	})
 	require.NoError(t, err)
 	f.server = server
@@ -111,9 +129,10 @@ func serveForm(t testing.TB, name string, level slog.Level) *form {
 	workerv1.RegisterWorkerServiceServer(server, f.service)
 	server.SetReady(true)
 	l := forms[name].listen(t)
+	f.listener = l
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	f.conn, err = forms[name].dial(l)
+	f.conn, err = forms[name].dial(l, grpcclient.Options{Blobs: blobs})
 	require.NoError(t, err)
 	f.tools, f.worker, f.health = toolv1.NewToolServiceClient(f.conn), workerv1.NewWorkerServiceClient(f.conn), healthv1.NewHealthClient(f.conn)
 	t.Cleanup(func() {
@@ -282,10 +301,10 @@ func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {
 		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-			return &toolv1.ListToolsResponse{NextPageToken: strings.Repeat("x", grpcserver.MaxPeerBytes)}, nil
+			return &toolv1.ListToolsResponse{NextPageToken: strings.Repeat("x", bound.MessageBytes)}, nil
 		}
 		f.execute = func(_ *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) error {
-			return s.Send(&toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Started{Started: &toolv1.ToolStarted{CallId: strings.Repeat("x", grpcserver.MaxPeerBytes)}}})
+			return s.Send(&toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Started{Started: &toolv1.ToolStarted{CallId: strings.Repeat("x", bound.MessageBytes)}}})
 		}
 		_, err := f.tools.ListTools(t.Context(), listing())
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "an answer: %v", err)
@@ -293,57 +312,87 @@ func TestMessagesAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		_, err = stream.Recv()
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "an event: %v", err)
-		_, err = f.tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", 4*grpcserver.MaxMessageBytes)})
+		_, err = f.tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", 4*bound.MessageBytes)})
 		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err), "a request: %v", err)
 	})
 }
 
-func TestAnswersAreAsLargeAsServicesNeedThem(t *testing.T) {
+// Where both ends share the bodies, a call has values of any size, and no message of it is over the bound: the server
+// of TestMessagesAreBounded refuses to take and to send one.
+func TestLargeValuesGoBesideTheMessages(t *testing.T) {
 	t.Parallel()
-	inEveryForm(t, func(t *testing.T, f *form) {
-		const size = grpcserver.MaxPeerBytes - 16
-		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-			return &toolv1.ListToolsResponse{NextPageToken: strings.Repeat("x", size)}, nil
-		}
-		answer, err := f.tools.ListTools(t.Context(), listing())
-		require.NoError(t, err)
-		assert.Len(t, answer.GetNextPageToken(), size)
-	})
-}
-
-func TestServicesAskEachOtherMoreThanClientsMay(t *testing.T) {
-	t.Parallel()
-	for name, form := range forms {
+	for name := range forms {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &service{list: func(_ context.Context, r *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-				return &toolv1.ListToolsResponse{NextPageToken: fmt.Sprint(len(r.GetPageToken()))}, nil
-			}}
-			server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}, RequestBytes: grpcserver.MaxPeerBytes})
+			blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})
 			require.NoError(t, err)
-			toolv1.RegisterToolServiceServer(server, s)
-			l := form.listen(t)
-			served := make(chan error, 1)
-			go func() { served <- server.Serve(l) }()
-			conn, err := form.dial(l)
+			t.Cleanup(func() { assert.NoError(t, blobs.Close()) })
+			f := serveWith(t, name, slog.LevelError, blobs)
+			large := strings.Repeat("x", 5*bound.MessageBytes)
+			asked := executing()
+			asked.Calls[0].ArgumentsJson = large
+			before := proto.CloneOf(asked)
+			f.review = func(_ context.Context, r *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+				assert.Empty(t, r.GetOffloaded())
+				return &toolv1.ReviewToolsResponse{Reviews: []*toolv1.ToolReview{{Call: r.GetCalls()[0]}}}, nil
+			}
+			reviewed, err := f.tools.ReviewTools(t.Context(), &toolv1.ReviewToolsRequest{Parent: asked.GetParent(), Calls: asked.GetCalls()})
 			require.NoError(t, err)
-			t.Cleanup(func() {
-				assert.NoError(t, conn.Close())
-				server.Stop()
-				assert.NoError(t, waittest.For(t, served, "the server to end"))
-			})
-			tools := toolv1.NewToolServiceClient(conn)
-			asked := listing()
-			asked.PageToken = strings.Repeat("x", 60<<20)
-			answer, err := tools.ListTools(t.Context(), asked)
+			assert.Equal(t, large, reviewed.GetReviews()[0].GetCall().GetArgumentsJson())
+			assert.Empty(t, reviewed.GetOffloaded())
+
+			f.execute = func(r *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) error {
+				assert.True(t, proto.Equal(before, r), "a request is whole")
+				return s.Send(&toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Result{Result: &toolv1.ToolResult{ArgumentsJson: r.GetCalls()[0].GetArgumentsJson()}}})
+			}
+			stream, err := f.tools.ExecuteTools(waittest.Context(t), asked)
 			require.NoError(t, err)
-			assert.Equal(t, fmt.Sprint(60<<20), answer.GetNextPageToken())
-			asked.PageToken = strings.Repeat("x", grpcserver.MaxPeerBytes)
-			_, err = tools.ListTools(t.Context(), asked)
+			got, err := stream.Recv()
+			require.NoError(t, err)
+			assert.Equal(t, large, got.GetResult().GetArgumentsJson())
+			assert.True(t, proto.Equal(before, asked), "the caller's message stays as it is")
+
+			asked.Calls[0].ArgumentsJson = strings.Repeat("x", bound.OffloadedBytes+1)
+			stream, err = f.tools.ExecuteTools(waittest.Context(t), asked)
+			require.NoError(t, err)
+			_, err = stream.Recv()
 			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
-			assert.ErrorContains(t, err, fmt.Sprint(grpcserver.MaxPeerBytes))
+			assert.ErrorContains(t, err, fmt.Sprint(bound.OffloadedBytes))
 		})
 	}
+}
+
+// A client that has no store sends what it has put into the project's blobs, and reads from there what an answer names.
+func TestAClientWithoutAStoreSendsAndGetsReferences(t *testing.T) {
+	t.Parallel()
+	blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, blobs.Close()) })
+	f := serveWith(t, "within", slog.LevelError, blobs)
+	conn, err := forms["within"].dial(f.listener, grpcclient.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	large := strings.Repeat("x", 5*bound.MessageBytes)
+	ref, err := blobs.Put(t.Context(), "default", strings.NewReader(large), "")
+	require.NoError(t, err)
+	f.review = func(_ context.Context, r *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+		return &toolv1.ReviewToolsResponse{Reviews: []*toolv1.ToolReview{{Call: r.GetCalls()[0]}}}, nil
+	}
+	asked := &toolv1.ReviewToolsRequest{
+		Parent: "projects/default", Calls: []*toolv1.ToolCall{{Function: "f"}},
+		Offloaded: []*contentv1.OffloadedField{{Field: "calls[0].arguments_json", Blob: &contentv1.BlobRef{Hash: ref.Hash}}},
+	}
+	got, err := toolv1.NewToolServiceClient(conn).ReviewTools(t.Context(), asked)
+	require.NoError(t, err)
+	require.Len(t, got.GetOffloaded(), 1)
+	assert.Equal(t, "reviews[0].call.arguments_json", got.GetOffloaded()[0].GetField())
+	assert.Equal(t, ref.Hash, got.GetOffloaded()[0].GetBlob().GetHash())
+	assert.EqualValues(t, len(large), got.GetOffloaded()[0].GetBlob().GetSize())
+
+	asked.Offloaded[0].Blob.Hash = strings.Repeat("0", 64)
+	_, err = toolv1.NewToolServiceClient(conn).ReviewTools(t.Context(), asked)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
+	assert.True(t, rpcerr.Concerns("offloaded[0].blob", err), "%v", err)
 }
 
 func TestAfterTheOneAnswerComesTheEnd(t *testing.T) {

@@ -7,7 +7,6 @@
 package grpcserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,15 +26,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
-)
-
-const (
-	// MaxMessageBytes bounds what a client asks: each message of a request.
-	MaxMessageBytes = 4 << 20
-	// MaxPeerBytes bounds what services ask each other, such as a model call with a whole conversation, and every
-	// answer.
-	MaxPeerBytes = 64 << 20
 )
 
 // slack is what the transport takes over a bound, so that a message over the bound gets an answer that names the bound,
@@ -62,8 +54,9 @@ type Options struct {
 	// Services are services that the server has without their being registered, since it passes them on; reflection and
 	// health name them too.
 	Services []string
-	// RequestBytes bounds each message of a request; zero is MaxMessageBytes.
-	RequestBytes int
+	// Blobs has the values of messages that stand apart (pkg/offload). Nil leaves references as they are, for a server
+	// that passes messages on.
+	Blobs offload.Store
 	// Extra are further options, such as an unknown service handler. They hold for calls over the network.
 	Extra []grpc.ServerOption
 }
@@ -113,11 +106,10 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewCallMetrics(nil)
 	}
-	o.RequestBytes = cmp.Or(o.RequestBytes, MaxMessageBytes)
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, requestBytes: o.RequestBytes, known: map[string]bool{}, plain: map[string]bool{}, strangers: strangers{max: bound.StrangerCalls}}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, blobs: o.Blobs, known: map[string]bool{}, plain: map[string]bool{}, strangers: strangers{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(o.RequestBytes + slack),
-		grpc.MaxSendMsgSize(MaxPeerBytes),
+		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
+		grpc.MaxSendMsgSize(bound.MessageBytes),
 		grpc.MaxHeaderListSize(inprocess.MaxHeaderBytes), // told to clients, so that they refuse what is larger before they send it
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
@@ -131,7 +123,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Server: grpc.NewServer(append(options, o.Extra...)...), chain: c,
-		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: o.RequestBytes + slack, SendBytes: MaxPeerBytes, Workers: workers}),
+		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: bound.MessageBytes + slack, SendBytes: bound.MessageBytes, Workers: workers}),
 		health: health.NewServer(), passed: o.Services,
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -138,7 +139,7 @@ func TestAPanicAndAForeignErrorTellOnlyTheLog(t *testing.T) {
 func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	tools, _ := serve(t, "right", io.Discard, func(context.Context) error { return nil })
-	for _, size := range []int{grpcserver.MaxMessageBytes + 1, 3 * grpcserver.MaxMessageBytes} {
+	for _, size := range []int{bound.MessageBytes + 1, 3 * bound.MessageBytes} {
 		_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", size)})
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 		assert.ErrorContains(t, err, "4194304")

@@ -1,7 +1,6 @@
 package grpcserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -41,8 +41,8 @@ type chain struct {
 	auth      auth.Authenticator
 	metrics   *telemetry.CallMetrics
 	validator protovalidate.Validator
-	// requestBytes bounds each message of a request.
-	requestBytes int
+	// blobs has values that stand apart of messages.
+	blobs offload.Store
 	// known are the methods that are registered, and plain those of them that have one request, one answer and a
 	// credential. They are complete before calls come.
 	known, plain map[string]bool
@@ -62,11 +62,49 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 
 // checked calls a handler, whose request and answer it checks.
 func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := c.validate(req); err != nil {
+	request, _ := req.(proto.Message)
+	if err := c.accept(ctx, request, request); err != nil {
 		return nil, err
 	}
 	resp, err := handler(ctx, req)
-	return resp, cmp.Or(err, checkAnswer(resp))
+	if err != nil {
+		return resp, err
+	}
+	return c.offer(ctx, request, resp)
+}
+
+// accept makes a message of a call whole and checks it. First is the first one, which says what project the call is in.
+func (c *chain) accept(ctx context.Context, first, m proto.Message) error {
+	if m == nil {
+		return nil
+	}
+	if err := CheckRequest(m); err != nil {
+		return err
+	}
+	if c.blobs != nil {
+		if err := offload.Take(ctx, c.blobs, offload.Project(first), m, bound.OffloadedBytes); err != nil {
+			return err
+		}
+	}
+	return c.validate(m)
+}
+
+// offer returns an answer that fits into a message.
+func (c *chain) offer(ctx context.Context, first proto.Message, answer any) (any, error) {
+	m, ok := answer.(proto.Message)
+	if !ok {
+		return answer, nil
+	}
+	if c.blobs != nil {
+		var err error
+		if m, err = offload.Put(ctx, c.blobs, offload.Project(first), m, offload.Limits{Message: bound.MessageBytes}); err != nil {
+			return nil, err
+		}
+	}
+	if size := proto.Size(m); size > bound.MessageBytes {
+		return nil, rpcerr.BodyTooLarge(bound.MessageBytes, "the answer has %d bytes and may have %d; ask for less of it", size, bound.MessageBytes)
+	}
+	return m, nil
 }
 
 // guarded returns desc with its calls of one request as streams, so that the chain has them before their request is
@@ -199,14 +237,7 @@ func isOpen(method string) bool {
 }
 
 // validate checks the rules of the request's schema and names every field that breaks one.
-func (c *chain) validate(req any) error {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return nil
-	}
-	if err := CheckRequest(m, c.requestBytes); err != nil {
-		return err
-	}
+func (c *chain) validate(m proto.Message) error {
 	err := c.validator.Validate(m)
 	if err == nil {
 		return checkAttribution(m)
@@ -255,21 +286,9 @@ func fault(v *protovalidate.Violation) string {
 }
 
 // CheckRequest refuses a message of a request that has more bytes than it may have.
-func CheckRequest(m proto.Message, maxBytes int) error {
-	if size := proto.Size(m); size > maxBytes {
-		return rpcerr.RequestTooLarge("", maxBytes, "the request has %d bytes and may have %d; send large content as a blob and name it by its hash", size, maxBytes)
-	}
-	return nil
-}
-
-// checkAnswer refuses an answer that the transport would not send, whose own error tells less.
-func checkAnswer(answer any) error {
-	m, ok := answer.(proto.Message)
-	if !ok {
-		return nil
-	}
-	if size := proto.Size(m); size > MaxPeerBytes {
-		return rpcerr.BodyTooLarge(MaxPeerBytes, "the answer has %d bytes and may have %d; ask for less of it", size, MaxPeerBytes)
+func CheckRequest(m proto.Message) error {
+	if size := proto.Size(m); size > bound.MessageBytes {
+		return rpcerr.RequestTooLarge("", bound.MessageBytes, "the request has %d bytes and may have %d; put large content into the project's blobs and name it in `offloaded`", size, bound.MessageBytes)
 	}
 	return nil
 }
@@ -286,10 +305,12 @@ func (s *admitted) Context() context.Context { return s.ctx }
 type checkedStream struct {
 	grpc.ServerStream
 	chain *chain
+	first proto.Message // that was received; nothing is sent before
 }
 
 func (s *checkedStream) SendMsg(m any) error {
-	if err := checkAnswer(m); err != nil {
+	m, err := s.chain.offer(s.Context(), s.first, m)
+	if err != nil {
 		return err
 	}
 	end := ender(s.Context())
@@ -298,7 +319,7 @@ func (s *checkedStream) SendMsg(m any) error {
 	}
 	unread := time.AfterFunc(bound.UnreadStream, func() { end(errUnread) })
 	defer unread.Stop()
-	err := s.ServerStream.SendMsg(m)
+	err = s.ServerStream.SendMsg(m)
 	if err != nil && errors.Is(context.Cause(s.Context()), errUnread) {
 		return rpcerr.DeadlineExceeded("the client has not read the stream for %v; a watch is resumed from its cursor", bound.UnreadStream)
 	}
@@ -309,5 +330,9 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.chain.validate(m)
+	message, _ := m.(proto.Message)
+	if s.first == nil {
+		s.first = message
+	}
+	return s.chain.accept(s.Context(), s.first, message)
 }

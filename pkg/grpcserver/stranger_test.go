@@ -49,7 +49,7 @@ func serveShield(t *testing.T) *shield {
 	t.Helper()
 	s := &shield{service: &service{}, metrics: prometheus.NewRegistry()}
 	server, err := grpcserver.New(grpcserver.Options{
-		Logger: slog.New(slog.DiscardHandler), Metrics: telemetry.NewCallMetrics(s.metrics), RequestBytes: grpcserver.MaxPeerBytes,
+		Logger: slog.New(slog.DiscardHandler), Metrics: telemetry.NewCallMetrics(s.metrics),
 		Auth:  auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}),
 		Extra: []grpc.ServerOption{grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, "no") })},
 	})

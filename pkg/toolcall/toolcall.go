@@ -5,13 +5,11 @@ package toolcall
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // StageEnd returns the end of the stage that begins with a call, as an index past its last call. Neighbours that may
@@ -85,14 +83,4 @@ func Covers(declared []string, key string) bool {
 		prefix, open := strings.CutSuffix(declared, "*")
 		return key == declared || open && strings.HasPrefix(key, prefix)
 	})
-}
-
-// CheckBuilt refuses calls whose arguments are in a form that is not built.
-func CheckBuilt(calls []*toolv1.ToolCall) error {
-	for i, call := range calls {
-		if call.GetArgumentsBlob() != nil {
-			return rpcerr.NotBuiltField(fmt.Sprintf("calls[%d].arguments_blob", i), "arguments of a tool call from a blob")
-		}
-	}
-	return nil
 }

@@ -126,10 +126,11 @@ type Service struct {
 
 // New makes the service. It takes calls at once, and makes runs once Run has begun.
 func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
-	store, err := journalsqlite.Open(ctx, deps.DB, foldRow(deps.Logger))
+	rows, err := journalsqlite.Open(ctx, deps.DB, foldRow(deps.Logger))
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
+	store := journal.Offloading(rows, deps.Blobs)
 	var (
 		models    = modelv1.NewModelServiceClient(deps.Models)
 		tools     = toolv1.NewToolServiceClient(deps.Tools)

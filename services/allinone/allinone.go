@@ -146,7 +146,11 @@ func (s *Server) share(programs []daemon.Program) {
 func (s *Server) connect(program daemon.Program) map[string]grpcclient.Conn {
 	conns := map[string]grpcclient.Conn{}
 	for _, name := range program.Calls {
-		conns[name] = grpcclient.Within(s.within[name], grpcclient.Options{Token: s.internal[program.Name]})
+		options := grpcclient.Options{}
+		if !program.Forward {
+			options.Token, options.Blobs = s.internal[program.Name], s.base.Blobs
+		}
+		conns[name] = grpcclient.Within(s.within[name], options)
 	}
 	return conns
 }

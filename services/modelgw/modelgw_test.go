@@ -26,7 +26,6 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -688,14 +687,6 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 				r.Config = &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}
 			}),
 			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "batch processing",
-		},
-		"arguments in a blob": {
-			change(func(r *modelv1.GenerateRequest) {
-				r.Messages = append(r.Messages, &modelv1.ChatMessage{
-					Role: modelv1.Role_ROLE_ASSISTANT, ToolCalls: []*toolv1.ToolCall{{Id: "c", Function: "f", ArgumentsBlob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}},
-				})
-			}),
-			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "messages[1].tool_calls[0].arguments_blob",
 		},
 		"a prefix": {
 			change(func(r *modelv1.GenerateRequest) { r.Prefix = &modelv1.MessagePrefix{Hash: "9f", Count: 3} }),

@@ -50,6 +50,7 @@ type Config struct {
 // Store is a [blob.Store] in one directory. Several processes may share the directory.
 type Store struct {
 	root     *os.Root // confines every path, links included
+	share    share
 	maxBytes int64
 	onDisk   sync.Map // directories that this store has made and synced
 	checked  *checked
@@ -71,7 +72,10 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("blob: %w", err)
 	}
 	s := &Store{root: root, maxBytes: cfg.MaxBytes, checked: newChecked()}
-	if err := s.sweep(); err != nil {
+	if s.share, err = shareOf(root); err == nil {
+		err = s.sweep()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("blob: %w", err), root.Close())
 	}
 	return s, nil
@@ -235,8 +239,7 @@ func (s *Store) makeDir(dirs ...string) error {
 		if _, ok := s.onDisk.Load(dir); ok {
 			continue
 		}
-		err := s.root.Mkdir(dir, 0o700)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := s.mkdir(dir); err != nil {
 			return err
 		}
 		// Also when it is there: who made it may not have come to syncing it.
@@ -258,7 +261,15 @@ func (s *Store) syncDir(name string) error {
 
 // temp creates a file to receive into.
 func (s *Store) temp() (*os.File, error) {
-	return s.root.OpenFile(path.Join(incoming, rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	name := path.Join(incoming, rand.Text())
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.share.give(s.root, name, 0o600); err != nil {
+		return nil, errors.Join(err, s.discard(f))
+	}
+	return f, nil
 }
 
 // discard closes a temporary file and removes it unless it has been renamed.
@@ -272,7 +283,7 @@ func (s *Store) discard(temp *os.File) error {
 
 // sweep prepares the directory for temporary files.
 func (s *Store) sweep() error {
-	if err := s.root.Mkdir(incoming, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.mkdir(incoming); err != nil {
 		return err
 	}
 	left, err := fs.ReadDir(s.root.FS(), incoming)

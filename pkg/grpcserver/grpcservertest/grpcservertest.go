@@ -21,7 +21,7 @@ import (
 func Serve(t testing.TB, principal string, register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 	t.Helper()
 	server, err := grpcserver.New(grpcserver.Options{
-		Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: principal}, RequestBytes: grpcserver.MaxPeerBytes,
+		Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: principal},
 	})
 	require.NoError(t, err)
 	register(server)

@@ -41,7 +41,7 @@ func explains() score.Definition {
 type explainer struct{}
 
 func (explainer) Next(score.Input, []score.Result) (score.Step, error) {
-	return score.Step{Score: &score.Score{Value: score.Number(1), Explanation: new(strings.Repeat("e", bound.JournalEventBytes))}}, nil
+	return score.Step{Score: &score.Score{Value: score.Number(1), Explanation: new(strings.Repeat("e", bound.JournalValuesBytes))}}, nil
 }
 
 // TestAnEventThatIsTooLargeEndsItsRun has a run fail with the reason, and not wait for ever.

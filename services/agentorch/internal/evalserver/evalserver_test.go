@@ -82,7 +82,9 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 		"create: negative epochs": {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(-1))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "at least once"},
 		"create: no epochs":       {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(0))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "not 0 times"},
 		"create: many epochs":     {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(math.MaxInt32))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "1000000"},
-		"create: many models":     {create(changed(func(s *agentv1.EvalSpec) { s.Models = slices.Repeat(s.GetModels(), bound.EvalRuns+1) })), codes.InvalidArgument, invalid, "spec.models", "1000001 runs"},
+		"create: many models": {create(changed(func(s *agentv1.EvalSpec) {
+			s.Models, s.Epochs = slices.Repeat(s.GetModels(), 11), &agentv1.Epochs{Count: new(int32(bound.EvalRuns / 10))}
+		})), codes.InvalidArgument, invalid, "spec.epochs.count", "11 models are 1100000 runs"},
 		"create: many runs": {create(changed(func(s *agentv1.EvalSpec) {
 			s.Dataset, s.Epochs = spec("a", "b", "c").GetDataset(), &agentv1.Epochs{Count: new(int32(bound.EvalRuns / 2))}
 		})), codes.InvalidArgument, invalid, "spec.epochs.count", "3 samples × 500000 epochs × 1 models are 1500000 runs"},

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -93,8 +95,10 @@ func New(t testing.TB, parts Parts) *Fleet {
 	store, err := parts.Open(context.Background(), db)
 	require.NoError(t, err)
 	require.NoError(t, db.Migrate(context.Background(), "fleettest", []string{`CREATE TABLE beats (n INTEGER); INSERT INTO beats (n) VALUES (0);`}))
+	blobs, err := disk.Open(disk.Config{Dir: filepath.Join(parts.Dir, "blobs")})
+	require.NoError(t, err)
 	f := &Fleet{
-		T: t, DB: db, Store: store,
+		T: t, DB: db, Store: journal.Offloading(store, blobs),
 		Models: &ownertest.Models{}, Tools: &ownertest.Tools{Tools: map[string]ownertest.Tool{}}, Sandboxes: &ownertest.Sandboxes{}, Notes: &note.Board{},
 		Agents: agent.NewRegistry(parts.Agents...), Scorers: score.NewRegistry(parts.Scorers...),
 		Replica: replica.Config{Table: &table{db: db}, Member: replica.Member{Service: "agentorch", Name: "local"}},
@@ -104,7 +108,7 @@ func New(t testing.TB, parts Parts) *Fleet {
 		waittest.Return(t, f.Models.Wait, "the model calls to end")
 		waittest.Return(t, f.Tools.Wait, "the tool calls to end")
 		waittest.Return(t, f.Sandboxes.Wait, "the calls to sandboxes to end")
-		require.NoError(t, db.Close())
+		require.NoError(t, errors.Join(db.Close(), blobs.Close()))
 	})
 	return f
 }

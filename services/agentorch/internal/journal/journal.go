@@ -388,15 +388,18 @@ type Wait struct {
 	View []byte
 }
 
+// DefaultBytes bounds a page of events where nothing else is asked for.
+const DefaultBytes = 3 << 20
+
 // Range says which events to read.
 type Range struct {
 	// After is the sequence number to go on after; 0 reads from the beginning.
 	After int64
 	// Limit bounds the number of events; 0 is 1000.
 	Limit int
-	// Bytes bounds their size, which the first event may exceed; 0 is 3 MiB.
+	// Bytes bounds their size, which the first event may exceed; 0 is DefaultBytes.
 	Bytes int
-	// Bare leaves out large contents. Small ones may be there.
+	// Bare leaves out large contents, and values that stand apart ([Offloading]). Small ones may be there.
 	Bare bool
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 )
 
@@ -45,12 +44,8 @@ func Pack(project string, e Entry) (Packed, error) {
 	p := Packed{Same: e.Same}
 	size := proto.Size(event)
 	if e.Same == 0 && size > bound.JournalEventBytes {
-		kind := "of an unknown kind"
-		if field := kindField(event.ProtoReflect()); field != nil {
-			kind = string(field.Name())
-		}
-		return Packed{}, rpcerr.RequestTooLarge("", bound.JournalEventBytes, "event %d (%s) has %d bytes, and a journal keeps at most %d of one",
-			e.Event.GetSeq(), kind, size, bound.JournalEventBytes)
+		event.Seq = e.Event.GetSeq()
+		return Packed{}, tooLarge(event, size, bound.JournalEventBytes)
 	}
 	if e.Same != 0 || size > largeContent {
 		var content proto.Message
@@ -116,6 +111,7 @@ func PutContent(event *agentv1.Event, compressed []byte) error {
 // PutSame gives an unpacked event what the earlier event source holds: the message that it adds, or the call that it
 // begins.
 func PutSame(event, source *agentv1.Event) {
+	source = sameOffloaded(event, source)
 	switch kind := event.GetKind().(type) {
 	case *agentv1.Event_MessageAdded:
 		kind.MessageAdded.Content = MessageOf(source)
@@ -198,6 +194,7 @@ func bare(e *agentv1.Event) *agentv1.Event {
 		Features:     e.GetFeatures(),
 		Critical:     e.GetCritical(),
 		WorkingStart: e.GetWorkingStart(),
+		Offloaded:    e.GetOffloaded(),
 		Kind:         e.GetKind(),
 	}
 }

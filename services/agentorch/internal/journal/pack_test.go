@@ -79,23 +79,22 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 }
 
 // TestWhatIsAcceptedCanBeRead packs events around the bound: each is either refused or can be read again.
-func TestWhatIsAcceptedCanBeRead(t *testing.T) { //nolint:paralleltest // It takes half a gigabyte.
+func TestWhatIsAcceptedCanBeRead(t *testing.T) {
+	t.Parallel()
 	text := strings.Repeat("t", bound.JournalEventBytes)
-	for _, size := range []int{65 << 20, len(text) - 1000} {
-		packed, err := journal.Pack("p", journal.Entry{Event: answered(text[:size], "")})
-		require.NoError(t, err)
-		event, err := journal.Unpack(packed.Body)
-		require.NoError(t, err)
-		require.NoError(t, journal.PutContent(event, packed.Content))
-		assert.Len(t, chat.Completion(event.GetModelOutcome().GetContent().GetOutput()), size)
-	}
+	packed, err := journal.Pack("p", journal.Entry{Event: answered(text[:len(text)-1000], "")})
+	require.NoError(t, err)
+	event, err := journal.Unpack(packed.Body)
+	require.NoError(t, err)
+	require.NoError(t, journal.PutContent(event, packed.Content))
+	assert.Len(t, chat.Completion(event.GetModelOutcome().GetContent().GetOutput()), len(text)-1000)
 	inBody := &agentv1.Event{Kind: &agentv1.Event_ErrorRaised{ErrorRaised: &agentv1.ErrorRaised{Error: &agentv1.RunError{Message: text}}}}
 	for _, event := range []*agentv1.Event{answered(text, ""), inBody} {
 		_, err := journal.Pack("p", journal.Entry{Event: event})
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 	}
 	require.ErrorIs(t, journal.PutContent(answered("", ""), []byte("no content")), journal.ErrUnreadable)
-	_, err := journal.Unpack([]byte("no event"))
+	_, err = journal.Unpack([]byte("no event"))
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
 

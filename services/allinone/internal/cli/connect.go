@@ -16,6 +16,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/blob/blobclient"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -165,15 +166,17 @@ func (a *app) dial(address string, token config.Secret) (*session, error) {
 		return nil, usage("--server %s is no address; write host:port, such as 127.0.0.1:7460", address)
 	}
 	waits := &waits{app: a, told: map[string]bool{}}
-	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true, Unary: waits.unary})
+	bodies := &blobclient.Store{}
+	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true, Unary: waits.unary, Blobs: bodies})
 	if err != nil {
 		return nil, err
 	}
+	bodies.Client = blobv1.NewBlobServiceClient(conn)
 	waits.health = healthv1.NewHealthClient(conn)
 	return &session{
 		app: a, address: address, conn: conn,
 		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn),
-		tools: toolv1.NewToolServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: blobv1.NewBlobServiceClient(conn),
+		tools: toolv1.NewToolServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: bodies.Client,
 	}, nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/taskfile"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/revision"
@@ -199,9 +199,9 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 // runEval makes the evaluation and follows it.
 func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool, logDir string) error {
 	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: resource.NewID(), ValidateOnly: check}
-	if size := proto.Size(req); size > grpcserver.MaxMessageBytes {
+	if size := proto.Size(req); size > bound.MessageBytes {
 		return usage("%s: the evaluation is %d bytes as a request, over the limit of %d; move its samples into a file: `dataset: samples.jsonl`",
-			task.Spec.GetTaskFile(), size, grpcserver.MaxMessageBytes)
+			task.Spec.GetTaskFile(), size, bound.MessageBytes)
 	}
 	eval, err := s.createEval(ctx, task, req)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -183,9 +183,9 @@ func pass(in grpc.ServerStream, out grpc.ClientStream) (more bool, err error) {
 		}
 		return false, err
 	}
-	if f.data.Len() > grpcserver.MaxMessageBytes {
-		return false, rpcerr.RequestTooLarge("", grpcserver.MaxMessageBytes,
-			"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), grpcserver.MaxMessageBytes)
+	if f.data.Len() > bound.MessageBytes {
+		return false, rpcerr.RequestTooLarge("", bound.MessageBytes,
+			"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), bound.MessageBytes)
 	}
 	return out.SendMsg(f) == nil, nil // where it cannot be sent the backend has ended; drain tells how
 }

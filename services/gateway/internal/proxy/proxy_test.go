@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -168,7 +169,7 @@ func TestCallsOfEachKindPass(t *testing.T) {
 	})
 	t.Run("a request that is too large", func(t *testing.T) {
 		t.Parallel()
-		_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", grpcserver.MaxMessageBytes+1)})
+		_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", bound.MessageBytes+1)})
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 	})
 }

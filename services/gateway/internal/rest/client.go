@@ -50,5 +50,5 @@ func prepare(ctx context.Context, request any) error {
 	if err := setHeaders(ctx, m); err != nil {
 		return err
 	}
-	return grpcserver.CheckRequest(m, grpcserver.MaxMessageBytes)
+	return grpcserver.CheckRequest(m)
 }

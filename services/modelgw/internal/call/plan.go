@@ -11,7 +11,6 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
@@ -130,16 +129,6 @@ func unsupported(r *modelv1.GenerateRequest) error {
 		return rpcerr.NotBuiltField("raw", "generating from a request in a vendor's form")
 	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
 		return rpcerr.NotBuiltField("config.batch", "batch processing")
-	}
-	return checkMessages(r.GetMessages())
-}
-
-// checkMessages refuses messages in a form that is not built yet.
-func checkMessages(messages []*modelv1.ChatMessage) error {
-	for i, m := range messages {
-		if err := toolcall.CheckBuilt(m.GetToolCalls()); err != nil {
-			return rpcerr.Moved("calls", fmt.Sprintf("messages[%d].tool_calls", i), err)
-		}
 	}
 	return nil
 }

@@ -17,9 +17,6 @@ func (c *Calls) ExtendPrefix(r *modelv1.ExtendPrefixRequest) (*modelv1.MessagePr
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMessages(r.GetMessages()); err != nil {
-		return nil, err
-	}
 	longer, err := c.conversation(project, r.GetPrefix(), r.GetMessages())
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 )
 
@@ -28,9 +27,6 @@ func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.Se
 	}
 	if request.GetScope() != "" {
 		return rpcerr.Wrap(rpcerr.NotBuiltYet("tool scopes"), "scope")
-	}
-	if err := toolcall.CheckBuilt(request.GetCalls()); err != nil {
-		return err
 	}
 	return t.executor.Run(stream.Context(), &execute.Batch{
 		Project:        project,

@@ -10,7 +10,6 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
@@ -50,9 +49,6 @@ func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRe
 func (t *Tools) ReviewTools(_ context.Context, request *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
 	if len(request.GetPolicies()) > 0 {
 		return nil, rpcerr.NotBuiltField("policies", "approval by policy")
-	}
-	if err := toolcall.CheckBuilt(request.GetCalls()); err != nil {
-		return nil, err
 	}
 	offers, err := t.offers(request.GetParent(), request.GetTools())
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -166,7 +165,6 @@ func TestExecuteRefusesWhatItCannotRun(t *testing.T) {
 		"an unknown tool":        {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: []*toolv1.ToolRef{{Name: "nott"}}, Calls: call}, "nott"},
 		"no sandbox's name":      {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: note, Calls: call, Sandboxes: map[string]string{"default": "s1"}}, `sandboxes["default"]`},
 		"another's sandbox":      {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: note, Calls: call, Sandboxes: map[string]string{"db": "projects/other/sandboxes/s1"}}, `sandboxes["db"]`},
-		"arguments in a blob":    {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: note, Calls: []*toolv1.ToolCall{{Id: "c1", Function: "note", ArgumentsBlob: &contentv1.BlobRef{}}}}, "calls[0].arguments_blob"},
 		"a scope":                {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: note, Calls: call, Scope: "s"}, "tool scopes"},
 		"an MCP server's tool":   {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: []*toolv1.ToolRef{{Name: "*", McpServer: parent + "/mcpServers/m"}}, Calls: call}, "MCP servers"},
 		"a tool of the caller's": {&toolv1.ExecuteToolsRequest{Parent: parent, Tools: []*toolv1.ToolRef{submit}, Calls: []*toolv1.ToolCall{{Id: "c1", Function: "submit"}}}, "submit"},

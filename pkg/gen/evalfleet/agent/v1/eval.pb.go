@@ -1636,8 +1636,10 @@ type EvalSample struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// How often a model call of its last run was lost with the process that made it, at an unknown cost.
 	LostModelCalls int32 `protobuf:"varint,22,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v13.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EvalSample) Reset() {
@@ -1822,6 +1824,13 @@ func (x *EvalSample) GetLostModelCalls() int32 {
 		return x.LostModelCalls
 	}
 	return 0
+}
+
+func (x *EvalSample) GetOffloaded() []*v13.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // EvalResults are the results of an eval.
@@ -2241,7 +2250,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\x05R\asamples\"\xd6\a\n" +
+	"\asamples\x18\x04 \x01(\x05R\asamples\"\xa1\b\n" +
 	"\n" +
 	"EvalSample\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x14\n" +
@@ -2269,7 +2278,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x04note\x18\x14 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x129\n" +
 	"\n" +
 	"start_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12(\n" +
-	"\x10lost_model_calls\x18\x16 \x01(\x05R\x0elostModelCalls:K\xeaAH\n" +
+	"\x10lost_model_calls\x18\x16 \x01(\x05R\x0elostModelCalls\x12I\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldB\x04\xb0\xbb\x18\x01R\toffloaded:K\xeaAH\n" +
 	"\x14evalfleet.dev/Sample\x120projects/{project}/evals/{eval}/samples/{sample}\"\x98\x01\n" +
 	"\vEvalResults\x12#\n" +
 	"\rtotal_samples\x18\x01 \x01(\x05R\ftotalSamples\x12+\n" +
@@ -2366,6 +2376,7 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
 	(*RunWait)(nil),               // 43: evalfleet.agent.v1.RunWait
 	(*v14.Note)(nil),              // 44: evalfleet.effect.v1.Note
+	(*v13.OffloadedField)(nil),    // 45: evalfleet.content.v1.OffloadedField
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
@@ -2415,18 +2426,19 @@ var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	43, // 44: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
 	44, // 45: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
 	36, // 46: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
-	16, // 47: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	17, // 48: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	24, // 49: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	34, // 50: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	10, // 51: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
-	41, // 52: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	41, // 53: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	45, // 47: evalfleet.agent.v1.EvalSample.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	16, // 48: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	17, // 49: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	24, // 50: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	34, // 51: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	10, // 52: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
+	41, // 53: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	41, // 54: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }

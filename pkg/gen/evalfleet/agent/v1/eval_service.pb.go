@@ -8,6 +8,7 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -35,7 +36,9 @@ type CreateEvalRequest struct {
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. Check only; the answer then has no name.
-	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -96,6 +99,13 @@ func (x *CreateEvalRequest) GetValidateOnly() bool {
 		return x.ValidateOnly
 	}
 	return false
+}
+
+func (x *CreateEvalRequest) GetOffloaded() []*v1.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // CreateEvalFromTaskRequest is a task file, and what flags of `evalfleet eval run` say. What is set wins over the file.
@@ -1505,14 +1515,15 @@ var File_evalfleet_agent_v1_eval_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\n" +
-	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xc2\x01\n" +
+	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x87\x02\n" +
 	"\x11CreateEvalRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12#\n" +
-	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"\x98\a\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x98\a\n" +
 	"\x19CreateEvalFromTaskRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1e\n" +
@@ -1699,68 +1710,70 @@ var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
 	nil,                               // 21: evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
 	nil,                               // 22: evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
 	(*EvalSpec)(nil),                  // 23: evalfleet.agent.v1.EvalSpec
-	(*SampleRange)(nil),               // 24: evalfleet.agent.v1.SampleRange
-	(*Revision)(nil),                  // 25: evalfleet.agent.v1.Revision
-	(*durationpb.Duration)(nil),       // 26: google.protobuf.Duration
-	(EvalState)(0),                    // 27: evalfleet.agent.v1.EvalState
-	(*Eval)(nil),                      // 28: evalfleet.agent.v1.Eval
-	(*Event)(nil),                     // 29: evalfleet.agent.v1.Event
-	(*RunNote)(nil),                   // 30: evalfleet.agent.v1.RunNote
-	(*EvalSample)(nil),                // 31: evalfleet.agent.v1.EvalSample
-	(RunState)(0),                     // 32: evalfleet.agent.v1.RunState
-	(*fieldmaskpb.FieldMask)(nil),     // 33: google.protobuf.FieldMask
+	(*v1.OffloadedField)(nil),         // 24: evalfleet.content.v1.OffloadedField
+	(*SampleRange)(nil),               // 25: evalfleet.agent.v1.SampleRange
+	(*Revision)(nil),                  // 26: evalfleet.agent.v1.Revision
+	(*durationpb.Duration)(nil),       // 27: google.protobuf.Duration
+	(EvalState)(0),                    // 28: evalfleet.agent.v1.EvalState
+	(*Eval)(nil),                      // 29: evalfleet.agent.v1.Eval
+	(*Event)(nil),                     // 30: evalfleet.agent.v1.Event
+	(*RunNote)(nil),                   // 31: evalfleet.agent.v1.RunNote
+	(*EvalSample)(nil),                // 32: evalfleet.agent.v1.EvalSample
+	(RunState)(0),                     // 33: evalfleet.agent.v1.RunState
+	(*fieldmaskpb.FieldMask)(nil),     // 34: google.protobuf.FieldMask
 }
 var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
 	23, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	21, // 1: evalfleet.agent.v1.CreateEvalFromTaskRequest.files:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
-	22, // 2: evalfleet.agent.v1.CreateEvalFromTaskRequest.model_args:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
-	24, // 3: evalfleet.agent.v1.CreateEvalFromTaskRequest.limit:type_name -> evalfleet.agent.v1.SampleRange
-	25, // 4: evalfleet.agent.v1.CreateEvalFromTaskRequest.revision:type_name -> evalfleet.agent.v1.Revision
-	26, // 5: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
-	27, // 6: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
-	28, // 7: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
-	29, // 8: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
-	28, // 9: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
-	30, // 10: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
-	31, // 11: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
-	32, // 12: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	31, // 13: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	28, // 14: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	33, // 15: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
-	20, // 16: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
-	0,  // 17: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
-	1,  // 18: evalfleet.agent.v1.EvalService.CreateEvalFromTask:input_type -> evalfleet.agent.v1.CreateEvalFromTaskRequest
-	2,  // 19: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
-	3,  // 20: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
-	4,  // 21: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
-	6,  // 22: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
-	8,  // 23: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	9,  // 24: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
-	11, // 25: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	12, // 26: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	14, // 27: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	15, // 28: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	16, // 29: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	18, // 30: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	28, // 31: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	28, // 32: evalfleet.agent.v1.EvalService.CreateEvalFromTask:output_type -> evalfleet.agent.v1.Eval
-	28, // 33: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	28, // 34: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
-	5,  // 35: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	7,  // 36: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	28, // 37: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	10, // 38: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
-	28, // 39: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	13, // 40: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	31, // 41: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	28, // 42: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	17, // 43: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	19, // 44: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	31, // [31:45] is the sub-list for method output_type
-	17, // [17:31] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	24, // 1: evalfleet.agent.v1.CreateEvalRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	21, // 2: evalfleet.agent.v1.CreateEvalFromTaskRequest.files:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
+	22, // 3: evalfleet.agent.v1.CreateEvalFromTaskRequest.model_args:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
+	25, // 4: evalfleet.agent.v1.CreateEvalFromTaskRequest.limit:type_name -> evalfleet.agent.v1.SampleRange
+	26, // 5: evalfleet.agent.v1.CreateEvalFromTaskRequest.revision:type_name -> evalfleet.agent.v1.Revision
+	27, // 6: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
+	28, // 7: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
+	29, // 8: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
+	30, // 9: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
+	29, // 10: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
+	31, // 11: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
+	32, // 12: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
+	33, // 13: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	32, // 14: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	29, // 15: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	34, // 16: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
+	20, // 17: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	0,  // 18: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
+	1,  // 19: evalfleet.agent.v1.EvalService.CreateEvalFromTask:input_type -> evalfleet.agent.v1.CreateEvalFromTaskRequest
+	2,  // 20: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
+	3,  // 21: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
+	4,  // 22: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
+	6,  // 23: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
+	8,  // 24: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
+	9,  // 25: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
+	11, // 26: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	12, // 27: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	14, // 28: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	15, // 29: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	16, // 30: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	18, // 31: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	29, // 32: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	29, // 33: evalfleet.agent.v1.EvalService.CreateEvalFromTask:output_type -> evalfleet.agent.v1.Eval
+	29, // 34: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	29, // 35: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
+	5,  // 36: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	7,  // 37: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	29, // 38: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	10, // 39: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
+	29, // 40: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	13, // 41: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	32, // 42: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	29, // 43: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	17, // 44: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	19, // 45: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	32, // [32:46] is the sub-list for method output_type
+	18, // [18:32] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_service_proto_init() }

@@ -7,12 +7,12 @@
 package agentv1
 
 import (
-	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
-	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
-	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -124,7 +124,9 @@ type Event struct {
 	//	*Event_EvalUpdated
 	//	*Event_Delta
 	//	*Event_Extension
-	Kind          isEvent_Kind `protobuf_oneof:"kind"`
+	Kind isEvent_Kind `protobuf_oneof:"kind"`
+	// Values that are stored apart, in the project's blobs. An answer gives them in their places as far as it has room.
+	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,7 +749,7 @@ func (x *Event) GetEvalUpdated() *EvalUpdated {
 	return nil
 }
 
-func (x *Event) GetDelta() *v1.StreamGenerateResponse {
+func (x *Event) GetDelta() *v11.StreamGenerateResponse {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_Delta); ok {
 			return x.Delta
@@ -761,6 +763,13 @@ func (x *Event) GetExtension() *Extension {
 		if x, ok := x.Kind.(*Event_Extension); ok {
 			return x.Extension
 		}
+	}
+	return nil
+}
+
+func (x *Event) GetOffloaded() []*v1.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -1051,7 +1060,7 @@ type Event_EvalUpdated struct {
 
 type Event_Delta struct {
 	// Live only: a piece of a model's answer, tied to an intent by `id`.
-	Delta *v1.StreamGenerateResponse `protobuf:"bytes,120,opt,name=delta,proto3,oneof"`
+	Delta *v11.StreamGenerateResponse `protobuf:"bytes,120,opt,name=delta,proto3,oneof"`
 }
 
 type Event_Extension struct {
@@ -1181,7 +1190,7 @@ type RunCreated struct {
 	// The run's specification without content.
 	Spec *RunSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Definitions of the tools as they were when the run was made.
-	Tools []*v11.ToolDefinition `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools []*v12.ToolDefinition `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Version of the fold.
 	FoldVersion int32 `protobuf:"varint,3,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
 	// The conversation to begin with and all else in the specification that is content: input, target, choices, metadata, store, prompts.
@@ -1229,7 +1238,7 @@ func (x *RunCreated) GetSpec() *RunSpec {
 	return nil
 }
 
-func (x *RunCreated) GetTools() []*v11.ToolDefinition {
+func (x *RunCreated) GetTools() []*v12.ToolDefinition {
 	if x != nil {
 		return x.Tools
 	}
@@ -1261,7 +1270,7 @@ func (x *RunCreated) GetWarnings() []*EvalWarning {
 type RunCreatedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation to begin with.
-	Input []*v1.ChatMessage `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
+	Input []*v11.ChatMessage `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
 	// What is right.
 	Target *Target `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	// Choices of a multiple choice question.
@@ -1306,7 +1315,7 @@ func (*RunCreatedContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *RunCreatedContent) GetInput() []*v1.ChatMessage {
+func (x *RunCreatedContent) GetInput() []*v11.ChatMessage {
 	if x != nil {
 		return x.Input
 	}
@@ -1823,9 +1832,9 @@ type MessageAdded struct {
 	// Where it stands: appended when unset, else inserted before this index.
 	Index *int32 `protobuf:"varint,1,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	// Who speaks.
-	Role v1.Role `protobuf:"varint,2,opt,name=role,proto3,enum=evalfleet.model.v1.Role" json:"role,omitempty"`
+	Role v11.Role `protobuf:"varint,2,opt,name=role,proto3,enum=evalfleet.model.v1.Role" json:"role,omitempty"`
 	// The message.
-	Content       *v1.ChatMessage `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Content       *v11.ChatMessage `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1867,14 +1876,14 @@ func (x *MessageAdded) GetIndex() int32 {
 	return 0
 }
 
-func (x *MessageAdded) GetRole() v1.Role {
+func (x *MessageAdded) GetRole() v11.Role {
 	if x != nil {
 		return x.Role
 	}
-	return v1.Role(0)
+	return v11.Role(0)
 }
 
-func (x *MessageAdded) GetContent() *v1.ChatMessage {
+func (x *MessageAdded) GetContent() *v11.ChatMessage {
 	if x != nil {
 		return x.Content
 	}
@@ -1968,7 +1977,7 @@ func (x *HistoryChanged) GetOrder() []string {
 type HistoryContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.
-	Messages      []*v1.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages      []*v11.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2003,7 +2012,7 @@ func (*HistoryContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *HistoryContent) GetMessages() []*v1.ChatMessage {
+func (x *HistoryContent) GetMessages() []*v11.ChatMessage {
 	if x != nil {
 		return x.Messages
 	}
@@ -2018,7 +2027,7 @@ type OutputSet struct {
 	// Optional. New text of the completion alone.
 	Completion *string `protobuf:"bytes,2,opt,name=completion,proto3,oneof" json:"completion,omitempty"`
 	// Optional. The whole output.
-	Content       *v1.ModelOutput `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Content       *v11.ModelOutput `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2067,7 +2076,7 @@ func (x *OutputSet) GetCompletion() string {
 	return ""
 }
 
-func (x *OutputSet) GetContent() *v1.ModelOutput {
+func (x *OutputSet) GetContent() *v11.ModelOutput {
 	if x != nil {
 		return x.Content
 	}
@@ -2133,7 +2142,7 @@ func (x *StoreChanged) GetContent() *StoreContent {
 type StoreContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes.
-	Changes       []*v11.StoreChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	Changes       []*v12.StoreChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2168,7 +2177,7 @@ func (*StoreContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *StoreContent) GetChanges() []*v11.StoreChange {
+func (x *StoreContent) GetChanges() []*v12.StoreChange {
 	if x != nil {
 		return x.Changes
 	}
@@ -2189,9 +2198,9 @@ type ModelIntent struct {
 	// Names of the tools on offer, in order.
 	Tools []string `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Which of them may or must be called.
-	ToolChoice *v11.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
+	ToolChoice *v12.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// How to generate, all layers merged.
-	Config *v1.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
+	Config *v11.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
 	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside), …
 	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Key of the effect.
@@ -2269,14 +2278,14 @@ func (x *ModelIntent) GetTools() []string {
 	return nil
 }
 
-func (x *ModelIntent) GetToolChoice() *v11.ToolChoice {
+func (x *ModelIntent) GetToolChoice() *v12.ToolChoice {
 	if x != nil {
 		return x.ToolChoice
 	}
 	return nil
 }
 
-func (x *ModelIntent) GetConfig() *v1.GenerateConfig {
+func (x *ModelIntent) GetConfig() *v11.GenerateConfig {
 	if x != nil {
 		return x.Config
 	}
@@ -2315,9 +2324,9 @@ func (x *ModelIntent) GetClientKey() string {
 type ModelIntentContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.
-	Messages []*v1.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*v11.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	// The tools on offer.
-	Tools         []*v11.ToolInfo `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools         []*v12.ToolInfo `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2352,14 +2361,14 @@ func (*ModelIntentContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *ModelIntentContent) GetMessages() []*v1.ChatMessage {
+func (x *ModelIntentContent) GetMessages() []*v11.ChatMessage {
 	if x != nil {
 		return x.Messages
 	}
 	return nil
 }
 
-func (x *ModelIntentContent) GetTools() []*v11.ToolInfo {
+func (x *ModelIntentContent) GetTools() []*v12.ToolInfo {
 	if x != nil {
 		return x.Tools
 	}
@@ -2372,17 +2381,17 @@ type ModelOutcome struct {
 	// Seq of the intent.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// Tokens used.
-	Usage *v1.ModelUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *v11.ModelUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Why the model stopped.
-	StopReason v1.StopReason `protobuf:"varint,3,opt,name=stop_reason,json=stopReason,proto3,enum=evalfleet.model.v1.StopReason" json:"stop_reason,omitempty"`
+	StopReason v11.StopReason `protobuf:"varint,3,opt,name=stop_reason,json=stopReason,proto3,enum=evalfleet.model.v1.StopReason" json:"stop_reason,omitempty"`
 	// Where its time went.
-	Timing *v12.Timing `protobuf:"bytes,4,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v13.Timing `protobuf:"bytes,4,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Whether the response cache was used.
-	Cache v1.CacheUse `protobuf:"varint,5,opt,name=cache,proto3,enum=evalfleet.model.v1.CacheUse" json:"cache,omitempty"`
+	Cache v11.CacheUse `protobuf:"varint,5,opt,name=cache,proto3,enum=evalfleet.model.v1.CacheUse" json:"cache,omitempty"`
 	// Set when the call failed.
 	Error *RunError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// Failed attempts before the answer, without their records.
-	FailedAttempts []*v1.FailedAttempt `protobuf:"bytes,7,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
+	FailedAttempts []*v11.FailedAttempt `protobuf:"bytes,7,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	// The answer.
 	Content *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
 	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig; of a member of extra_body `extra_body.NAME`.
@@ -2430,32 +2439,32 @@ func (x *ModelOutcome) GetIntent() int64 {
 	return 0
 }
 
-func (x *ModelOutcome) GetUsage() *v1.ModelUsage {
+func (x *ModelOutcome) GetUsage() *v11.ModelUsage {
 	if x != nil {
 		return x.Usage
 	}
 	return nil
 }
 
-func (x *ModelOutcome) GetStopReason() v1.StopReason {
+func (x *ModelOutcome) GetStopReason() v11.StopReason {
 	if x != nil {
 		return x.StopReason
 	}
-	return v1.StopReason(0)
+	return v11.StopReason(0)
 }
 
-func (x *ModelOutcome) GetTiming() *v12.Timing {
+func (x *ModelOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
 	return nil
 }
 
-func (x *ModelOutcome) GetCache() v1.CacheUse {
+func (x *ModelOutcome) GetCache() v11.CacheUse {
 	if x != nil {
 		return x.Cache
 	}
-	return v1.CacheUse(0)
+	return v11.CacheUse(0)
 }
 
 func (x *ModelOutcome) GetError() *RunError {
@@ -2465,7 +2474,7 @@ func (x *ModelOutcome) GetError() *RunError {
 	return nil
 }
 
-func (x *ModelOutcome) GetFailedAttempts() []*v1.FailedAttempt {
+func (x *ModelOutcome) GetFailedAttempts() []*v11.FailedAttempt {
 	if x != nil {
 		return x.FailedAttempts
 	}
@@ -2497,15 +2506,13 @@ func (x *ModelOutcome) GetInterrupted() bool {
 type ModelOutcomeContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The output.
-	Output *v1.ModelOutput `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
+	Output *v11.ModelOutput `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
 	// Optional. What was said to the provider.
-	Call *v1.ModelCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	Call *v11.ModelCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// Warnings of the provider's adapter.
 	Warnings []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Bodies over 256 KiB stand apart: the whole output as a stored message.
-	OutputBlob *v13.BlobRef `protobuf:"bytes,4,opt,name=output_blob,json=outputBlob,proto3" json:"output_blob,omitempty"`
 	// Optional. What was said to the provider in the latest failed attempts before the answer, oldest first.
-	FailedCalls   []*v1.ModelCall `protobuf:"bytes,5,rep,name=failed_calls,json=failedCalls,proto3" json:"failed_calls,omitempty"`
+	FailedCalls   []*v11.ModelCall `protobuf:"bytes,5,rep,name=failed_calls,json=failedCalls,proto3" json:"failed_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2540,14 +2547,14 @@ func (*ModelOutcomeContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *ModelOutcomeContent) GetOutput() *v1.ModelOutput {
+func (x *ModelOutcomeContent) GetOutput() *v11.ModelOutput {
 	if x != nil {
 		return x.Output
 	}
 	return nil
 }
 
-func (x *ModelOutcomeContent) GetCall() *v1.ModelCall {
+func (x *ModelOutcomeContent) GetCall() *v11.ModelCall {
 	if x != nil {
 		return x.Call
 	}
@@ -2561,14 +2568,7 @@ func (x *ModelOutcomeContent) GetWarnings() []string {
 	return nil
 }
 
-func (x *ModelOutcomeContent) GetOutputBlob() *v13.BlobRef {
-	if x != nil {
-		return x.OutputBlob
-	}
-	return nil
-}
-
-func (x *ModelOutcomeContent) GetFailedCalls() []*v1.ModelCall {
+func (x *ModelOutcomeContent) GetFailedCalls() []*v11.ModelCall {
 	if x != nil {
 		return x.FailedCalls
 	}
@@ -2654,7 +2654,7 @@ type ToolDecision struct {
 	// The call's id.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// What is to happen.
-	Decision v11.ReviewDecision `protobuf:"varint,2,opt,name=decision,proto3,enum=evalfleet.tool.v1.ReviewDecision" json:"decision,omitempty"`
+	Decision v12.ReviewDecision `protobuf:"varint,2,opt,name=decision,proto3,enum=evalfleet.tool.v1.ReviewDecision" json:"decision,omitempty"`
 	// Name of the approver that decided.
 	Approver string `protobuf:"bytes,3,opt,name=approver,proto3" json:"approver,omitempty"`
 	// True when the call may run beside its neighbours.
@@ -2700,11 +2700,11 @@ func (x *ToolDecision) GetCallId() string {
 	return ""
 }
 
-func (x *ToolDecision) GetDecision() v11.ReviewDecision {
+func (x *ToolDecision) GetDecision() v12.ReviewDecision {
 	if x != nil {
 		return x.Decision
 	}
-	return v11.ReviewDecision(0)
+	return v12.ReviewDecision(0)
 }
 
 func (x *ToolDecision) GetApprover() string {
@@ -2725,7 +2725,7 @@ func (x *ToolDecision) GetParallel() bool {
 type ToolsReviewedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the calls.
-	Reviews       []*v11.ToolReview `protobuf:"bytes,1,rep,name=reviews,proto3" json:"reviews,omitempty"`
+	Reviews       []*v12.ToolReview `protobuf:"bytes,1,rep,name=reviews,proto3" json:"reviews,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2760,7 +2760,7 @@ func (*ToolsReviewedContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *ToolsReviewedContent) GetReviews() []*v11.ToolReview {
+func (x *ToolsReviewedContent) GetReviews() []*v12.ToolReview {
 	if x != nil {
 		return x.Reviews
 	}
@@ -2787,7 +2787,7 @@ type ToolIntent struct {
 	// Optional. Span of that agent.
 	AgentSpan string `protobuf:"bytes,8,opt,name=agent_span,json=agentSpan,proto3" json:"agent_span,omitempty"`
 	// The call.
-	Content *v11.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v12.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
 	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
 	ClientKey     string `protobuf:"bytes,10,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2880,7 +2880,7 @@ func (x *ToolIntent) GetAgentSpan() string {
 	return ""
 }
 
-func (x *ToolIntent) GetContent() *v11.ToolCall {
+func (x *ToolIntent) GetContent() *v12.ToolCall {
 	if x != nil {
 		return x.Content
 	}
@@ -2904,13 +2904,13 @@ type ToolOutcome struct {
 	// Name of the tool.
 	Function string `protobuf:"bytes,3,opt,name=function,proto3" json:"function,omitempty"`
 	// The kind of error that the model sees.
-	ErrorType v11.ToolErrorType `protobuf:"varint,4,opt,name=error_type,json=errorType,proto3,enum=evalfleet.tool.v1.ToolErrorType" json:"error_type,omitempty"`
+	ErrorType v12.ToolErrorType `protobuf:"varint,4,opt,name=error_type,json=errorType,proto3,enum=evalfleet.tool.v1.ToolErrorType" json:"error_type,omitempty"`
 	// The failure that ends the run.
-	Failure *v11.ToolFailure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure *v12.ToolFailure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
 	// Set when the text was cut.
-	Truncation *v11.Truncation `protobuf:"bytes,6,opt,name=truncation,proto3" json:"truncation,omitempty"`
+	Truncation *v12.Truncation `protobuf:"bytes,6,opt,name=truncation,proto3" json:"truncation,omitempty"`
 	// Where its time went.
-	Timing *v12.Timing `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v13.Timing `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Id of the result's message; empty when there is none.
 	MessageId string `protobuf:"bytes,8,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The result.
@@ -2974,28 +2974,28 @@ func (x *ToolOutcome) GetFunction() string {
 	return ""
 }
 
-func (x *ToolOutcome) GetErrorType() v11.ToolErrorType {
+func (x *ToolOutcome) GetErrorType() v12.ToolErrorType {
 	if x != nil {
 		return x.ErrorType
 	}
-	return v11.ToolErrorType(0)
+	return v12.ToolErrorType(0)
 }
 
-func (x *ToolOutcome) GetFailure() *v11.ToolFailure {
+func (x *ToolOutcome) GetFailure() *v12.ToolFailure {
 	if x != nil {
 		return x.Failure
 	}
 	return nil
 }
 
-func (x *ToolOutcome) GetTruncation() *v11.Truncation {
+func (x *ToolOutcome) GetTruncation() *v12.Truncation {
 	if x != nil {
 		return x.Truncation
 	}
 	return nil
 }
 
-func (x *ToolOutcome) GetTiming() *v12.Timing {
+func (x *ToolOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -3034,9 +3034,9 @@ func (x *ToolOutcome) GetClientKey() string {
 type ToolOutcomeContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result.
-	Result *v11.ToolResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	Result *v12.ToolResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	// The call, when there was no intent.
-	Call          *v11.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	Call          *v12.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3071,14 +3071,14 @@ func (*ToolOutcomeContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *ToolOutcomeContent) GetResult() *v11.ToolResult {
+func (x *ToolOutcomeContent) GetResult() *v12.ToolResult {
 	if x != nil {
 		return x.Result
 	}
 	return nil
 }
 
-func (x *ToolOutcomeContent) GetCall() *v11.ToolCall {
+func (x *ToolOutcomeContent) GetCall() *v12.ToolCall {
 	if x != nil {
 		return x.Call
 	}
@@ -3152,7 +3152,7 @@ type SandboxOutcome struct {
 	// Set when it could not be made.
 	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// How long it took, waiting included.
-	Timing        *v12.Timing `protobuf:"bytes,5,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing        *v13.Timing `protobuf:"bytes,5,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3215,7 +3215,7 @@ func (x *SandboxOutcome) GetError() *RunError {
 	return nil
 }
 
-func (x *SandboxOutcome) GetTiming() *v12.Timing {
+func (x *SandboxOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -3290,7 +3290,7 @@ func (x *SandboxRemoved) GetKept() bool {
 type SandboxActed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What was done.
-	Content       *v11.SandboxAction `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
+	Content       *v12.SandboxAction `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3325,7 +3325,7 @@ func (*SandboxActed) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *SandboxActed) GetContent() *v11.SandboxAction {
+func (x *SandboxActed) GetContent() *v12.SandboxAction {
 	if x != nil {
 		return x.Content
 	}
@@ -3422,7 +3422,7 @@ type ExecOutcome struct {
 	// Set when it could not be run.
 	Error *RunError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// Where its time went.
-	Timing *v12.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v13.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// How it ended, output cut to 64 KiB of each stream.
 	Content *v14.ExecResult `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// True where the command was stopped while its run goes on.
@@ -3475,7 +3475,7 @@ func (x *ExecOutcome) GetError() *RunError {
 	return nil
 }
 
-func (x *ExecOutcome) GetTiming() *v12.Timing {
+func (x *ExecOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -3568,7 +3568,7 @@ type WorkerOutcome struct {
 	// Set when it could not be asked, or failed.
 	Error *RunError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// Where its time went.
-	Timing *v12.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v13.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// The answer.
 	Content *WorkerAnswer `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// True where the call was stopped while its run goes on.
@@ -3621,7 +3621,7 @@ func (x *WorkerOutcome) GetError() *RunError {
 	return nil
 }
 
-func (x *WorkerOutcome) GetTiming() *v12.Timing {
+func (x *WorkerOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -3648,7 +3648,7 @@ type WorkerAnswer struct {
 	// JSON form of the kind's result, without its changes to the store.
 	PayloadJson string `protobuf:"bytes,1,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
 	// Changes to the run's store.
-	StoreChanges  []*v11.StoreChange `protobuf:"bytes,2,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
+	StoreChanges  []*v12.StoreChange `protobuf:"bytes,2,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3690,7 +3690,7 @@ func (x *WorkerAnswer) GetPayloadJson() string {
 	return ""
 }
 
-func (x *WorkerAnswer) GetStoreChanges() []*v11.StoreChange {
+func (x *WorkerAnswer) GetStoreChanges() []*v12.StoreChange {
 	if x != nil {
 		return x.StoreChanges
 	}
@@ -3784,7 +3784,7 @@ type ScoreOutcome struct {
 	// True when the run goes on after it.
 	Intermediate bool `protobuf:"varint,5,opt,name=intermediate,proto3" json:"intermediate,omitempty"`
 	// Where its time went.
-	Timing *v12.Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v13.Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
 	// The judgement.
 	Content       *ScoreContent `protobuf:"bytes,7,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3856,7 +3856,7 @@ func (x *ScoreOutcome) GetIntermediate() bool {
 	return false
 }
 
-func (x *ScoreOutcome) GetTiming() *v12.Timing {
+func (x *ScoreOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -4609,7 +4609,7 @@ type SubtaskOutcome struct {
 	// Seq of the intent.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// Where its time went.
-	Timing *v12.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v13.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Result.
 	Content       *InfoContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4653,7 +4653,7 @@ func (x *SubtaskOutcome) GetIntent() int64 {
 	return 0
 }
 
-func (x *SubtaskOutcome) GetTiming() *v12.Timing {
+func (x *SubtaskOutcome) GetTiming() *v13.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -4738,10 +4738,10 @@ type AgentBeganContent struct {
 	// The agent, with its parameters as they were resolved.
 	Agent *AgentRef `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The conversation to begin with.
-	Messages []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*v11.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Definitions of its tools as they were when it began, as far as they are not those that the run has under the same name
 	// (RunCreated.tools).
-	Tools         []*v11.ToolDefinition `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools         []*v12.ToolDefinition `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4783,14 +4783,14 @@ func (x *AgentBeganContent) GetAgent() *AgentRef {
 	return nil
 }
 
-func (x *AgentBeganContent) GetMessages() []*v1.ChatMessage {
+func (x *AgentBeganContent) GetMessages() []*v11.ChatMessage {
 	if x != nil {
 		return x.Messages
 	}
 	return nil
 }
 
-func (x *AgentBeganContent) GetTools() []*v11.ToolDefinition {
+func (x *AgentBeganContent) GetTools() []*v12.ToolDefinition {
 	if x != nil {
 		return x.Tools
 	}
@@ -4807,7 +4807,7 @@ type AgentEnded struct {
 	// True where it was stopped before it had ended by itself.
 	Interrupted bool `protobuf:"varint,3,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	// Optional. Its output.
-	Content       *v1.ModelOutput `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content       *v11.ModelOutput `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4863,7 +4863,7 @@ func (x *AgentEnded) GetInterrupted() bool {
 	return false
 }
 
-func (x *AgentEnded) GetContent() *v1.ModelOutput {
+func (x *AgentEnded) GetContent() *v11.ModelOutput {
 	if x != nil {
 		return x.Content
 	}
@@ -4984,9 +4984,9 @@ func (x *CommandReceived) GetClientKey() string {
 type CommandContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With `message`: the messages.
-	Messages []*v1.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*v11.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	// With `edit`: the call as it should run.
-	Call          *v11.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	Call          *v12.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5021,14 +5021,14 @@ func (*CommandContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
-func (x *CommandContent) GetMessages() []*v1.ChatMessage {
+func (x *CommandContent) GetMessages() []*v11.ChatMessage {
 	if x != nil {
 		return x.Messages
 	}
 	return nil
 }
 
-func (x *CommandContent) GetCall() *v11.ToolCall {
+func (x *CommandContent) GetCall() *v12.ToolCall {
 	if x != nil {
 		return x.Call
 	}
@@ -5112,9 +5112,9 @@ func (x *ApprovalRequested) GetContent() *ApprovalContent {
 type ApprovalContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
-	Call *v11.ToolCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *v12.ToolCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// How to show it.
-	View *v11.ToolCallView `protobuf:"bytes,2,opt,name=view,proto3" json:"view,omitempty"`
+	View *v12.ToolCallView `protobuf:"bytes,2,opt,name=view,proto3" json:"view,omitempty"`
 	// What the model said beside it.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5151,14 +5151,14 @@ func (*ApprovalContent) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
-func (x *ApprovalContent) GetCall() *v11.ToolCall {
+func (x *ApprovalContent) GetCall() *v12.ToolCall {
 	if x != nil {
 		return x.Call
 	}
 	return nil
 }
 
-func (x *ApprovalContent) GetView() *v11.ToolCallView {
+func (x *ApprovalContent) GetView() *v12.ToolCallView {
 	if x != nil {
 		return x.View
 	}
@@ -5260,7 +5260,7 @@ type ApprovalDecidedContent struct {
 	// Optional. Why.
 	Explanation string `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	// Optional. The call as it should run.
-	Modified      *v11.ToolCall `protobuf:"bytes,2,opt,name=modified,proto3" json:"modified,omitempty"`
+	Modified      *v12.ToolCall `protobuf:"bytes,2,opt,name=modified,proto3" json:"modified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5302,7 +5302,7 @@ func (x *ApprovalDecidedContent) GetExplanation() string {
 	return ""
 }
 
-func (x *ApprovalDecidedContent) GetModified() *v11.ToolCall {
+func (x *ApprovalDecidedContent) GetModified() *v12.ToolCall {
 	if x != nil {
 		return x.Modified
 	}
@@ -5684,7 +5684,7 @@ type EvalCreated struct {
 	// Number of samples in the dataset.
 	Samples int32 `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`
 	// The dataset as a stored body, in the platform's own form.
-	Dataset *v13.BlobRef `protobuf:"bytes,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Dataset *v1.BlobRef `protobuf:"bytes,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
 	// What is not done as the specification asks for.
 	Warnings []*EvalWarning `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Version of the fold.
@@ -5737,7 +5737,7 @@ func (x *EvalCreated) GetSamples() int32 {
 	return 0
 }
 
-func (x *EvalCreated) GetDataset() *v13.BlobRef {
+func (x *EvalCreated) GetDataset() *v1.BlobRef {
 	if x != nil {
 		return x.Dataset
 	}
@@ -5939,9 +5939,9 @@ type SampleFinished struct {
 	// The error that ended it.
 	Error *RunError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// Tokens used by model.
-	Usage map[string]*v1.ModelUsage `protobuf:"bytes,7,rep,name=usage,proto3" json:"usage,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Usage map[string]*v11.ModelUsage `protobuf:"bytes,7,rep,name=usage,proto3" json:"usage,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Tokens used by role.
-	RoleUsage map[string]*v1.ModelUsage `protobuf:"bytes,8,rep,name=role_usage,json=roleUsage,proto3" json:"role_usage,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	RoleUsage map[string]*v11.ModelUsage `protobuf:"bytes,8,rep,name=role_usage,json=roleUsage,proto3" json:"role_usage,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Wall time.
 	TotalTime *durationpb.Duration `protobuf:"bytes,9,opt,name=total_time,json=totalTime,proto3" json:"total_time,omitempty"`
 	// Wall time less waiting.
@@ -6036,14 +6036,14 @@ func (x *SampleFinished) GetError() *RunError {
 	return nil
 }
 
-func (x *SampleFinished) GetUsage() map[string]*v1.ModelUsage {
+func (x *SampleFinished) GetUsage() map[string]*v11.ModelUsage {
 	if x != nil {
 		return x.Usage
 	}
 	return nil
 }
 
-func (x *SampleFinished) GetRoleUsage() map[string]*v1.ModelUsage {
+func (x *SampleFinished) GetRoleUsage() map[string]*v11.ModelUsage {
 	if x != nil {
 		return x.RoleUsage
 	}
@@ -6328,7 +6328,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8$\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3%\n" +
 	"\x05Event\x12\x1e\n" +
 	"\ajournal\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
@@ -6409,7 +6409,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x10results_computed\x18h \x01(\v2#.evalfleet.agent.v1.ResultsComputedH\x00R\x0fresultsComputed\x12D\n" +
 	"\feval_updated\x18i \x01(\v2\x1f.evalfleet.agent.v1.EvalUpdatedH\x00R\vevalUpdated\x12H\n" +
 	"\x05delta\x18x \x01(\v2*.evalfleet.model.v1.StreamGenerateResponseB\x04\xb0\xbb\x18\x01H\x00R\x05delta\x12C\n" +
-	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionB\x04\xc0\xbb\x18\x03H\x00R\textensionB\x06\n" +
+	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionB\x04\xc0\xbb\x18\x03H\x00R\textension\x12I\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldB\x04\xb0\xbb\x18\x01R\toffloadedB\x06\n" +
 	"\x04kind\"\xad\x02\n" +
 	"\n" +
 	"RunCreated\x12/\n" +
@@ -6515,14 +6516,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\x12+\n" +
 	"\x0eunsent_options\x18\t \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12 \n" +
 	"\vinterrupted\x18\n" +
-	" \x01(\bR\vinterrupted\"\x9f\x02\n" +
+	" \x01(\bR\vinterrupted\"\xf2\x01\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12>\n" +
-	"\voutput_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\n" +
-	"outputBlob\x12@\n" +
-	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCalls\"\xe3\x01\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12@\n" +
+	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCallsJ\x04\b\x04\x10\x05R\voutput_blob\"\xe3\x01\n" +
 	"\rToolsReviewed\x12#\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12>\n" +
@@ -6832,132 +6831,133 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 
 var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
-	(*Event)(nil),                     // 0: evalfleet.agent.v1.Event
-	(*RunCreated)(nil),                // 1: evalfleet.agent.v1.RunCreated
-	(*RunCreatedContent)(nil),         // 2: evalfleet.agent.v1.RunCreatedContent
-	(*RunStateChanged)(nil),           // 3: evalfleet.agent.v1.RunStateChanged
-	(*WaitChanged)(nil),               // 4: evalfleet.agent.v1.WaitChanged
-	(*OwnerChanged)(nil),              // 5: evalfleet.agent.v1.OwnerChanged
-	(*RunFinished)(nil),               // 6: evalfleet.agent.v1.RunFinished
-	(*SpanBegan)(nil),                 // 7: evalfleet.agent.v1.SpanBegan
-	(*SpanEnded)(nil),                 // 8: evalfleet.agent.v1.SpanEnded
-	(*StepBegan)(nil),                 // 9: evalfleet.agent.v1.StepBegan
-	(*StepEnded)(nil),                 // 10: evalfleet.agent.v1.StepEnded
-	(*MessageAdded)(nil),              // 11: evalfleet.agent.v1.MessageAdded
-	(*HistoryChanged)(nil),            // 12: evalfleet.agent.v1.HistoryChanged
-	(*HistoryContent)(nil),            // 13: evalfleet.agent.v1.HistoryContent
-	(*OutputSet)(nil),                 // 14: evalfleet.agent.v1.OutputSet
-	(*StoreChanged)(nil),              // 15: evalfleet.agent.v1.StoreChanged
-	(*StoreContent)(nil),              // 16: evalfleet.agent.v1.StoreContent
-	(*ModelIntent)(nil),               // 17: evalfleet.agent.v1.ModelIntent
-	(*ModelIntentContent)(nil),        // 18: evalfleet.agent.v1.ModelIntentContent
-	(*ModelOutcome)(nil),              // 19: evalfleet.agent.v1.ModelOutcome
-	(*ModelOutcomeContent)(nil),       // 20: evalfleet.agent.v1.ModelOutcomeContent
-	(*ToolsReviewed)(nil),             // 21: evalfleet.agent.v1.ToolsReviewed
-	(*ToolDecision)(nil),              // 22: evalfleet.agent.v1.ToolDecision
-	(*ToolsReviewedContent)(nil),      // 23: evalfleet.agent.v1.ToolsReviewedContent
-	(*ToolIntent)(nil),                // 24: evalfleet.agent.v1.ToolIntent
-	(*ToolOutcome)(nil),               // 25: evalfleet.agent.v1.ToolOutcome
-	(*ToolOutcomeContent)(nil),        // 26: evalfleet.agent.v1.ToolOutcomeContent
-	(*SandboxIntent)(nil),             // 27: evalfleet.agent.v1.SandboxIntent
-	(*SandboxOutcome)(nil),            // 28: evalfleet.agent.v1.SandboxOutcome
-	(*SandboxRemoved)(nil),            // 29: evalfleet.agent.v1.SandboxRemoved
-	(*SandboxActed)(nil),              // 30: evalfleet.agent.v1.SandboxActed
-	(*ExecIntent)(nil),                // 31: evalfleet.agent.v1.ExecIntent
-	(*ExecOutcome)(nil),               // 32: evalfleet.agent.v1.ExecOutcome
-	(*WorkerIntent)(nil),              // 33: evalfleet.agent.v1.WorkerIntent
-	(*WorkerOutcome)(nil),             // 34: evalfleet.agent.v1.WorkerOutcome
-	(*WorkerAnswer)(nil),              // 35: evalfleet.agent.v1.WorkerAnswer
-	(*ScoreIntent)(nil),               // 36: evalfleet.agent.v1.ScoreIntent
-	(*ScoreOutcome)(nil),              // 37: evalfleet.agent.v1.ScoreOutcome
-	(*ScoreContent)(nil),              // 38: evalfleet.agent.v1.ScoreContent
-	(*LimitHit)(nil),                  // 39: evalfleet.agent.v1.LimitHit
-	(*LimitsRetuned)(nil),             // 40: evalfleet.agent.v1.LimitsRetuned
-	(*Info)(nil),                      // 41: evalfleet.agent.v1.Info
-	(*InfoContent)(nil),               // 42: evalfleet.agent.v1.InfoContent
-	(*ErrorRaised)(nil),               // 43: evalfleet.agent.v1.ErrorRaised
-	(*LogLine)(nil),                   // 44: evalfleet.agent.v1.LogLine
-	(*LogLineContent)(nil),            // 45: evalfleet.agent.v1.LogLineContent
-	(*Compacted)(nil),                 // 46: evalfleet.agent.v1.Compacted
-	(*Branched)(nil),                  // 47: evalfleet.agent.v1.Branched
-	(*Anchored)(nil),                  // 48: evalfleet.agent.v1.Anchored
-	(*Checkpointed)(nil),              // 49: evalfleet.agent.v1.Checkpointed
-	(*SubtaskIntent)(nil),             // 50: evalfleet.agent.v1.SubtaskIntent
-	(*SubtaskOutcome)(nil),            // 51: evalfleet.agent.v1.SubtaskOutcome
-	(*AgentBegan)(nil),                // 52: evalfleet.agent.v1.AgentBegan
-	(*AgentBeganContent)(nil),         // 53: evalfleet.agent.v1.AgentBeganContent
-	(*AgentEnded)(nil),                // 54: evalfleet.agent.v1.AgentEnded
-	(*CommandReceived)(nil),           // 55: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),            // 56: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),         // 57: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),           // 58: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),           // 59: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),    // 60: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),            // 61: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),             // 62: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),               // 63: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),        // 64: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),               // 65: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),         // 66: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),               // 67: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),          // 68: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),            // 69: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),            // 70: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),     // 71: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),           // 72: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),               // 73: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                 // 74: evalfleet.agent.v1.Extension
-	nil,                               // 75: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                               // 76: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                               // 77: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                               // 78: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),     // 79: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 80: google.protobuf.Duration
-	(*v1.StreamGenerateResponse)(nil), // 81: evalfleet.model.v1.StreamGenerateResponse
-	(*RunSpec)(nil),                   // 82: evalfleet.agent.v1.RunSpec
-	(*v11.ToolDefinition)(nil),        // 83: evalfleet.tool.v1.ToolDefinition
-	(*EvalWarning)(nil),               // 84: evalfleet.agent.v1.EvalWarning
-	(*v1.ChatMessage)(nil),            // 85: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                    // 86: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                  // 87: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                     // 88: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                   // 89: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                  // 90: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),              // 91: evalfleet.agent.v1.LimitReached
-	(v1.Role)(0),                      // 92: evalfleet.model.v1.Role
-	(*v1.ModelOutput)(nil),            // 93: evalfleet.model.v1.ModelOutput
-	(*v11.StoreChange)(nil),           // 94: evalfleet.tool.v1.StoreChange
-	(*v11.ToolChoice)(nil),            // 95: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil),         // 96: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolInfo)(nil),              // 97: evalfleet.tool.v1.ToolInfo
-	(*v1.ModelUsage)(nil),             // 98: evalfleet.model.v1.ModelUsage
-	(v1.StopReason)(0),                // 99: evalfleet.model.v1.StopReason
-	(*v12.Timing)(nil),                // 100: evalfleet.effect.v1.Timing
-	(v1.CacheUse)(0),                  // 101: evalfleet.model.v1.CacheUse
-	(*v1.FailedAttempt)(nil),          // 102: evalfleet.model.v1.FailedAttempt
-	(*v1.ModelCall)(nil),              // 103: evalfleet.model.v1.ModelCall
-	(*v13.BlobRef)(nil),               // 104: evalfleet.content.v1.BlobRef
-	(v11.ReviewDecision)(0),           // 105: evalfleet.tool.v1.ReviewDecision
-	(*v11.ToolReview)(nil),            // 106: evalfleet.tool.v1.ToolReview
-	(*v11.ToolCall)(nil),              // 107: evalfleet.tool.v1.ToolCall
-	(v11.ToolErrorType)(0),            // 108: evalfleet.tool.v1.ToolErrorType
-	(*v11.ToolFailure)(nil),           // 109: evalfleet.tool.v1.ToolFailure
-	(*v11.Truncation)(nil),            // 110: evalfleet.tool.v1.Truncation
-	(*v11.ToolResult)(nil),            // 111: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),               // 112: evalfleet.sandbox.v1.Sandbox
-	(*v11.SandboxAction)(nil),         // 113: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),              // 114: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),            // 115: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                 // 116: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                 // 117: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                // 118: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                     // 119: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                 // 120: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCallView)(nil),          // 121: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                  // 122: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                    // 123: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                // 124: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),               // 125: evalfleet.agent.v1.EvalResults
+	(*Event)(nil),                      // 0: evalfleet.agent.v1.Event
+	(*RunCreated)(nil),                 // 1: evalfleet.agent.v1.RunCreated
+	(*RunCreatedContent)(nil),          // 2: evalfleet.agent.v1.RunCreatedContent
+	(*RunStateChanged)(nil),            // 3: evalfleet.agent.v1.RunStateChanged
+	(*WaitChanged)(nil),                // 4: evalfleet.agent.v1.WaitChanged
+	(*OwnerChanged)(nil),               // 5: evalfleet.agent.v1.OwnerChanged
+	(*RunFinished)(nil),                // 6: evalfleet.agent.v1.RunFinished
+	(*SpanBegan)(nil),                  // 7: evalfleet.agent.v1.SpanBegan
+	(*SpanEnded)(nil),                  // 8: evalfleet.agent.v1.SpanEnded
+	(*StepBegan)(nil),                  // 9: evalfleet.agent.v1.StepBegan
+	(*StepEnded)(nil),                  // 10: evalfleet.agent.v1.StepEnded
+	(*MessageAdded)(nil),               // 11: evalfleet.agent.v1.MessageAdded
+	(*HistoryChanged)(nil),             // 12: evalfleet.agent.v1.HistoryChanged
+	(*HistoryContent)(nil),             // 13: evalfleet.agent.v1.HistoryContent
+	(*OutputSet)(nil),                  // 14: evalfleet.agent.v1.OutputSet
+	(*StoreChanged)(nil),               // 15: evalfleet.agent.v1.StoreChanged
+	(*StoreContent)(nil),               // 16: evalfleet.agent.v1.StoreContent
+	(*ModelIntent)(nil),                // 17: evalfleet.agent.v1.ModelIntent
+	(*ModelIntentContent)(nil),         // 18: evalfleet.agent.v1.ModelIntentContent
+	(*ModelOutcome)(nil),               // 19: evalfleet.agent.v1.ModelOutcome
+	(*ModelOutcomeContent)(nil),        // 20: evalfleet.agent.v1.ModelOutcomeContent
+	(*ToolsReviewed)(nil),              // 21: evalfleet.agent.v1.ToolsReviewed
+	(*ToolDecision)(nil),               // 22: evalfleet.agent.v1.ToolDecision
+	(*ToolsReviewedContent)(nil),       // 23: evalfleet.agent.v1.ToolsReviewedContent
+	(*ToolIntent)(nil),                 // 24: evalfleet.agent.v1.ToolIntent
+	(*ToolOutcome)(nil),                // 25: evalfleet.agent.v1.ToolOutcome
+	(*ToolOutcomeContent)(nil),         // 26: evalfleet.agent.v1.ToolOutcomeContent
+	(*SandboxIntent)(nil),              // 27: evalfleet.agent.v1.SandboxIntent
+	(*SandboxOutcome)(nil),             // 28: evalfleet.agent.v1.SandboxOutcome
+	(*SandboxRemoved)(nil),             // 29: evalfleet.agent.v1.SandboxRemoved
+	(*SandboxActed)(nil),               // 30: evalfleet.agent.v1.SandboxActed
+	(*ExecIntent)(nil),                 // 31: evalfleet.agent.v1.ExecIntent
+	(*ExecOutcome)(nil),                // 32: evalfleet.agent.v1.ExecOutcome
+	(*WorkerIntent)(nil),               // 33: evalfleet.agent.v1.WorkerIntent
+	(*WorkerOutcome)(nil),              // 34: evalfleet.agent.v1.WorkerOutcome
+	(*WorkerAnswer)(nil),               // 35: evalfleet.agent.v1.WorkerAnswer
+	(*ScoreIntent)(nil),                // 36: evalfleet.agent.v1.ScoreIntent
+	(*ScoreOutcome)(nil),               // 37: evalfleet.agent.v1.ScoreOutcome
+	(*ScoreContent)(nil),               // 38: evalfleet.agent.v1.ScoreContent
+	(*LimitHit)(nil),                   // 39: evalfleet.agent.v1.LimitHit
+	(*LimitsRetuned)(nil),              // 40: evalfleet.agent.v1.LimitsRetuned
+	(*Info)(nil),                       // 41: evalfleet.agent.v1.Info
+	(*InfoContent)(nil),                // 42: evalfleet.agent.v1.InfoContent
+	(*ErrorRaised)(nil),                // 43: evalfleet.agent.v1.ErrorRaised
+	(*LogLine)(nil),                    // 44: evalfleet.agent.v1.LogLine
+	(*LogLineContent)(nil),             // 45: evalfleet.agent.v1.LogLineContent
+	(*Compacted)(nil),                  // 46: evalfleet.agent.v1.Compacted
+	(*Branched)(nil),                   // 47: evalfleet.agent.v1.Branched
+	(*Anchored)(nil),                   // 48: evalfleet.agent.v1.Anchored
+	(*Checkpointed)(nil),               // 49: evalfleet.agent.v1.Checkpointed
+	(*SubtaskIntent)(nil),              // 50: evalfleet.agent.v1.SubtaskIntent
+	(*SubtaskOutcome)(nil),             // 51: evalfleet.agent.v1.SubtaskOutcome
+	(*AgentBegan)(nil),                 // 52: evalfleet.agent.v1.AgentBegan
+	(*AgentBeganContent)(nil),          // 53: evalfleet.agent.v1.AgentBeganContent
+	(*AgentEnded)(nil),                 // 54: evalfleet.agent.v1.AgentEnded
+	(*CommandReceived)(nil),            // 55: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),             // 56: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),          // 57: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),            // 58: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),            // 59: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),     // 60: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),             // 61: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),              // 62: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),                // 63: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),         // 64: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),                // 65: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),          // 66: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),                // 67: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),           // 68: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),             // 69: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),             // 70: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),      // 71: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),            // 72: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),                // 73: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                  // 74: evalfleet.agent.v1.Extension
+	nil,                                // 75: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                                // 76: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                                // 77: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                                // 78: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),      // 79: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 80: google.protobuf.Duration
+	(*v11.StreamGenerateResponse)(nil), // 81: evalfleet.model.v1.StreamGenerateResponse
+	(*v1.OffloadedField)(nil),          // 82: evalfleet.content.v1.OffloadedField
+	(*RunSpec)(nil),                    // 83: evalfleet.agent.v1.RunSpec
+	(*v12.ToolDefinition)(nil),         // 84: evalfleet.tool.v1.ToolDefinition
+	(*EvalWarning)(nil),                // 85: evalfleet.agent.v1.EvalWarning
+	(*v11.ChatMessage)(nil),            // 86: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                     // 87: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                   // 88: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                      // 89: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                    // 90: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                   // 91: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),               // 92: evalfleet.agent.v1.LimitReached
+	(v11.Role)(0),                      // 93: evalfleet.model.v1.Role
+	(*v11.ModelOutput)(nil),            // 94: evalfleet.model.v1.ModelOutput
+	(*v12.StoreChange)(nil),            // 95: evalfleet.tool.v1.StoreChange
+	(*v12.ToolChoice)(nil),             // 96: evalfleet.tool.v1.ToolChoice
+	(*v11.GenerateConfig)(nil),         // 97: evalfleet.model.v1.GenerateConfig
+	(*v12.ToolInfo)(nil),               // 98: evalfleet.tool.v1.ToolInfo
+	(*v11.ModelUsage)(nil),             // 99: evalfleet.model.v1.ModelUsage
+	(v11.StopReason)(0),                // 100: evalfleet.model.v1.StopReason
+	(*v13.Timing)(nil),                 // 101: evalfleet.effect.v1.Timing
+	(v11.CacheUse)(0),                  // 102: evalfleet.model.v1.CacheUse
+	(*v11.FailedAttempt)(nil),          // 103: evalfleet.model.v1.FailedAttempt
+	(*v11.ModelCall)(nil),              // 104: evalfleet.model.v1.ModelCall
+	(v12.ReviewDecision)(0),            // 105: evalfleet.tool.v1.ReviewDecision
+	(*v12.ToolReview)(nil),             // 106: evalfleet.tool.v1.ToolReview
+	(*v12.ToolCall)(nil),               // 107: evalfleet.tool.v1.ToolCall
+	(v12.ToolErrorType)(0),             // 108: evalfleet.tool.v1.ToolErrorType
+	(*v12.ToolFailure)(nil),            // 109: evalfleet.tool.v1.ToolFailure
+	(*v12.Truncation)(nil),             // 110: evalfleet.tool.v1.Truncation
+	(*v12.ToolResult)(nil),             // 111: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),                // 112: evalfleet.sandbox.v1.Sandbox
+	(*v12.SandboxAction)(nil),          // 113: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),               // 114: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),             // 115: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                  // 116: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                  // 117: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                 // 118: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                      // 119: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                  // 120: evalfleet.agent.v1.RunLimits
+	(*v12.ToolCallView)(nil),           // 121: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                   // 122: evalfleet.agent.v1.EvalSpec
+	(*v1.BlobRef)(nil),                 // 123: evalfleet.content.v1.BlobRef
+	(EvalState)(0),                     // 124: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                 // 125: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),                // 126: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	79,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -7020,45 +7020,45 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	73,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
 	81,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
 	74,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	82,  // 60: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	83,  // 61: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	2,   // 62: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	84,  // 63: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	85,  // 64: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	86,  // 65: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	75,  // 66: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	87,  // 67: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	88,  // 68: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	89,  // 69: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	80,  // 70: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	88,  // 71: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	90,  // 72: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	91,  // 73: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	80,  // 74: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	80,  // 75: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	92,  // 76: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	85,  // 77: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	13,  // 78: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	85,  // 79: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	93,  // 80: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	16,  // 81: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	94,  // 82: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	95,  // 83: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	96,  // 84: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	18,  // 85: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
-	85,  // 86: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	97,  // 87: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	98,  // 88: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	99,  // 89: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	100, // 90: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	101, // 91: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	90,  // 92: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	102, // 93: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	20,  // 94: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	93,  // 95: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	103, // 96: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	104, // 97: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	103, // 98: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	82,  // 60: evalfleet.agent.v1.Event.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	83,  // 61: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	84,  // 62: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	2,   // 63: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
+	85,  // 64: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	86,  // 65: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	87,  // 66: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	75,  // 67: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	88,  // 68: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	89,  // 69: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	90,  // 70: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	80,  // 71: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	89,  // 72: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	91,  // 73: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	92,  // 74: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	80,  // 75: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	80,  // 76: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	93,  // 77: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	86,  // 78: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	13,  // 79: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	86,  // 80: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	94,  // 81: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	16,  // 82: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	95,  // 83: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	96,  // 84: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	97,  // 85: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	18,  // 86: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
+	86,  // 87: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	98,  // 88: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	99,  // 89: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	100, // 90: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	101, // 91: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	102, // 92: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	91,  // 93: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	103, // 94: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	20,  // 95: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	94,  // 96: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	104, // 97: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	104, // 98: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
 	22,  // 99: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
 	23,  // 100: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
 	105, // 101: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
@@ -7067,49 +7067,49 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	108, // 104: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
 	109, // 105: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
 	110, // 106: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	100, // 107: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	101, // 107: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
 	26,  // 108: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
 	111, // 109: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
 	107, // 110: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
 	112, // 111: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	90,  // 112: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	100, // 113: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	91,  // 112: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	101, // 113: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
 	113, // 114: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
 	114, // 115: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	90,  // 116: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	100, // 117: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	91,  // 116: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	101, // 117: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
 	115, // 118: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
 	116, // 119: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	90,  // 120: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	100, // 121: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	91,  // 120: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	101, // 121: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
 	35,  // 122: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	94,  // 123: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	95,  // 123: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
 	117, // 124: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
 	118, // 125: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	90,  // 126: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	100, // 127: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	91,  // 126: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	101, // 127: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
 	38,  // 128: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
 	119, // 129: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	86,  // 130: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	91,  // 131: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	87,  // 130: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	92,  // 131: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
 	120, // 132: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
 	42,  // 133: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	90,  // 134: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	91,  // 134: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
 	45,  // 135: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
 	13,  // 136: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
 	76,  // 137: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
 	42,  // 138: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	100, // 139: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	101, // 139: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
 	42,  // 140: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
 	120, // 141: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
 	53,  // 142: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
-	87,  // 143: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
-	85,  // 144: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	83,  // 145: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	91,  // 146: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	93,  // 147: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	88,  // 143: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	86,  // 144: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	84,  // 145: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	92,  // 146: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	94,  // 147: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
 	56,  // 148: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	85,  // 149: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	86,  // 149: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
 	107, // 150: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
 	58,  // 151: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
 	107, // 152: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
@@ -7120,23 +7120,23 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	42,  // 157: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
 	119, // 158: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
 	122, // 159: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	104, // 160: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	84,  // 161: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	123, // 162: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	90,  // 163: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	88,  // 164: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	91,  // 165: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	90,  // 166: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	123, // 160: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	85,  // 161: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	124, // 162: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	91,  // 163: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	89,  // 164: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	92,  // 165: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	91,  // 166: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
 	77,  // 167: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
 	78,  // 168: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
 	80,  // 169: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
 	80,  // 170: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
 	71,  // 171: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	124, // 172: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	125, // 173: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	125, // 172: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	126, // 173: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
 	42,  // 174: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	98,  // 175: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	98,  // 176: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	99,  // 175: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	99,  // 176: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
 	177, // [177:177] is the sub-list for method output_type
 	177, // [177:177] is the sub-list for method input_type
 	177, // [177:177] is the sub-list for extension type_name

@@ -10,6 +10,7 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
@@ -814,7 +815,9 @@ type Run struct {
 	Used *RunLimits `protobuf:"bytes,32,opt,name=used,proto3" json:"used,omitempty"`
 	// What its effects and agents wait for, each wait once, also while others go on. `wait` is the oldest of them while nothing
 	// goes on.
-	Waits         []*RunWait `protobuf:"bytes,33,rep,name=waits,proto3" json:"waits,omitempty"`
+	Waits []*RunWait `protobuf:"bytes,33,rep,name=waits,proto3" json:"waits,omitempty"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v14.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1076,6 +1079,13 @@ func (x *Run) GetUsed() *RunLimits {
 func (x *Run) GetWaits() []*RunWait {
 	if x != nil {
 		return x.Waits
+	}
+	return nil
+}
+
+func (x *Run) GetOffloaded() []*v14.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -1469,7 +1479,7 @@ var File_evalfleet_agent_v1_run_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12 \n" +
@@ -1545,7 +1555,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\x9d\x0f\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\xe8\x0f\n" +
 	"\x03Run\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1585,7 +1595,8 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\bwarnings\x18\x1e \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x125\n" +
 	"\x06limits\x18\x1f \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x121\n" +
 	"\x04used\x18  \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x04used\x121\n" +
-	"\x05waits\x18! \x03(\v2\x1b.evalfleet.agent.v1.RunWaitR\x05waits\x1aX\n" +
+	"\x05waits\x18! \x03(\v2\x1b.evalfleet.agent.v1.RunWaitR\x05waits\x12I\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldB\x04\xb0\xbb\x18\x01R\toffloaded\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -1687,8 +1698,9 @@ var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(*NamedScore)(nil),            // 30: evalfleet.agent.v1.NamedScore
 	(*v11.ModelOutput)(nil),       // 31: evalfleet.model.v1.ModelOutput
 	(*v13.Note)(nil),              // 32: evalfleet.effect.v1.Note
-	(*v12.SandboxSpec)(nil),       // 33: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 34: evalfleet.model.v1.ModelUsage
+	(*v14.OffloadedField)(nil),    // 33: evalfleet.content.v1.OffloadedField
+	(*v12.SandboxSpec)(nil),       // 34: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 35: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	21, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
@@ -1732,18 +1744,19 @@ var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	4,  // 38: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
 	4,  // 39: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
 	9,  // 40: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
-	29, // 41: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	29, // 42: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
-	32, // 43: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	3,  // 44: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	33, // 45: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	34, // 46: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	34, // 47: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	33, // 41: evalfleet.agent.v1.Run.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	29, // 42: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	29, // 43: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
+	32, // 44: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	3,  // 45: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	34, // 46: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	35, // 47: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	35, // 48: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }

@@ -8,7 +8,8 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -144,7 +145,9 @@ type CreateRunRequest struct {
 	// Required. What to run.
 	Spec *RunSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +201,13 @@ func (x *CreateRunRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *CreateRunRequest) GetOffloaded() []*v1.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // GetRunRequest names a run.
@@ -1112,7 +1122,7 @@ type PostMessageRequest struct {
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// User messages.
-	Messages []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*v11.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The same as one user message with this text. With a request_id its id follows from that, so that a repeated request
@@ -1120,7 +1130,9 @@ type PostMessageRequest struct {
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// Optional. The agent that the messages are for: the span of its events, which is the id of its AgentBegan. Default: the
 	// agent of the run's step. INVALID_ARGUMENT where no such agent is at work.
-	Span          string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
+	Span string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1162,7 +1174,7 @@ func (x *PostMessageRequest) GetName() string {
 	return ""
 }
 
-func (x *PostMessageRequest) GetMessages() []*v1.ChatMessage {
+func (x *PostMessageRequest) GetMessages() []*v11.ChatMessage {
 	if x != nil {
 		return x.Messages
 	}
@@ -1188,6 +1200,13 @@ func (x *PostMessageRequest) GetSpan() string {
 		return x.Span
 	}
 	return ""
+}
+
+func (x *PostMessageRequest) GetOffloaded() []*v1.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // PostMessageResponse tells where the command stands.
@@ -1249,7 +1268,7 @@ type InterruptRunRequest struct {
 	// run's step. INVALID_ARGUMENT where no such agent is at work.
 	Span string `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
 	// Optional. User messages with which the agent goes on.
-	Messages []*v1.ChatMessage `protobuf:"bytes,5,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*v11.ChatMessage `protobuf:"bytes,5,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. The same as one user message with this text. With a request_id its id follows from that, so that a repeated
 	// request has the same message.
 	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
@@ -1315,7 +1334,7 @@ func (x *InterruptRunRequest) GetSpan() string {
 	return ""
 }
 
-func (x *InterruptRunRequest) GetMessages() []*v1.ChatMessage {
+func (x *InterruptRunRequest) GetMessages() []*v11.ChatMessage {
 	if x != nil {
 		return x.Messages
 	}
@@ -1854,13 +1873,14 @@ var File_evalfleet_agent_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x9b\x01\n" +
+	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xe0\x01\n" +
 	"\x10CreateRunRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12:\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"`\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"`\n" +
 	"\rGetRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12/\n" +
@@ -1930,7 +1950,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x10DeleteRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
-	"\x11DeleteRunResponse\"\xcc\x01\n" +
+	"\x11DeleteRunResponse\"\x91\x02\n" +
 	"\x12PostMessageRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12;\n" +
@@ -1938,7 +1958,8 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1c\n" +
-	"\x04span\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\"'\n" +
+	"\x04span\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"'\n" +
 	"\x13PostMessageResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\xe5\x01\n" +
 	"\x13InterruptRunRequest\x12\x1e\n" +
@@ -2074,73 +2095,76 @@ var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(*ListAgentsResponse)(nil),    // 26: evalfleet.agent.v1.ListAgentsResponse
 	nil,                           // 27: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
 	(*RunSpec)(nil),               // 28: evalfleet.agent.v1.RunSpec
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(RunState)(0),                 // 30: evalfleet.agent.v1.RunState
-	(*Run)(nil),                   // 31: evalfleet.agent.v1.Run
-	(*Event)(nil),                 // 32: evalfleet.agent.v1.Event
-	(*RunNote)(nil),               // 33: evalfleet.agent.v1.RunNote
-	(*Eval)(nil),                  // 34: evalfleet.agent.v1.Eval
-	(*v1.ChatMessage)(nil),        // 35: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),             // 36: evalfleet.agent.v1.RunLimits
-	(*fieldmaskpb.FieldMask)(nil), // 37: google.protobuf.FieldMask
-	(*Agent)(nil),                 // 38: evalfleet.agent.v1.Agent
+	(*v1.OffloadedField)(nil),     // 29: evalfleet.content.v1.OffloadedField
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(RunState)(0),                 // 31: evalfleet.agent.v1.RunState
+	(*Run)(nil),                   // 32: evalfleet.agent.v1.Run
+	(*Event)(nil),                 // 33: evalfleet.agent.v1.Event
+	(*RunNote)(nil),               // 34: evalfleet.agent.v1.RunNote
+	(*Eval)(nil),                  // 35: evalfleet.agent.v1.Eval
+	(*v11.ChatMessage)(nil),       // 36: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),             // 37: evalfleet.agent.v1.RunLimits
+	(*fieldmaskpb.FieldMask)(nil), // 38: google.protobuf.FieldMask
+	(*Agent)(nil),                 // 39: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
 	28, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
-	0,  // 1: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	29, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	0,  // 3: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	30, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	27, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	31, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	32, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	33, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	31, // 9: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
-	34, // 10: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
-	32, // 11: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	1,  // 12: evalfleet.agent.v1.CancelRunRequest.mode:type_name -> evalfleet.agent.v1.CancelMode
-	35, // 13: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	35, // 14: evalfleet.agent.v1.InterruptRunRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	36, // 15: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	37, // 16: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	38, // 17: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	2,  // 18: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	3,  // 19: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	4,  // 20: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
-	5,  // 21: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	7,  // 22: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	11, // 23: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	9,  // 24: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
-	13, // 25: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	14, // 26: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	16, // 27: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	18, // 28: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	20, // 29: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	22, // 30: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	23, // 31: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	24, // 32: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	25, // 33: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	31, // 34: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	31, // 35: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	31, // 36: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
-	6,  // 37: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	8,  // 38: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	12, // 39: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	10, // 40: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
-	31, // 41: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	15, // 42: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	17, // 43: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	19, // 44: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	21, // 45: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	31, // 46: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	31, // 47: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	31, // 48: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	26, // 49: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	34, // [34:50] is the sub-list for method output_type
-	18, // [18:34] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	29, // 1: evalfleet.agent.v1.CreateRunRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	0,  // 2: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
+	30, // 3: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	0,  // 4: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
+	31, // 5: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	27, // 6: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	32, // 7: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	33, // 8: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	34, // 9: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	32, // 10: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
+	35, // 11: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
+	33, // 12: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	1,  // 13: evalfleet.agent.v1.CancelRunRequest.mode:type_name -> evalfleet.agent.v1.CancelMode
+	36, // 14: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	29, // 15: evalfleet.agent.v1.PostMessageRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	36, // 16: evalfleet.agent.v1.InterruptRunRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	37, // 17: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	38, // 18: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	39, // 19: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	2,  // 20: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	3,  // 21: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	4,  // 22: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	5,  // 23: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	7,  // 24: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	11, // 25: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	9,  // 26: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
+	13, // 27: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	14, // 28: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	16, // 29: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	18, // 30: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
+	20, // 31: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
+	22, // 32: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	23, // 33: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	24, // 34: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	25, // 35: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	32, // 36: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	32, // 37: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	32, // 38: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	6,  // 39: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	8,  // 40: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	12, // 41: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	10, // 42: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
+	32, // 43: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	15, // 44: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	17, // 45: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	19, // 46: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
+	21, // 47: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
+	32, // 48: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	32, // 49: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	32, // 50: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	26, // 51: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	36, // [36:52] is the sub-list for method output_type
+	20, // [20:36] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }

@@ -1311,6 +1311,68 @@ func (x *BlobRef) GetMediaType() string {
 	return ""
 }
 
+// OffloadedField is a value of a message that is stored apart, in the project's blobs: a text as UTF-8, or bytes. Its field
+// is empty. So no message has more than 4 MiB, whatever its texts have.
+//
+// A message that can have such values has them listed in its field `offloaded`. Between services and in journals texts of
+// more than 256 KiB are stored apart; an answer has all values in their places as far as it has room. Any client may send a
+// request so, of at most 64 MiB with its values, and reads what an answer has stored apart with BlobService.
+type OffloadedField struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Where the value belongs, from the message on whose `offloaded` this is: names of fields as in the schema, with
+	// points between them, the place in a list and the key in a map in brackets. Such as
+	// `output.choices[0].message.content.text` or `store["notes"]`.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// Required. The value.
+	Blob          *BlobRef `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OffloadedField) Reset() {
+	*x = OffloadedField{}
+	mi := &file_evalfleet_content_v1_content_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OffloadedField) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OffloadedField) ProtoMessage() {}
+
+func (x *OffloadedField) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_content_v1_content_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OffloadedField.ProtoReflect.Descriptor instead.
+func (*OffloadedField) Descriptor() ([]byte, []int) {
+	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *OffloadedField) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *OffloadedField) GetBlob() *BlobRef {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
 var File_evalfleet_content_v1_content_proto protoreflect.FileDescriptor
 
 const file_evalfleet_content_v1_content_proto_rawDesc = "" +
@@ -1405,7 +1467,10 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\x04hash\x18\x01 \x01(\tB\x19\xbaH\x12r\x102\x0e^[0-9a-f]{64}$\xb8\xbb\x18\x01R\x04hash\x12\x1b\n" +
 	"\x04size\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x12#\n" +
 	"\n" +
-	"media_type\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\tmediaTypeB\xe1\x01\n" +
+	"media_type\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\tmediaType\"i\n" +
+	"\x0eOffloadedField\x12\x1c\n" +
+	"\x05field\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x05field\x129\n" +
+	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\x06\xbaH\x03\xc8\x01\x01R\x04blobB\xe1\x01\n" +
 	"\x18com.evalfleet.content.v1B\fContentProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1;contentv1\xa2\x02\x03ECX\xaa\x02\x14Evalfleet.Content.V1\xca\x02\x14Evalfleet\\Content\\V1\xe2\x02 Evalfleet\\Content\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Content::V1b\x06proto3"
 
 var (
@@ -1420,7 +1485,7 @@ func file_evalfleet_content_v1_content_proto_rawDescGZIP() []byte {
 	return file_evalfleet_content_v1_content_proto_rawDescData
 }
 
-var file_evalfleet_content_v1_content_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_evalfleet_content_v1_content_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_evalfleet_content_v1_content_proto_goTypes = []any{
 	(*MessageContent)(nil), // 0: evalfleet.content.v1.MessageContent
 	(*ContentList)(nil),    // 1: evalfleet.content.v1.ContentList
@@ -1438,6 +1503,7 @@ var file_evalfleet_content_v1_content_proto_goTypes = []any{
 	(*Range)(nil),          // 13: evalfleet.content.v1.Range
 	(*DocumentRange)(nil),  // 14: evalfleet.content.v1.DocumentRange
 	(*BlobRef)(nil),        // 15: evalfleet.content.v1.BlobRef
+	(*OffloadedField)(nil), // 16: evalfleet.content.v1.OffloadedField
 }
 var file_evalfleet_content_v1_content_proto_depIdxs = []int32{
 	1,  // 0: evalfleet.content.v1.MessageContent.list:type_name -> evalfleet.content.v1.ContentList
@@ -1458,11 +1524,12 @@ var file_evalfleet_content_v1_content_proto_depIdxs = []int32{
 	5,  // 15: evalfleet.content.v1.Document.media:type_name -> evalfleet.content.v1.Media
 	13, // 16: evalfleet.content.v1.Citation.cited_range:type_name -> evalfleet.content.v1.Range
 	14, // 17: evalfleet.content.v1.Citation.document:type_name -> evalfleet.content.v1.DocumentRange
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	15, // 18: evalfleet.content.v1.OffloadedField.blob:type_name -> evalfleet.content.v1.BlobRef
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_content_v1_content_proto_init() }
@@ -1503,7 +1570,7 @@ func file_evalfleet_content_v1_content_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_content_v1_content_proto_rawDesc), len(file_evalfleet_content_v1_content_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

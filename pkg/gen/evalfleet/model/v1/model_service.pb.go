@@ -123,7 +123,9 @@ type GenerateRequest struct {
 	// Optional. As record_call for attempts that fail, and nothing for one that does not.
 	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
 	// Optional. Whether to keep the conversation with the answer for a later call, whose prefix it is then. What was not used for longest is forgotten first.
-	Keep          bool `protobuf:"varint,19,opt,name=keep,proto3" json:"keep,omitempty"`
+	Keep bool `protobuf:"varint,19,opt,name=keep,proto3" json:"keep,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +286,13 @@ func (x *GenerateRequest) GetKeep() bool {
 	return false
 }
 
+func (x *GenerateRequest) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
 // MessagePrefix stands for messages of a project that were sent before.
 type MessagePrefix struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -348,7 +357,9 @@ type ExtendPrefixRequest struct {
 	// Optional. Messages that were sent before.
 	Prefix *MessagePrefix `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Required. What follows them.
-	Messages      []*ChatMessage `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*ChatMessage `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,6 +411,13 @@ func (x *ExtendPrefixRequest) GetPrefix() *MessagePrefix {
 func (x *ExtendPrefixRequest) GetMessages() []*ChatMessage {
 	if x != nil {
 		return x.Messages
+	}
+	return nil
+}
+
+func (x *ExtendPrefixRequest) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -457,10 +475,8 @@ type RawRequest struct {
 	Dialect string `protobuf:"bytes,1,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// Headers that matter; never credentials.
 	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The body, at most 3 MiB.
+	// The body.
 	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	// Optional. Body stored apart, when it is larger.
-	BodyBlob *v12.BlobRef `protobuf:"bytes,4,opt,name=body_blob,json=bodyBlob,proto3" json:"body_blob,omitempty"`
 	// Optional. The part of the URL after the dialect's own, with its query, such as `?beta=true`.
 	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -518,13 +534,6 @@ func (x *RawRequest) GetBody() []byte {
 	return nil
 }
 
-func (x *RawRequest) GetBodyBlob() *v12.BlobRef {
-	if x != nil {
-		return x.BodyBlob
-	}
-	return nil
-}
-
 func (x *RawRequest) GetPath() string {
 	if x != nil {
 		return x.Path
@@ -539,10 +548,8 @@ type RawResponse struct {
 	Status int32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
 	// Headers that matter. In a stream on the first piece.
 	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The body, at most 3 MiB; in a stream the next piece of it.
-	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	// Optional. Body stored apart, when it is larger.
-	BodyBlob      *v12.BlobRef `protobuf:"bytes,4,opt,name=body_blob,json=bodyBlob,proto3" json:"body_blob,omitempty"`
+	// The body; in a stream the next piece of it.
+	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,13 +605,6 @@ func (x *RawResponse) GetBody() []byte {
 	return nil
 }
 
-func (x *RawResponse) GetBodyBlob() *v12.BlobRef {
-	if x != nil {
-		return x.BodyBlob
-	}
-	return nil
-}
-
 // GenerateResponse holds a model's output.
 type GenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -636,7 +636,9 @@ type GenerateResponse struct {
 	// `extra_body.NAME`, of a model argument `model_args.NAME`.
 	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// With validate_only: dollars per million tokens; unset: not known.
-	Prices        *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
+	Prices *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -758,6 +760,13 @@ func (x *GenerateResponse) GetUnsentOptions() []string {
 func (x *GenerateResponse) GetPrices() *Prices {
 	if x != nil {
 		return x.Prices
+	}
+	return nil
+}
+
+func (x *GenerateResponse) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -905,7 +914,9 @@ type StreamGenerateResponse struct {
 	//	*StreamGenerateResponse_Heartbeat
 	//	*StreamGenerateResponse_Completed
 	//	*StreamGenerateResponse_Raw
-	Event         isStreamGenerateResponse_Event `protobuf_oneof:"event"`
+	Event isStreamGenerateResponse_Event `protobuf_oneof:"event"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,6 +1015,13 @@ func (x *StreamGenerateResponse) GetRaw() *RawResponse {
 		if x, ok := x.Event.(*StreamGenerateResponse_Raw); ok {
 			return x.Raw
 		}
+	}
+	return nil
+}
+
+func (x *StreamGenerateResponse) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -1860,6 +1878,8 @@ type CountTokensRequest struct {
 	Tools []*v11.ToolInfo `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Optional. Arguments of the provider. A JSON object, as text.
 	ModelArgsJson string `protobuf:"bytes,6,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1934,6 +1954,13 @@ func (x *CountTokensRequest) GetModelArgsJson() string {
 		return x.ModelArgsJson
 	}
 	return ""
+}
+
+func (x *CountTokensRequest) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // CountTokensResponse holds the count.
@@ -3886,7 +3913,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x06\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\a\n" +
 	"\x0fGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -3911,37 +3938,37 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"recordCall\x12#\n" +
 	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x12,\n" +
 	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\x12\x12\n" +
-	"\x04keep\x18\x13 \x01(\bR\x04keepJ\x04\b\x0f\x10\x10R\rbudget_scopes\"Q\n" +
+	"\x04keep\x18\x13 \x01(\bR\x04keep\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedJ\x04\b\x0f\x10\x10R\rbudget_scopes\"Q\n" +
 	"\rMessagePrefix\x12\x1e\n" +
 	"\x04hash\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04hash\x12 \n" +
 	"\x05count\x18\x02 \x01(\x05B\n" +
-	"\xe0A\x02\xbaH\x04\x1a\x02 \x00R\x05count\"\xbe\x01\n" +
+	"\xe0A\x02\xbaH\x04\x1a\x02 \x00R\x05count\"\x83\x02\n" +
 	"\x13ExtendPrefixRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x129\n" +
 	"\x06prefix\x18\x02 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x12H\n" +
-	"\bmessages\x18\x03 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\bmessages\"Q\n" +
+	"\bmessages\x18\x03 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\bmessages\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"Q\n" +
 	"\x14ExtendPrefixResponse\x129\n" +
-	"\x06prefix\x18\x01 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\"\x95\x02\n" +
+	"\x06prefix\x18\x01 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\"\xea\x01\n" +
 	"\n" +
 	"RawRequest\x12 \n" +
 	"\adialect\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\adialect\x12E\n" +
 	"\aheaders\x18\x02 \x03(\v2+.evalfleet.model.v1.RawRequest.HeadersEntryR\aheaders\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\x12:\n" +
-	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12\x12\n" +
 	"\x04path\x18\x05 \x01(\tR\x04path\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\xce\x01\n" +
 	"\vRawResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x12F\n" +
 	"\aheaders\x18\x02 \x03(\v2,.evalfleet.model.v1.RawResponse.HeadersEntryR\aheaders\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\x12:\n" +
-	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x1a:\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\x86\x06\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
@@ -3957,7 +3984,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"broken_off\x18\v \x01(\bR\tbrokenOff\x12%\n" +
 	"\x0eunsent_options\x18\f \x03(\tR\runsentOptions\x122\n" +
-	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\"\xe2\x01\n" +
+	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xe2\x01\n" +
 	"\rFailedAttempt\x12\x1a\n" +
 	"\x05error\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +
@@ -3965,7 +3993,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x127\n" +
 	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallB\x04\xb0\xbb\x18\x01R\x04call\"a\n" +
 	"\x15StreamGenerateRequest\x12H\n" +
-	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\xb8\x03\n" +
+	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\xfd\x03\n" +
 	"\x16StreamGenerateResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12?\n" +
 	"\astarted\x18\x02 \x01(\v2#.evalfleet.model.v1.GenerateStartedH\x00R\astarted\x129\n" +
@@ -3973,7 +4001,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\arestart\x18\x04 \x01(\v2#.evalfleet.model.v1.GenerateRestartH\x00R\arestart\x12E\n" +
 	"\theartbeat\x18\x05 \x01(\v2%.evalfleet.model.v1.GenerateHeartbeatH\x00R\theartbeat\x12D\n" +
 	"\tcompleted\x18\x06 \x01(\v2$.evalfleet.model.v1.GenerateResponseH\x00R\tcompleted\x123\n" +
-	"\x03raw\x18\a \x01(\v2\x1f.evalfleet.model.v1.RawResponseH\x00R\x03rawB\a\n" +
+	"\x03raw\x18\a \x01(\v2\x1f.evalfleet.model.v1.RawResponseH\x00R\x03raw\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedB\a\n" +
 	"\x05event\"+\n" +
 	"\x0fGenerateStarted\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\"\xdd\x01\n" +
@@ -4025,7 +4054,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
 	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
-	"\x1bReleaseRunGeneratesResponse\"\x8c\x02\n" +
+	"\x1bReleaseRunGeneratesResponse\"\xd1\x02\n" +
 	"\x12CountTokensRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12 \n" +
@@ -4034,7 +4063,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\aaccount\x18\x03 \x01(\tR\aaccount\x12;\n" +
 	"\bmessages\x18\x04 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x121\n" +
 	"\x05tools\x18\x05 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12&\n" +
-	"\x0fmodel_args_json\x18\x06 \x01(\tR\rmodelArgsJson\"{\n" +
+	"\x0fmodel_args_json\x18\x06 \x01(\tR\rmodelArgsJson\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"{\n" +
 	"\x13CountTokensResponse\x12%\n" +
 	"\x0emessage_tokens\x18\x01 \x01(\x03R\rmessageTokens\x12\x1f\n" +
 	"\vtool_tokens\x18\x02 \x01(\x03R\n" +
@@ -4310,7 +4340,7 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*v11.ToolChoice)(nil),              // 59: evalfleet.tool.v1.ToolChoice
 	(*GenerateConfig)(nil),              // 60: evalfleet.model.v1.GenerateConfig
 	(*durationpb.Duration)(nil),         // 61: google.protobuf.Duration
-	(*v12.BlobRef)(nil),                 // 62: evalfleet.content.v1.BlobRef
+	(*v12.OffloadedField)(nil),          // 62: evalfleet.content.v1.OffloadedField
 	(*ModelOutput)(nil),                 // 63: evalfleet.model.v1.ModelOutput
 	(*v1.Timing)(nil),                   // 64: evalfleet.effect.v1.Timing
 	(*ModelCall)(nil),                   // 65: evalfleet.model.v1.ModelCall
@@ -4328,13 +4358,13 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	60, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	5,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
 	61, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	2,  // 8: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	57, // 9: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	2,  // 10: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	53, // 11: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	62, // 12: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
-	54, // 13: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
-	62, // 14: evalfleet.model.v1.RawResponse.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	62, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	2,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	57, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	62, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	2,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	53, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	54, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
 	63, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
 	64, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
@@ -4345,80 +4375,83 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	8,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
 	57, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
 	29, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	66, // 25: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	61, // 26: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	65, // 27: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	1,  // 28: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	11, // 29: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	12, // 30: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	14, // 31: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	15, // 32: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	7,  // 33: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	6,  // 34: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	13, // 35: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	67, // 36: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	68, // 37: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	57, // 38: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	58, // 39: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	28, // 40: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	29, // 41: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	27, // 42: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	35, // 43: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	36, // 44: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	55, // 45: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	41, // 46: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	66, // 47: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	45, // 48: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	66, // 49: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	44, // 50: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	44, // 51: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	69, // 52: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	49, // 53: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	49, // 54: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	69, // 55: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 56: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	9,  // 57: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	16, // 58: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	17, // 59: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	19, // 60: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	21, // 61: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	23, // 62: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	3,  // 63: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	25, // 64: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	30, // 65: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	31, // 66: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	33, // 67: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	37, // 68: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	39, // 69: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	42, // 70: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	46, // 71: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	48, // 72: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	50, // 73: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	52, // 74: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	7,  // 75: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	10, // 76: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	10, // 77: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	18, // 78: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	20, // 79: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	22, // 80: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	24, // 81: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	4,  // 82: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	26, // 83: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	27, // 84: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	32, // 85: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	34, // 86: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	38, // 87: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	40, // 88: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	43, // 89: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	47, // 90: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	44, // 91: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	51, // 92: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	49, // 93: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	75, // [75:94] is the sub-list for method output_type
-	56, // [56:75] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	62, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	66, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	61, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	65, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	1,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	11, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	12, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	14, // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	15, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	7,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	6,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	62, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	13, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	67, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	68, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	57, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	58, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	62, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	28, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	29, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	27, // 45: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	35, // 46: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	36, // 47: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	55, // 48: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	41, // 49: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	66, // 50: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	45, // 51: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	66, // 52: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	44, // 53: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	44, // 54: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	69, // 55: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	49, // 56: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	49, // 57: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	69, // 58: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 59: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	9,  // 60: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	16, // 61: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	17, // 62: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	19, // 63: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	21, // 64: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	23, // 65: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	3,  // 66: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	25, // 67: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	30, // 68: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	31, // 69: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	33, // 70: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	37, // 71: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	39, // 72: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	42, // 73: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	46, // 74: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	48, // 75: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	50, // 76: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	52, // 77: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	7,  // 78: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	10, // 79: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	10, // 80: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	18, // 81: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	20, // 82: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	22, // 83: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	24, // 84: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	4,  // 85: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	26, // 86: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	27, // 87: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	32, // 88: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	34, // 89: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	38, // 90: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	40, // 91: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	43, // 92: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	47, // 93: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	44, // 94: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	51, // 95: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	49, // 96: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	78, // [78:97] is the sub-list for method output_type
+	59, // [59:78] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }

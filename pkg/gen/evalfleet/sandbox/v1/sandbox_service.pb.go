@@ -8,6 +8,7 @@ package sandboxv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -94,7 +95,9 @@ type CreateSandboxRequest struct {
 	// the answer has the specification with its defaults, and no name.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Optional. Bound of the making, waiting for other makings and the set-up script included; no part of the content. Default 120 s and the bound of the set-up script.
-	Timeout       *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -167,6 +170,13 @@ func (x *CreateSandboxRequest) GetValidateOnly() bool {
 func (x *CreateSandboxRequest) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
+	}
+	return nil
+}
+
+func (x *CreateSandboxRequest) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -630,7 +640,9 @@ type ExecRequest struct {
 	// Required. The command.
 	Spec *ExecSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Optional. On whose behalf; no part of the content.
-	Attribution   *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,13 +705,22 @@ func (x *ExecRequest) GetAttribution() *v1.Attribution {
 	return nil
 }
 
+func (x *ExecRequest) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
 // ExecResponse holds how a command ended.
 type ExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result.
 	Result *ExecResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	// Where its time went.
-	Timing        *v1.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v1.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -744,6 +765,13 @@ func (x *ExecResponse) GetResult() *ExecResult {
 func (x *ExecResponse) GetTiming() *v1.Timing {
 	if x != nil {
 		return x.Timing
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -2574,7 +2602,7 @@ var File_evalfleet_sandbox_v1_sandbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x02\n" +
+	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x03\n" +
 	"\x14CreateSandboxRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
@@ -2583,7 +2611,8 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12#\n" +
 	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12=\n" +
-	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\"e\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"e\n" +
 	"\x14CancelSandboxRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
@@ -2619,17 +2648,19 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"w\n" +
 	"\x13RenewLeasesResponse\x12\x18\n" +
 	"\amissing\x18\x01 \x03(\tR\amissing\x12F\n" +
-	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xdf\x01\n" +
+	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xa4\x02\n" +
 	"\vExecRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12=\n" +
 	"\x04spec\x18\x03 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12B\n" +
-	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\"}\n" +
+	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xc2\x01\n" +
 	"\fExecResponse\x128\n" +
 	"\x06result\x18\x01 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\x123\n" +
-	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"\xc0\x02\n" +
+	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xc0\x02\n" +
 	"\x11StreamExecRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
@@ -2855,84 +2886,88 @@ var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
 	(*SandboxSpec)(nil),                 // 41: evalfleet.sandbox.v1.SandboxSpec
 	(*v1.Attribution)(nil),              // 42: evalfleet.effect.v1.Attribution
 	(*durationpb.Duration)(nil),         // 43: google.protobuf.Duration
-	(*Sandbox)(nil),                     // 44: evalfleet.sandbox.v1.Sandbox
-	(*timestamppb.Timestamp)(nil),       // 45: google.protobuf.Timestamp
-	(*ExecSpec)(nil),                    // 46: evalfleet.sandbox.v1.ExecSpec
-	(*ExecResult)(nil),                  // 47: evalfleet.sandbox.v1.ExecResult
-	(*v1.Timing)(nil),                   // 48: evalfleet.effect.v1.Timing
-	(*FileInfo)(nil),                    // 49: evalfleet.sandbox.v1.FileInfo
-	(*Isolation)(nil),                   // 50: evalfleet.sandbox.v1.Isolation
+	(*v11.OffloadedField)(nil),          // 44: evalfleet.content.v1.OffloadedField
+	(*Sandbox)(nil),                     // 45: evalfleet.sandbox.v1.Sandbox
+	(*timestamppb.Timestamp)(nil),       // 46: google.protobuf.Timestamp
+	(*ExecSpec)(nil),                    // 47: evalfleet.sandbox.v1.ExecSpec
+	(*ExecResult)(nil),                  // 48: evalfleet.sandbox.v1.ExecResult
+	(*v1.Timing)(nil),                   // 49: evalfleet.effect.v1.Timing
+	(*FileInfo)(nil),                    // 50: evalfleet.sandbox.v1.FileInfo
+	(*Isolation)(nil),                   // 51: evalfleet.sandbox.v1.Isolation
 }
 var file_evalfleet_sandbox_v1_sandbox_service_proto_depIdxs = []int32{
 	41, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	42, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
 	43, // 2: evalfleet.sandbox.v1.CreateSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	40, // 3: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	44, // 4: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
-	43, // 5: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
-	45, // 6: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	46, // 7: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	42, // 8: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	47, // 9: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	48, // 10: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	46, // 11: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	42, // 12: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	14, // 13: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
-	15, // 14: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
-	16, // 15: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
-	47, // 16: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
-	45, // 17: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 18: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
-	49, // 19: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	49, // 20: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	49, // 21: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	49, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	49, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
-	39, // 24: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
-	50, // 25: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	1,  // 26: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
-	2,  // 27: evalfleet.sandbox.v1.SandboxService.CancelSandbox:input_type -> evalfleet.sandbox.v1.CancelSandboxRequest
-	4,  // 28: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
-	5,  // 29: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
-	7,  // 30: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
-	8,  // 31: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
-	10, // 32: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
-	12, // 33: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
-	17, // 34: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
-	19, // 35: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
-	21, // 36: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
-	23, // 37: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
-	25, // 38: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
-	27, // 39: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
-	29, // 40: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
-	31, // 41: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
-	33, // 42: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
-	35, // 43: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
-	37, // 44: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
-	44, // 45: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	3,  // 46: evalfleet.sandbox.v1.SandboxService.CancelSandbox:output_type -> evalfleet.sandbox.v1.CancelSandboxResponse
-	44, // 47: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	6,  // 48: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
-	44, // 49: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	9,  // 50: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
-	11, // 51: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
-	13, // 52: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
-	18, // 53: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
-	20, // 54: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
-	22, // 55: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
-	24, // 56: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
-	26, // 57: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
-	28, // 58: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
-	30, // 59: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
-	32, // 60: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
-	34, // 61: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
-	36, // 62: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
-	38, // 63: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
-	45, // [45:64] is the sub-list for method output_type
-	26, // [26:45] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	44, // 3: evalfleet.sandbox.v1.CreateSandboxRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	40, // 4: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	45, // 5: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
+	43, // 6: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
+	46, // 7: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	47, // 8: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	42, // 9: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	44, // 10: evalfleet.sandbox.v1.ExecRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	48, // 11: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
+	49, // 12: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	44, // 13: evalfleet.sandbox.v1.ExecResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	47, // 14: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	42, // 15: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	14, // 16: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
+	15, // 17: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
+	16, // 18: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
+	48, // 19: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
+	46, // 20: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
+	0,  // 21: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
+	50, // 22: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	50, // 23: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	50, // 24: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	50, // 25: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	50, // 26: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
+	39, // 27: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
+	51, // 28: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
+	1,  // 29: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
+	2,  // 30: evalfleet.sandbox.v1.SandboxService.CancelSandbox:input_type -> evalfleet.sandbox.v1.CancelSandboxRequest
+	4,  // 31: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
+	5,  // 32: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
+	7,  // 33: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
+	8,  // 34: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
+	10, // 35: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
+	12, // 36: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
+	17, // 37: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
+	19, // 38: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
+	21, // 39: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
+	23, // 40: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	25, // 41: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
+	27, // 42: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
+	29, // 43: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
+	31, // 44: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
+	33, // 45: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
+	35, // 46: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
+	37, // 47: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
+	45, // 48: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	3,  // 49: evalfleet.sandbox.v1.SandboxService.CancelSandbox:output_type -> evalfleet.sandbox.v1.CancelSandboxResponse
+	45, // 50: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	6,  // 51: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
+	45, // 52: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	9,  // 53: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
+	11, // 54: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
+	13, // 55: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
+	18, // 56: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
+	20, // 57: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
+	22, // 58: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
+	24, // 59: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	26, // 60: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
+	28, // 61: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
+	30, // 62: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
+	32, // 63: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
+	34, // 64: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
+	36, // 65: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
+	38, // 66: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
+	48, // [48:67] is the sub-list for method output_type
+	29, // [29:48] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_service_proto_init() }

@@ -10,8 +10,8 @@ package toolv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -624,9 +624,7 @@ type ToolCall struct {
 	// Default FUNCTION.
 	Type ToolCallType `protobuf:"varint,6,opt,name=type,proto3,enum=evalfleet.tool.v1.ToolCallType" json:"type,omitempty"`
 	// Optional. The provider's own JSON for this call. JSON text.
-	InternalJson string `protobuf:"bytes,7,opt,name=internal_json,json=internalJson,proto3" json:"internal_json,omitempty"`
-	// Optional. Arguments stored apart in the project's blobs, in place of `arguments_json`. Not built yet: fails with NOT_BUILT_YET.
-	ArgumentsBlob *v1.BlobRef `protobuf:"bytes,8,opt,name=arguments_blob,json=argumentsBlob,proto3" json:"arguments_blob,omitempty"`
+	InternalJson  string `protobuf:"bytes,7,opt,name=internal_json,json=internalJson,proto3" json:"internal_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -708,13 +706,6 @@ func (x *ToolCall) GetInternalJson() string {
 		return x.InternalJson
 	}
 	return ""
-}
-
-func (x *ToolCall) GetArgumentsBlob() *v1.BlobRef {
-	if x != nil {
-		return x.ArgumentsBlob
-	}
-	return nil
 }
 
 // ToolCallContent is something to show to a person about a call.
@@ -1078,7 +1069,7 @@ type SandboxAction struct {
 	// Optional. Why the action failed.
 	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	// Where its time went.
-	Timing        *v11.Timing `protobuf:"bytes,10,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing        *v1.Timing `protobuf:"bytes,10,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1176,7 +1167,7 @@ func (x *SandboxAction) GetError() string {
 	return ""
 }
 
-func (x *SandboxAction) GetTiming() *v11.Timing {
+func (x *SandboxAction) GetTiming() *v1.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -1191,7 +1182,7 @@ type ToolResult struct {
 	// The tool's name as the model called it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
 	// What the model sees, already cut to the bound; partial output may stand beside an error.
-	Content *v1.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v11.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// Optional. The error that the model sees.
 	Error *ToolCallError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// Optional. The failure that ends the run; content and error are then for the transcript only.
@@ -1203,13 +1194,15 @@ type ToolResult struct {
 	// What the tool did in sandboxes, in order.
 	SandboxActions []*SandboxAction `protobuf:"bytes,8,rep,name=sandbox_actions,json=sandboxActions,proto3" json:"sandbox_actions,omitempty"`
 	// Where its time went.
-	Timing *v11.Timing `protobuf:"bytes,9,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *v1.Timing `protobuf:"bytes,9,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Arguments as the tool received them (validated and coerced). JSON text.
 	ArgumentsJson string `protobuf:"bytes,10,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Optional. Notes for the transcript, such as "not executed: an earlier call failed".
 	Notes []string `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
 	// Place of the call in the request, from 0: providers do send two calls with one id.
-	Index         int32 `protobuf:"varint,12,opt,name=index,proto3" json:"index,omitempty"`
+	Index int32 `protobuf:"varint,12,opt,name=index,proto3" json:"index,omitempty"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1258,7 +1251,7 @@ func (x *ToolResult) GetFunction() string {
 	return ""
 }
 
-func (x *ToolResult) GetContent() *v1.MessageContent {
+func (x *ToolResult) GetContent() *v11.MessageContent {
 	if x != nil {
 		return x.Content
 	}
@@ -1300,7 +1293,7 @@ func (x *ToolResult) GetSandboxActions() []*SandboxAction {
 	return nil
 }
 
-func (x *ToolResult) GetTiming() *v11.Timing {
+func (x *ToolResult) GetTiming() *v1.Timing {
 	if x != nil {
 		return x.Timing
 	}
@@ -1326,6 +1319,13 @@ func (x *ToolResult) GetIndex() int32 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *ToolResult) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // ToolChoice says which tools a model may or must call.
@@ -1457,7 +1457,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"mcp_server\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\tmcpServer\x1aH\n" +
 	"\x1aParameterDescriptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xeb\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbb\x02\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bfunction\x18\x02 \x01(\tR\bfunction\x12%\n" +
@@ -1466,9 +1466,8 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"parseError\x88\x01\x01\x126\n" +
 	"\x04view\x18\x05 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04view\x123\n" +
 	"\x04type\x18\x06 \x01(\x0e2\x1f.evalfleet.tool.v1.ToolCallTypeR\x04type\x12#\n" +
-	"\rinternal_json\x18\a \x01(\tR\finternalJson\x12D\n" +
-	"\x0earguments_blob\x18\b \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\rargumentsBlobB\x0e\n" +
-	"\f_parse_error\"Y\n" +
+	"\rinternal_json\x18\a \x01(\tR\finternalJsonB\x0e\n" +
+	"\f_parse_errorJ\x04\b\b\x10\tR\x0earguments_blob\"Y\n" +
 	"\x0fToolCallContent\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\x18\n" +
@@ -1505,7 +1504,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x06timing\x18\n" +
 	" \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timingB\f\n" +
 	"\n" +
-	"_exit_code\"\xca\x04\n" +
+	"_exit_code\"\x8f\x05\n" +
 	"\n" +
 	"ToolResult\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
@@ -1522,7 +1521,8 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x0earguments_json\x18\n" +
 	" \x01(\tR\rargumentsJson\x12\x14\n" +
 	"\x05notes\x18\v \x03(\tR\x05notes\x12\x14\n" +
-	"\x05index\x18\f \x01(\x05R\x05index\"s\n" +
+	"\x05index\x18\f \x01(\x05R\x05index\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"s\n" +
 	"\n" +
 	"ToolChoice\x127\n" +
 	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.tool.v1.ToolChoiceModeH\x00R\x04mode\x12\"\n" +
@@ -1593,9 +1593,9 @@ var file_evalfleet_tool_v1_tool_proto_goTypes = []any{
 	(*ToolChoice)(nil),          // 16: evalfleet.tool.v1.ToolChoice
 	nil,                         // 17: evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
 	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
-	(*v1.BlobRef)(nil),          // 19: evalfleet.content.v1.BlobRef
-	(*v11.Timing)(nil),          // 20: evalfleet.effect.v1.Timing
-	(*v1.MessageContent)(nil),   // 21: evalfleet.content.v1.MessageContent
+	(*v1.Timing)(nil),           // 19: evalfleet.effect.v1.Timing
+	(*v11.MessageContent)(nil),  // 20: evalfleet.content.v1.MessageContent
+	(*v11.OffloadedField)(nil),  // 21: evalfleet.content.v1.OffloadedField
 }
 var file_evalfleet_tool_v1_tool_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.tool.v1.ToolDefinition.info:type_name -> evalfleet.tool.v1.ToolInfo
@@ -1605,18 +1605,18 @@ var file_evalfleet_tool_v1_tool_proto_depIdxs = []int32{
 	5,  // 4: evalfleet.tool.v1.ToolRef.definition:type_name -> evalfleet.tool.v1.ToolDefinition
 	8,  // 5: evalfleet.tool.v1.ToolCall.view:type_name -> evalfleet.tool.v1.ToolCallContent
 	1,  // 6: evalfleet.tool.v1.ToolCall.type:type_name -> evalfleet.tool.v1.ToolCallType
-	19, // 7: evalfleet.tool.v1.ToolCall.arguments_blob:type_name -> evalfleet.content.v1.BlobRef
-	8,  // 8: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
-	8,  // 9: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
-	2,  // 10: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
-	20, // 11: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
-	21, // 12: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
-	10, // 13: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
-	11, // 14: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	12, // 15: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
-	13, // 16: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	14, // 17: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
-	20, // 18: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
+	8,  // 7: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
+	8,  // 8: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
+	2,  // 9: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
+	19, // 10: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
+	20, // 11: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
+	10, // 12: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
+	11, // 13: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	12, // 14: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
+	13, // 15: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	14, // 16: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
+	19, // 17: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
+	21, // 18: evalfleet.tool.v1.ToolResult.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	3,  // 19: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
 	20, // [20:20] is the sub-list for method output_type
 	20, // [20:20] is the sub-list for method input_type

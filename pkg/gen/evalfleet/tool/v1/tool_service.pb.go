@@ -8,6 +8,7 @@ package toolv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
@@ -451,7 +452,9 @@ type ReviewToolsRequest struct {
 	// The calls, in the order of the message.
 	Calls []*ToolCall `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`
 	// Optional. Approval policies, first match wins; see ApprovalPolicy.
-	Policies      []*ApprovalPolicy `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
+	Policies []*ApprovalPolicy `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,6 +520,13 @@ func (x *ReviewToolsRequest) GetCalls() []*ToolCall {
 func (x *ReviewToolsRequest) GetPolicies() []*ApprovalPolicy {
 	if x != nil {
 		return x.Policies
+	}
+	return nil
+}
+
+func (x *ReviewToolsRequest) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -707,7 +717,9 @@ func (x *ToolReview) GetModified() bool {
 type ReviewToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the calls.
-	Reviews       []*ToolReview `protobuf:"bytes,1,rep,name=reviews,proto3" json:"reviews,omitempty"`
+	Reviews []*ToolReview `protobuf:"bytes,1,rep,name=reviews,proto3" json:"reviews,omitempty"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,6 +761,13 @@ func (x *ReviewToolsResponse) GetReviews() []*ToolReview {
 	return nil
 }
 
+func (x *ReviewToolsResponse) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
 // ExecuteToolsRequest asks to run calls.
 type ExecuteToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -776,7 +795,9 @@ type ExecuteToolsRequest struct {
 	// Not built yet: fails with NOT_BUILT_YET.
 	Scope string `protobuf:"bytes,12,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Optional. True when the arguments have not been reviewed: parse, look up, validate and coerce first (no policy).
-	Review        bool `protobuf:"varint,11,opt,name=review,proto3" json:"review,omitempty"`
+	Review bool `protobuf:"varint,11,opt,name=review,proto3" json:"review,omitempty"`
+	// Optional. Large values that the caller has put into the project's blobs before.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -895,6 +916,13 @@ func (x *ExecuteToolsRequest) GetReview() bool {
 	return false
 }
 
+func (x *ExecuteToolsRequest) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
 // ExecuteToolsResponse is one event of the stream.
 type ExecuteToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -905,7 +933,9 @@ type ExecuteToolsResponse struct {
 	//	*ExecuteToolsResponse_Started
 	//	*ExecuteToolsResponse_Result
 	//	*ExecuteToolsResponse_Progress
-	Event         isExecuteToolsResponse_Event `protobuf_oneof:"event"`
+	Event isExecuteToolsResponse_Event `protobuf_oneof:"event"`
+	// Values that are too large to stand here: BlobService has them.
+	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -970,6 +1000,13 @@ func (x *ExecuteToolsResponse) GetProgress() *ToolProgress {
 		if x, ok := x.Event.(*ExecuteToolsResponse_Progress); ok {
 			return x.Progress
 		}
+	}
+	return nil
+}
+
+func (x *ExecuteToolsResponse) GetOffloaded() []*v11.OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -1663,7 +1700,7 @@ var File_evalfleet_tool_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
+	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
 	"\x10ListToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1687,14 +1724,15 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x03raw\x18\x04 \x01(\tR\x03raw\x12\x17\n" +
 	"\acall_id\x18\x05 \x01(\tR\x06callId\"H\n" +
 	"\x15ParseToolCallResponse\x12/\n" +
-	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xa0\x02\n" +
+	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xe5\x02\n" +
 	"\x12ReviewToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12B\n" +
 	"\vattribution\x18\x02 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x121\n" +
 	"\x05calls\x18\x04 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallR\x05calls\x12=\n" +
-	"\bpolicies\x18\x05 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bpolicies\"\x83\x01\n" +
+	"\bpolicies\x18\x05 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bpolicies\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x83\x01\n" +
 	"\x0eApprovalPolicy\x12&\n" +
 	"\bapprover\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\bapprover\x12\"\n" +
@@ -1711,9 +1749,10 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\bparallel\x18\x06 \x01(\bR\bparallel\x12\x1a\n" +
 	"\bapprover\x18\a \x01(\tR\bapprover\x12 \n" +
 	"\vexplanation\x18\b \x01(\tR\vexplanation\x12\x1a\n" +
-	"\bmodified\x18\t \x01(\bR\bmodified\"N\n" +
+	"\bmodified\x18\t \x01(\bR\bmodified\"\x93\x01\n" +
 	"\x13ReviewToolsResponse\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xfc\x05\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xc1\x06\n" +
 	"\x13ExecuteToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -1729,7 +1768,8 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1e\n" +
 	"\x05scope\x18\f \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05scope\x12\x16\n" +
-	"\x06review\x18\v \x01(\bR\x06review\x1a<\n" +
+	"\x06review\x18\v \x01(\bR\x06review\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
@@ -1737,11 +1777,12 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x13\n" +
-	"\x11_max_output_bytes\"\xd3\x01\n" +
+	"\x11_max_output_bytes\"\x98\x02\n" +
 	"\x14ExecuteToolsResponse\x12:\n" +
 	"\astarted\x18\x01 \x01(\v2\x1e.evalfleet.tool.v1.ToolStartedH\x00R\astarted\x127\n" +
 	"\x06result\x18\x02 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultH\x00R\x06result\x12=\n" +
-	"\bprogress\x18\x03 \x01(\v2\x1f.evalfleet.tool.v1.ToolProgressH\x00R\bprogressB\a\n" +
+	"\bprogress\x18\x03 \x01(\v2\x1f.evalfleet.tool.v1.ToolProgressH\x00R\bprogress\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedB\a\n" +
 	"\x05event\"l\n" +
 	"\fToolProgress\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
@@ -1858,11 +1899,12 @@ var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(*ToolRef)(nil),                 // 28: evalfleet.tool.v1.ToolRef
 	(*ToolCall)(nil),                // 29: evalfleet.tool.v1.ToolCall
 	(*v1.Attribution)(nil),          // 30: evalfleet.effect.v1.Attribution
-	(*ToolCallError)(nil),           // 31: evalfleet.tool.v1.ToolCallError
-	(*ToolCallView)(nil),            // 32: evalfleet.tool.v1.ToolCallView
-	(*durationpb.Duration)(nil),     // 33: google.protobuf.Duration
-	(*ToolResult)(nil),              // 34: evalfleet.tool.v1.ToolResult
-	(*v1.Note)(nil),                 // 35: evalfleet.effect.v1.Note
+	(*v11.OffloadedField)(nil),      // 31: evalfleet.content.v1.OffloadedField
+	(*ToolCallError)(nil),           // 32: evalfleet.tool.v1.ToolCallError
+	(*ToolCallView)(nil),            // 33: evalfleet.tool.v1.ToolCallView
+	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
+	(*ToolResult)(nil),              // 35: evalfleet.tool.v1.ToolResult
+	(*v1.Note)(nil),                 // 36: evalfleet.effect.v1.Note
 }
 var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
 	27, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
@@ -1874,49 +1916,53 @@ var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
 	28, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
 	29, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
 	8,  // 8: evalfleet.tool.v1.ReviewToolsRequest.policies:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	0,  // 9: evalfleet.tool.v1.ToolReview.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	31, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
-	29, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
-	32, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
-	9,  // 13: evalfleet.tool.v1.ReviewToolsResponse.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	30, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	28, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	29, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
-	25, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	26, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	33, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
-	16, // 20: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
-	34, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
-	13, // 22: evalfleet.tool.v1.ExecuteToolsResponse.progress:type_name -> evalfleet.tool.v1.ToolProgress
-	35, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
-	18, // 24: evalfleet.tool.v1.CancelToolsRequest.calls:type_name -> evalfleet.tool.v1.CallRef
-	18, // 25: evalfleet.tool.v1.CancelToolsResponse.already_done:type_name -> evalfleet.tool.v1.CallRef
-	18, // 26: evalfleet.tool.v1.ReleaseToolsRequest.calls:type_name -> evalfleet.tool.v1.CallRef
-	1,  // 27: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
-	3,  // 28: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
-	5,  // 29: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
-	7,  // 30: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
-	11, // 31: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
-	14, // 32: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
-	17, // 33: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
-	19, // 34: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
-	21, // 35: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
-	23, // 36: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
-	2,  // 37: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
-	4,  // 38: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
-	6,  // 39: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
-	10, // 40: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
-	12, // 41: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
-	15, // 42: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
-	34, // 43: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
-	20, // 44: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
-	22, // 45: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
-	24, // 46: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
-	37, // [37:47] is the sub-list for method output_type
-	27, // [27:37] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	31, // 9: evalfleet.tool.v1.ReviewToolsRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	0,  // 10: evalfleet.tool.v1.ToolReview.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	32, // 11: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
+	29, // 12: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
+	33, // 13: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
+	9,  // 14: evalfleet.tool.v1.ReviewToolsResponse.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	31, // 15: evalfleet.tool.v1.ReviewToolsResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	30, // 16: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	28, // 17: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	29, // 18: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	25, // 19: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	26, // 20: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	34, // 21: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
+	31, // 22: evalfleet.tool.v1.ExecuteToolsRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	16, // 23: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
+	35, // 24: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
+	13, // 25: evalfleet.tool.v1.ExecuteToolsResponse.progress:type_name -> evalfleet.tool.v1.ToolProgress
+	31, // 26: evalfleet.tool.v1.ExecuteToolsResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	36, // 27: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
+	18, // 28: evalfleet.tool.v1.CancelToolsRequest.calls:type_name -> evalfleet.tool.v1.CallRef
+	18, // 29: evalfleet.tool.v1.CancelToolsResponse.already_done:type_name -> evalfleet.tool.v1.CallRef
+	18, // 30: evalfleet.tool.v1.ReleaseToolsRequest.calls:type_name -> evalfleet.tool.v1.CallRef
+	1,  // 31: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
+	3,  // 32: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
+	5,  // 33: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
+	7,  // 34: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
+	11, // 35: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
+	14, // 36: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
+	17, // 37: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
+	19, // 38: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
+	21, // 39: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
+	23, // 40: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
+	2,  // 41: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
+	4,  // 42: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
+	6,  // 43: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
+	10, // 44: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
+	12, // 45: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
+	15, // 46: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
+	35, // 47: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
+	20, // 48: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
+	22, // 49: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
+	24, // 50: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_service_proto_init() }

@@ -36,7 +36,9 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Progress
 	//	*ConnectRequest_Pong
 	//	*ConnectRequest_Draining
-	Frame         isConnectRequest_Frame `protobuf_oneof:"frame"`
+	Frame isConnectRequest_Frame `protobuf_oneof:"frame"`
+	// Optional. Large values that the worker has put into the project's blobs before.
+	Offloaded     []*OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +125,13 @@ func (x *ConnectRequest) GetDraining() *Draining {
 	return nil
 }
 
+func (x *ConnectRequest) GetOffloaded() []*OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
 type isConnectRequest_Frame interface {
 	isConnectRequest_Frame()
 }
@@ -174,7 +183,9 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Cancel
 	//	*ConnectResponse_Ping
 	//	*ConnectResponse_Accepted
-	Frame         isConnectResponse_Frame `protobuf_oneof:"frame"`
+	Frame isConnectResponse_Frame `protobuf_oneof:"frame"`
+	// Of a call whose payload is too large to stand here: where it is. The field `call.payload_json` is then empty.
+	Offloaded     []*OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +268,13 @@ func (x *ConnectResponse) GetAccepted() *ResultAccepted {
 		if x, ok := x.Frame.(*ConnectResponse_Accepted); ok {
 			return x.Accepted
 		}
+	}
+	return nil
+}
+
+func (x *ConnectResponse) GetOffloaded() []*OffloadedField {
+	if x != nil {
+		return x.Offloaded
 	}
 	return nil
 }
@@ -1064,18 +1082,139 @@ func (*Draining) Descriptor() ([]byte, []int) {
 	return file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP(), []int{13}
 }
 
+// OffloadedField is a value of a frame that is stored apart, in the project's blobs: BlobService of the same address has
+// it, over REST `GET /api/v1/projects/{project}/blobs/{hash}:download`.
+type OffloadedField struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Where the value belongs, such as `call.payload_json`.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// Required. The value.
+	Blob          *OffloadedBody `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OffloadedField) Reset() {
+	*x = OffloadedField{}
+	mi := &file_evalfleet_worker_v1_worker_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OffloadedField) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OffloadedField) ProtoMessage() {}
+
+func (x *OffloadedField) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_worker_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OffloadedField.ProtoReflect.Descriptor instead.
+func (*OffloadedField) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *OffloadedField) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *OffloadedField) GetBlob() *OffloadedBody {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
+// OffloadedBody names a body by its content.
+type OffloadedBody struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. SHA-256 of the bytes, 64 hexadecimal digits in lower case.
+	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Size in bytes.
+	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Media type.
+	MediaType     string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OffloadedBody) Reset() {
+	*x = OffloadedBody{}
+	mi := &file_evalfleet_worker_v1_worker_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OffloadedBody) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OffloadedBody) ProtoMessage() {}
+
+func (x *OffloadedBody) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_worker_v1_worker_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OffloadedBody.ProtoReflect.Descriptor instead.
+func (*OffloadedBody) Descriptor() ([]byte, []int) {
+	return file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *OffloadedBody) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *OffloadedBody) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *OffloadedBody) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
 var File_evalfleet_worker_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
-	"(evalfleet/worker/v1/worker_service.proto\x12\x13evalfleet.worker.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc0\x02\n" +
+	"(evalfleet/worker/v1/worker_service.proto\x12\x13evalfleet.worker.v1\x1a\x1egoogle/protobuf/duration.proto\"\x84\x03\n" +
 	"\x0eConnectRequest\x12;\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.evalfleet.worker.v1.RegisterH\x00R\bregister\x129\n" +
 	"\x06result\x18\x02 \x01(\v2\x1f.evalfleet.worker.v1.CallResultH\x00R\x06result\x12?\n" +
 	"\bprogress\x18\x03 \x01(\v2!.evalfleet.worker.v1.CallProgressH\x00R\bprogress\x12/\n" +
 	"\x04pong\x18\x04 \x01(\v2\x19.evalfleet.worker.v1.PongH\x00R\x04pong\x12;\n" +
-	"\bdraining\x18\x05 \x01(\v2\x1d.evalfleet.worker.v1.DrainingH\x00R\bdrainingB\a\n" +
-	"\x05frame\"\xbd\x02\n" +
+	"\bdraining\x18\x05 \x01(\v2\x1d.evalfleet.worker.v1.DrainingH\x00R\bdraining\x12B\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2#.evalfleet.worker.v1.OffloadedFieldR\toffloadedB\a\n" +
+	"\x05frame\"\x81\x03\n" +
 	"\x0fConnectResponse\x12A\n" +
 	"\n" +
 	"registered\x18\x01 \x01(\v2\x1f.evalfleet.worker.v1.RegisteredH\x00R\n" +
@@ -1083,7 +1222,8 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\x04call\x18\x02 \x01(\v2\x19.evalfleet.worker.v1.CallH\x00R\x04call\x129\n" +
 	"\x06cancel\x18\x03 \x01(\v2\x1f.evalfleet.worker.v1.CancelCallH\x00R\x06cancel\x12/\n" +
 	"\x04ping\x18\x04 \x01(\v2\x19.evalfleet.worker.v1.PingH\x00R\x04ping\x12A\n" +
-	"\baccepted\x18\x05 \x01(\v2#.evalfleet.worker.v1.ResultAcceptedH\x00R\bacceptedB\a\n" +
+	"\baccepted\x18\x05 \x01(\v2#.evalfleet.worker.v1.ResultAcceptedH\x00R\baccepted\x12B\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2#.evalfleet.worker.v1.OffloadedFieldR\toffloadedB\a\n" +
 	"\x05frame\"\xb4\x01\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x122\n" +
@@ -1137,7 +1277,15 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\x04Ping\"\x06\n" +
 	"\x04Pong\"\n" +
 	"\n" +
-	"\bDraining2i\n" +
+	"\bDraining\"^\n" +
+	"\x0eOffloadedField\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x126\n" +
+	"\x04blob\x18\x02 \x01(\v2\".evalfleet.worker.v1.OffloadedBodyR\x04blob\"V\n" +
+	"\rOffloadedBody\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x03 \x01(\tR\tmediaType2i\n" +
 	"\rWorkerService\x12X\n" +
 	"\aConnect\x12#.evalfleet.worker.v1.ConnectRequest\x1a$.evalfleet.worker.v1.ConnectResponse(\x010\x01B\xe0\x01\n" +
 	"\x17com.evalfleet.worker.v1B\x12WorkerServiceProtoP\x01ZCgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1;workerv1\xa2\x02\x03EWX\xaa\x02\x13Evalfleet.Worker.V1\xca\x02\x13Evalfleet\\Worker\\V1\xe2\x02\x1fEvalfleet\\Worker\\V1\\GPBMetadata\xea\x02\x15Evalfleet::Worker::V1b\x06proto3"
@@ -1154,7 +1302,7 @@ func file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_worker_v1_worker_service_proto_rawDescData
 }
 
-var file_evalfleet_worker_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_evalfleet_worker_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_evalfleet_worker_v1_worker_service_proto_goTypes = []any{
 	(*ConnectRequest)(nil),      // 0: evalfleet.worker.v1.ConnectRequest
 	(*ConnectResponse)(nil),     // 1: evalfleet.worker.v1.ConnectResponse
@@ -1170,7 +1318,9 @@ var file_evalfleet_worker_v1_worker_service_proto_goTypes = []any{
 	(*Ping)(nil),                // 11: evalfleet.worker.v1.Ping
 	(*Pong)(nil),                // 12: evalfleet.worker.v1.Pong
 	(*Draining)(nil),            // 13: evalfleet.worker.v1.Draining
-	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
+	(*OffloadedField)(nil),      // 14: evalfleet.worker.v1.OffloadedField
+	(*OffloadedBody)(nil),       // 15: evalfleet.worker.v1.OffloadedBody
+	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
 }
 var file_evalfleet_worker_v1_worker_service_proto_depIdxs = []int32{
 	2,  // 0: evalfleet.worker.v1.ConnectRequest.register:type_name -> evalfleet.worker.v1.Register
@@ -1178,22 +1328,25 @@ var file_evalfleet_worker_v1_worker_service_proto_depIdxs = []int32{
 	8,  // 2: evalfleet.worker.v1.ConnectRequest.progress:type_name -> evalfleet.worker.v1.CallProgress
 	12, // 3: evalfleet.worker.v1.ConnectRequest.pong:type_name -> evalfleet.worker.v1.Pong
 	13, // 4: evalfleet.worker.v1.ConnectRequest.draining:type_name -> evalfleet.worker.v1.Draining
-	4,  // 5: evalfleet.worker.v1.ConnectResponse.registered:type_name -> evalfleet.worker.v1.Registered
-	5,  // 6: evalfleet.worker.v1.ConnectResponse.call:type_name -> evalfleet.worker.v1.Call
-	9,  // 7: evalfleet.worker.v1.ConnectResponse.cancel:type_name -> evalfleet.worker.v1.CancelCall
-	11, // 8: evalfleet.worker.v1.ConnectResponse.ping:type_name -> evalfleet.worker.v1.Ping
-	10, // 9: evalfleet.worker.v1.ConnectResponse.accepted:type_name -> evalfleet.worker.v1.ResultAccepted
-	3,  // 10: evalfleet.worker.v1.Register.offers:type_name -> evalfleet.worker.v1.Offer
-	14, // 11: evalfleet.worker.v1.Offer.timeout:type_name -> google.protobuf.Duration
-	14, // 12: evalfleet.worker.v1.Call.timeout:type_name -> google.protobuf.Duration
-	7,  // 13: evalfleet.worker.v1.CallResult.error:type_name -> evalfleet.worker.v1.CallError
-	0,  // 14: evalfleet.worker.v1.WorkerService.Connect:input_type -> evalfleet.worker.v1.ConnectRequest
-	1,  // 15: evalfleet.worker.v1.WorkerService.Connect:output_type -> evalfleet.worker.v1.ConnectResponse
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	14, // 5: evalfleet.worker.v1.ConnectRequest.offloaded:type_name -> evalfleet.worker.v1.OffloadedField
+	4,  // 6: evalfleet.worker.v1.ConnectResponse.registered:type_name -> evalfleet.worker.v1.Registered
+	5,  // 7: evalfleet.worker.v1.ConnectResponse.call:type_name -> evalfleet.worker.v1.Call
+	9,  // 8: evalfleet.worker.v1.ConnectResponse.cancel:type_name -> evalfleet.worker.v1.CancelCall
+	11, // 9: evalfleet.worker.v1.ConnectResponse.ping:type_name -> evalfleet.worker.v1.Ping
+	10, // 10: evalfleet.worker.v1.ConnectResponse.accepted:type_name -> evalfleet.worker.v1.ResultAccepted
+	14, // 11: evalfleet.worker.v1.ConnectResponse.offloaded:type_name -> evalfleet.worker.v1.OffloadedField
+	3,  // 12: evalfleet.worker.v1.Register.offers:type_name -> evalfleet.worker.v1.Offer
+	16, // 13: evalfleet.worker.v1.Offer.timeout:type_name -> google.protobuf.Duration
+	16, // 14: evalfleet.worker.v1.Call.timeout:type_name -> google.protobuf.Duration
+	7,  // 15: evalfleet.worker.v1.CallResult.error:type_name -> evalfleet.worker.v1.CallError
+	15, // 16: evalfleet.worker.v1.OffloadedField.blob:type_name -> evalfleet.worker.v1.OffloadedBody
+	0,  // 17: evalfleet.worker.v1.WorkerService.Connect:input_type -> evalfleet.worker.v1.ConnectRequest
+	1,  // 18: evalfleet.worker.v1.WorkerService.Connect:output_type -> evalfleet.worker.v1.ConnectResponse
+	18, // [18:19] is the sub-list for method output_type
+	17, // [17:18] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_worker_v1_worker_service_proto_init() }
@@ -1225,7 +1378,7 @@ func file_evalfleet_worker_v1_worker_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_worker_v1_worker_service_proto_rawDesc), len(file_evalfleet_worker_v1_worker_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

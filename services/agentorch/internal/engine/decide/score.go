@@ -21,7 +21,7 @@ import (
 )
 
 // maxScore bounds the outcome of a scorer: what the journal takes, without what is around it.
-const maxScore = bound.JournalEventBytes - 1<<20
+const maxScore = bound.JournalValuesBytes - 1<<20
 
 // scoreNow begins a round of scoring after which the agent goes on. It is false while a round of another agent is under
 // way.

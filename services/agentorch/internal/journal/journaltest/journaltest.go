@@ -211,7 +211,7 @@ func everyKind(t *testing.T, s journal.Store) {
 		samples := Samples(size)
 		var entries []journal.Entry
 		for i, e := range samples {
-			e.Seq = int64(i + 1)
+			e.Seq, e.Offloaded = int64(i+1), nil // References are Offloading's.
 			entries = append(entries, journal.Entry{Event: proto.CloneOf(e)})
 		}
 		head := mustCreate(t, s, journal.Creation{Name: name(id), Entries: entries[:1]})

@@ -14,10 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-const (
-	defaultEvents = 1000
-	defaultBytes  = 3 << 20
-)
+const defaultEvents = 1000
 
 // page reads events of one journal in order. SQLite looks at a limit that stands alone when it plans, and plans anew
 // for every other one; at a sum it does not look.
@@ -35,7 +32,7 @@ func (s *Store) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*
 		r.Limit = defaultEvents
 	}
 	if r.Bytes <= 0 {
-		r.Bytes = defaultBytes
+		r.Bytes = journal.DefaultBytes
 	}
 	var events []*agentv1.Event
 	err := s.db.Read(ctx, func(v *sqlite.View) (err error) {

@@ -1,0 +1,60 @@
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// share is how the processes that share a directory, each perhaps as a user of its own, reach what the others make. The
+// directory itself says it: where its group may write, the group may do with all within what its owner may; and what
+// root makes is the directory's owner's.
+type share struct {
+	group    fs.FileMode // bits of the group, and the bit by which it is inherited
+	uid, gid int         // whom root gives what it makes; -1 for who is not root
+}
+
+func shareOf(root *os.Root) (share, error) {
+	info, err := root.Stat(".")
+	if err != nil {
+		return share{}, err
+	}
+	s := share{uid: -1, gid: -1}
+	if info.Mode()&0o020 != 0 {
+		s.group = info.Mode() & (0o070 | fs.ModeSetgid)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		s.uid, s.gid = int(owner.Uid), int(owner.Gid)
+	}
+	return s, nil
+}
+
+// give lets the others have what was made with the bits of its owner.
+func (s share) give(root *os.Root, name string, bits fs.FileMode) error {
+	if s.uid > 0 || s.gid > 0 {
+		if err := root.Lchown(name, s.uid, s.gid); err != nil {
+			return err
+		}
+	}
+	if s.group == 0 {
+		return nil
+	}
+	group := bits >> 3 & s.group // what the owner may, as far as the group may
+	if bits&0o100 != 0 {
+		group |= s.group & fs.ModeSetgid
+	}
+	return root.Chmod(name, bits|group)
+}
+
+// mkdir makes a directory where it is not there.
+func (s *Store) mkdir(name string) error {
+	err := s.root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.share.give(s.root, name, 0o700)
+}
