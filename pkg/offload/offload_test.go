@@ -236,7 +236,7 @@ func TestTheProjectOfARequest(t *testing.T) {
 		"p": {
 			&modelv1.GenerateRequest{Parent: "projects/p"}, &modelv1.StreamGenerateRequest{Request: &modelv1.GenerateRequest{Parent: "projects/p"}},
 			&agentv1.GetRunRequest{Name: "projects/p/runs/1"}, &sandboxv1.ExecRequest{Sandbox: "projects/p/sandboxes/1"},
-			&agentv1.PostMessageRequest{Run: "projects/p/runs/1"},
+			&agentv1.PostMessageRequest{Name: "projects/p/runs/1"},
 			&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Project: "projects/p"}}},
 		},
 		"default": {&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{}}}},
