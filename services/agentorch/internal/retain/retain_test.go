@@ -2,6 +2,8 @@ package retain
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -196,6 +198,34 @@ func TestBodiesThatNothingNamesAreSwept(t *testing.T) {
 	for _, hash := range []string{samples, picture, dataset, fresh, read} {
 		assert.False(t, r.has(hash))
 	}
+}
+
+// A large value of an event is a body: it is kept as long as the event is, and one without an event is not.
+func TestLargeValuesAreKeptAsLongAsTheirEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.store = journal.Offloading(r.store, r.bodies)
+	r.enrol(false)
+	now, text := time.Now(), strings.Repeat("a large value ", 100_000)
+	r.make("projects/p/runs/r", "", text, journal.KindRun, now, now)
+	value := hashOf(text)
+	lost := r.put("put before a process was killed, and named by no event", "")
+	r.age(48 * time.Hour)
+	k := r.keeper(Config{Bodies: 24 * time.Hour})
+	require.NoError(t, k.Sweep(t.Context(), now))
+	assert.True(t, r.has(value))
+	assert.False(t, r.has(lost))
+
+	require.NoError(t, k.Delete(t.Context(), "projects/p/runs/r"))
+	_, err := k.purge(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, k.Sweep(t.Context(), now))
+	assert.False(t, r.has(value))
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }
 
 // Bodies are swept by a database only where all of them are its own: another one may name them.
