@@ -18,7 +18,7 @@ func Program(cfg Config) daemon.Program {
 			cfg := cfg
 			cfg.Dir = cmp.Or(cfg.Dir, filepath.Join(parts.DataDir, "sandboxes"))
 			//nolint:contextcheck // A start is as short as the disk allows.
-			service, err := New(cfg, Deps{DB: parts.DB, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Space: parts.Space, Logger: parts.Logger})
+			service, err := New(cfg, Deps{DB: parts.DB, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Space: parts.Space, Blobs: parts.Blobs, Logger: parts.Logger})
 			if err != nil {
 				return nil, err
 			}

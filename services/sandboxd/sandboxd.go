@@ -25,6 +25,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
@@ -77,6 +78,8 @@ type Deps struct {
 	// Space is the free disk space below which no sandbox is made; nil for no floor. Config.Dir and the folder of a
 	// Docker Engine on this machine are looked at too.
 	Space *freespace.Floor
+	// Blobs has files of new sandboxes that are named and not sent.
+	Blobs offload.Store
 	// Logger logs. Commands, their input and their output are never logged.
 	Logger *slog.Logger
 }
@@ -133,7 +136,7 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger), lock: lock}, nil
+	return &Service{boxes: boxes, server: server.New(boxes, deps.Blobs, deps.Logger), lock: lock}, nil
 }
 
 // hostName is the file in the folder of sandboxes that names it.

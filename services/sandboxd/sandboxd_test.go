@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
+	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -69,6 +70,7 @@ type installation struct {
 	dir      string
 	change   func(*sandboxd.Config)
 	stop     func()
+	blobs    *disk.Store
 	client   sandboxv1.SandboxServiceClient
 	sessions sandboxv1.SessionServiceClient
 }
@@ -106,7 +108,9 @@ func (in *installation) start(t testing.TB) {
 		in.change(&cfg)
 	}
 	log := slog.New(slog.DiscardHandler)
-	service, err := sandboxd.New(cfg, sandboxd.Deps{DB: db, Ledger: ledger, Owner: rand.Text(), Logger: log})
+	in.blobs, err = disk.Open(disk.Config{Dir: filepath.Join(in.dir, "blobs")})
+	require.NoError(t, err)
+	service, err := sandboxd.New(cfg, sandboxd.Deps{DB: db, Ledger: ledger, Owner: rand.Text(), Blobs: in.blobs, Logger: log})
 	require.NoError(t, err)
 	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
@@ -123,7 +127,7 @@ func (in *installation) start(t testing.TB) {
 		server.Stop()
 		assert.NoError(t, errors.Join(waittest.For(t, done, "the server and the service to end"), waittest.For(t, done, "the server and the service to end")))
 		assert.NoError(t, service.Close(context.Background()))
-		assert.NoError(t, db.Close())
+		assert.NoError(t, errors.Join(db.Close(), in.blobs.Close()))
 	}
 }
 
@@ -225,6 +229,16 @@ func TestASandboxIsWhatItsSpecSays(t *testing.T) {
 	assert.EqualValues(t, 1, r.GetTiming().GetAttempts())
 }
 
+// A file of a sandbox may be a body that the project has, of any size up to what all files may have.
+func TestAFileOfASandboxMayBeABlob(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	ref, err := in.blobs.Put(t.Context(), strings.TrimPrefix(project, "projects/"), strings.NewReader(strings.Repeat("x", 5<<20)), "")
+	require.NoError(t, err)
+	b := in.create(&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "a", Body: &sandboxv1.FileToPlace_Blob{Blob: &contentv1.BlobRef{Hash: ref.Hash}}}}})
+	assert.Equal(t, "5242880\n", in.sh(b, "wc -c < a"))
+}
+
 func TestCreateFailsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
@@ -233,7 +247,7 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 		code codes.Code
 		says []string
 	}{
-		"file from a blob":       {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "a", Body: &sandboxv1.FileToPlace_Blob{Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}}}, codes.Unimplemented, []string{"spec.files", "blobs"}},
+		"file from a blob":       {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "a", Body: &sandboxv1.FileToPlace_Blob{Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}}}, codes.InvalidArgument, []string{"spec.files[0].blob", "no body"}},
 		"set-up that fails":      {&sandboxv1.SandboxSpec{Setup: "echo boom >&2; exit 3"}, codes.FailedPrecondition, []string{"boom", "3"}},
 		"set-up without a word":  {&sandboxv1.SandboxSpec{Setup: "exit 3"}, codes.FailedPrecondition, []string{"exit code 3: it wrote nothing"}},
 		"set-up that never ends": {&sandboxv1.SandboxSpec{Setup: "sleep 100", SetupTimeout: durationpb.New(300 * time.Millisecond)}, codes.FailedPrecondition, []string{"300ms"}},

@@ -30,7 +30,6 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -939,10 +938,6 @@ func TestBadSpecificationsNameTheFault(t *testing.T) {
 		"a file without a sandbox": {func(s *agentv1.EvalSpec) {
 			s.Dataset.GetInline().Samples[1].Files = map[string]*agentv1.SampleFile{"web:/a": nil}
 		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `"web"`},
-		"a file from a blob": {func(s *agentv1.EvalSpec) {
-			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
-			s.Dataset.GetInline().Samples[1].Files = map[string]*agentv1.SampleFile{"/a": {Body: &agentv1.SampleFile_Blob{Blob: &contentv1.BlobRef{}}}}
-		}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, `files["/a"]`},
 	} {
 		s := spec(2)
 		tt.change(s)

@@ -65,9 +65,6 @@ func sandboxes(spec *agentv1.EvalSpec, sample *agentv1.Sample) (map[string]*sand
 			return nil, rpcerr.InvalidField("spec.sandboxes", "sample %s places the file %s in the sandbox %q, which the task does not have; known: %s",
 				sample.GetId(), target, environment, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
-		if sample.GetFiles()[path].GetBlob() != nil {
-			return nil, rpcerr.Wrap(rpcerr.NotBuiltYet("placing files from blobs"), "sample %s: files[%q]", sample.GetId(), path)
-		}
 		box.Files = append(box.Files, fileToPlace(target, sample.GetFiles()[path]))
 	}
 	if setup := sample.GetSetup(); setup != "" {
@@ -87,6 +84,8 @@ func fileToPlace(path string, f *agentv1.SampleFile) *sandboxv1.FileToPlace {
 		placed.Body = &sandboxv1.FileToPlace_Content{Content: body.Content}
 	case *agentv1.SampleFile_Text:
 		placed.Body = &sandboxv1.FileToPlace_Text{Text: body.Text}
+	case *agentv1.SampleFile_Blob:
+		placed.Body = &sandboxv1.FileToPlace_Blob{Blob: body.Blob}
 	}
 	return placed
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/filebody"
 )
 
 // Defaults and caps, as the protocol documents them.
@@ -165,7 +164,7 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 			return rpcerr.InvalidField("spec.labels", "%q: keys that begin with evalfleet are the platform's", key)
 		}
 	}
-	return filebody.CheckBuilt("spec.files", spec.GetFiles())
+	return nil
 }
 
 // CheckEnv refuses variables that no process can have. In a request they are `spec.env`.

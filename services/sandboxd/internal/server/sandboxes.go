@@ -2,10 +2,14 @@ package server
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
@@ -15,6 +19,9 @@ import (
 func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
 	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
+		return nil, err
+	}
+	if err := s.load(ctx, req); err != nil {
 		return nil, err
 	}
 	if req.GetValidateOnly() {
@@ -31,6 +38,27 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 		return nil, err
 	}
 	return toProto(b), nil
+}
+
+// load gives files that are blobs their contents, as if these had come in the request.
+func (s *Server) load(ctx context.Context, req *sandboxv1.CreateSandboxRequest) error {
+	var moved []string
+	for i, f := range req.GetSpec().GetFiles() {
+		if ref := f.GetBlob(); ref != nil {
+			file := fmt.Sprintf("spec.files[%d]", i)
+			f.Body = &sandboxv1.FileToPlace_Content{}
+			req.Offloaded = append(req.Offloaded, &contentv1.OffloadedField{Field: file + ".content", Blob: ref})
+			moved = append(moved, file)
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	err := offload.Take(ctx, s.blobs, offload.Project(req), req, bound.OffloadedBytes)
+	for i, file := range moved {
+		err = rpcerr.Moved(fmt.Sprintf("offloaded[%d]", i), file, err)
+	}
+	return err
 }
 
 // CancelSandbox stops the making of a sandbox.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
@@ -22,12 +23,13 @@ type Server struct {
 	sandboxv1.UnimplementedSandboxServiceServer
 
 	boxes *lifecycle.Sandboxes
+	blobs offload.Store
 	log   *slog.Logger
 }
 
-// New makes the service over the sandboxes of an installation.
-func New(boxes *lifecycle.Sandboxes, log *slog.Logger) *Server {
-	return &Server{boxes: boxes, log: log}
+// New makes the service over the sandboxes of an installation. Files of sandboxes may be in blobs.
+func New(boxes *lifecycle.Sandboxes, blobs offload.Store, log *slog.Logger) *Server {
+	return &Server{boxes: boxes, blobs: blobs, log: log}
 }
 
 // ListDrivers returns the configured drivers by name, with what was measured of each.

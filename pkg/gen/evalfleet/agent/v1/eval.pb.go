@@ -1167,7 +1167,7 @@ type SampleFile_Text struct {
 }
 
 type SampleFile_Blob struct {
-	// Body stored apart in the project's blobs. Not built yet: fails with NOT_BUILT_YET.
+	// Body in the project's blobs, at most 64 MiB in all files of a sandbox.
 	Blob *v13.BlobRef `protobuf:"bytes,3,opt,name=blob,proto3,oneof"`
 }
 
