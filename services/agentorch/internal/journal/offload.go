@@ -103,7 +103,7 @@ func (o *offloading) Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Eve
 		case i > 0 && !rpcerr.Transient(err):
 			return events[:i], nil // The next page begins with it.
 		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BODY_DAMAGED):
-			return nil, fmt.Errorf("%w: a value of event %d: %v", ErrUnreadable, e.GetSeq(), err)
+			return nil, fmt.Errorf("%w: a value of event %d: %v", ErrUnreadable, e.GetSeq(), err) //nolint:errorlint // To callers it is the journal that cannot be read, whatever the body's fault.
 		default:
 			return nil, fmt.Errorf("journal: a value of event %d: %w", e.GetSeq(), err)
 		}
