@@ -50,6 +50,8 @@ type actor struct {
 	rowed time.Time
 	// unread says that the inbox holds a command that this version does not know.
 	unread bool
+	// left says that the inbox holds a command that could not be taken yet.
+	left bool
 	// faults counts steps in a row that failed for reasons of our own.
 	faults int
 	// tooLarge is why the journal refused what the last step decided, since an event was too large; nil when it did

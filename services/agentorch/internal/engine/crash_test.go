@@ -160,7 +160,7 @@ func dieEverywhere(t *testing.T, want ending, life func(*fleet) *agentv1.RunSpec
 			t.Parallel()
 			for at := 1; ; at++ {
 				if !dieOnce(t, at, after, want, life) {
-					require.Greater(t, at, 8, "the run has that many appends")
+					require.Greater(t, at, 5, "the run has that many appends")
 					return
 				}
 			}

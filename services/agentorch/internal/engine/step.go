@@ -72,6 +72,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 		a.faults, a.tooLarge = 0, nil
 	}
 	a.removing = a.removing || d.Removing
+	a.left = d.Left
 	a.unpark(len(d.Entries) > 0)
 	a.settle(now)
 	return nil
@@ -126,7 +127,7 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 	if f.Fault == nil && a.faults >= maxFaults {
 		f.Fault = &agentv1.RunError{Reason: reasonInternal, Message: "the run could not be driven; the server's log has the cause"}
 	}
-	look := false
+	look := a.left
 	for _, m := range all {
 		look = look || m.inbox
 		f.Arrived = append(f.Arrived, m.arrived)

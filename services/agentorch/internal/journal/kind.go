@@ -33,8 +33,6 @@ func ClientKey(e *agentv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:
 		return k.ModelIntent.GetClientKey()
-	case *agentv1.Event_ToolIntent:
-		return k.ToolIntent.GetClientKey()
 	case *agentv1.Event_ExecIntent:
 		return k.ExecIntent.GetClientKey()
 	}

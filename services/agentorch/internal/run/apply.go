@@ -65,7 +65,7 @@ func (s *State) outside(e *agentv1.Event) bool {
 	if i := s.OpenIntent(journal.IntentOf(e)); i != nil {
 		return i.Outside()
 	}
-	return e.GetInterrupted().GetOutside() || e.GetToolsReviewed().GetClientKey() != "" || e.GetToolOutcome().GetClientKey() != "" || journal.ClientKey(e) != ""
+	return e.GetInterrupted().GetOutside() || journal.ClientKey(e) != ""
 }
 
 // apply folds an event of a frame.

@@ -40,7 +40,9 @@ func TestAnInterruptCutsATurn(t *testing.T) {
 	assert.Equal(t, "too long", page.GetEvents()[0].GetCommandReceived().GetReason())
 	r.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
 
-	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) { return ownertest.Say("done"), nil }
+	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		return ownertest.Say("done"), nil
+	}
 	_, err = r.runs.InterruptRun(t.Context(), &agentv1.InterruptRunRequest{Name: name, Text: "be brief"})
 	require.NoError(t, err)
 	state := r.Finish(name)

@@ -84,8 +84,11 @@ func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
 		messages = i.GetContent().GetMessages()
 	}
 	t.Model, t.Role, t.Messages, t.Pending = i.GetModel(), i.GetRole(), messages, true
-	var offered []*toolv1.ToolInfo
+	offered := i.GetContent().GetTools()
 	for _, name := range i.GetTools() {
+		if i.GetContent() != nil {
+			break
+		}
 		definitions := b.toolsOf(e)
 		if at := slices.IndexFunc(definitions, func(d *toolv1.ToolDefinition) bool { return d.GetInfo().GetName() == name }); at >= 0 {
 			offered = append(offered, definitions[at].GetInfo())

@@ -41,7 +41,6 @@ type EffectRequest struct {
 	// Types that are valid to be assigned to Effect:
 	//
 	//	*EffectRequest_Generate
-	//	*EffectRequest_ToolCalls
 	//	*EffectRequest_Exec
 	Effect        isEffectRequest_Effect `protobuf_oneof:"effect"`
 	unknownFields protoimpl.UnknownFields
@@ -108,15 +107,6 @@ func (x *EffectRequest) GetGenerate() *OutsideGenerate {
 	return nil
 }
 
-func (x *EffectRequest) GetToolCalls() *OutsideToolCalls {
-	if x != nil {
-		if x, ok := x.Effect.(*EffectRequest_ToolCalls); ok {
-			return x.ToolCalls
-		}
-	}
-	return nil
-}
-
 func (x *EffectRequest) GetExec() *OutsideExec {
 	if x != nil {
 		if x, ok := x.Effect.(*EffectRequest_Exec); ok {
@@ -135,19 +125,12 @@ type EffectRequest_Generate struct {
 	Generate *OutsideGenerate `protobuf:"bytes,3,opt,name=generate,proto3,oneof"`
 }
 
-type EffectRequest_ToolCalls struct {
-	// Tool calls, as a model would make them in one message.
-	ToolCalls *OutsideToolCalls `protobuf:"bytes,4,opt,name=tool_calls,json=toolCalls,proto3,oneof"`
-}
-
 type EffectRequest_Exec struct {
 	// A command in a sandbox of the run.
-	Exec *OutsideExec `protobuf:"bytes,5,opt,name=exec,proto3,oneof"`
+	Exec *OutsideExec `protobuf:"bytes,4,opt,name=exec,proto3,oneof"`
 }
 
 func (*EffectRequest_Generate) isEffectRequest_Effect() {}
-
-func (*EffectRequest_ToolCalls) isEffectRequest_Effect() {}
 
 func (*EffectRequest_Exec) isEffectRequest_Effect() {}
 
@@ -233,52 +216,6 @@ func (x *OutsideGenerate) GetConfig() *v1.GenerateConfig {
 	return nil
 }
 
-// OutsideToolCalls are calls of the agent's tools. They are reviewed as a model's are.
-type OutsideToolCalls struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The calls.
-	Calls         []*v11.ToolCall `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OutsideToolCalls) Reset() {
-	*x = OutsideToolCalls{}
-	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OutsideToolCalls) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OutsideToolCalls) ProtoMessage() {}
-
-func (x *OutsideToolCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OutsideToolCalls.ProtoReflect.Descriptor instead.
-func (*OutsideToolCalls) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_effect_request_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *OutsideToolCalls) GetCalls() []*v11.ToolCall {
-	if x != nil {
-		return x.Calls
-	}
-	return nil
-}
-
 // OutsideExec is a command in a sandbox.
 type OutsideExec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -292,7 +229,7 @@ type OutsideExec struct {
 
 func (x *OutsideExec) Reset() {
 	*x = OutsideExec{}
-	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +241,7 @@ func (x *OutsideExec) String() string {
 func (*OutsideExec) ProtoMessage() {}
 
 func (x *OutsideExec) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +254,7 @@ func (x *OutsideExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutsideExec.ProtoReflect.Descriptor instead.
 func (*OutsideExec) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_effect_request_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_agent_v1_effect_request_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OutsideExec) GetEnvironment() string {
@@ -338,15 +275,13 @@ var File_evalfleet_agent_v1_effect_request_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_effect_request_proto_rawDesc = "" +
 	"\n" +
-	"'evalfleet/agent/v1/effect_request.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xad\x02\n" +
+	"'evalfleet/agent/v1/effect_request.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xe6\x01\n" +
 	"\rEffectRequest\x12,\n" +
 	"\n" +
 	"client_key\x18\x01 \x01(\tB\r\xe0A\x02\xbaH\ar\x05\x10\x01(\x80\x01R\tclientKey\x12\x1c\n" +
 	"\x04span\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12A\n" +
-	"\bgenerate\x18\x03 \x01(\v2#.evalfleet.agent.v1.OutsideGenerateH\x00R\bgenerate\x12E\n" +
-	"\n" +
-	"tool_calls\x18\x04 \x01(\v2$.evalfleet.agent.v1.OutsideToolCallsH\x00R\ttoolCalls\x125\n" +
-	"\x04exec\x18\x05 \x01(\v2\x1f.evalfleet.agent.v1.OutsideExecH\x00R\x04execB\x0f\n" +
+	"\bgenerate\x18\x03 \x01(\v2#.evalfleet.agent.v1.OutsideGenerateH\x00R\bgenerate\x125\n" +
+	"\x04exec\x18\x04 \x01(\v2\x1f.evalfleet.agent.v1.OutsideExecH\x00R\x04execB\x0f\n" +
 	"\x06effect\x12\x05\xbaH\x02\b\x01\"\xa0\x02\n" +
 	"\x0fOutsideGenerate\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12H\n" +
@@ -354,9 +289,7 @@ const file_evalfleet_agent_v1_effect_request_proto_rawDesc = "" +
 	"\x05tools\x18\x03 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12>\n" +
 	"\vtool_choice\x18\x04 \x01(\v2\x1d.evalfleet.tool.v1.ToolChoiceR\n" +
 	"toolChoice\x12:\n" +
-	"\x06config\x18\x05 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\"R\n" +
-	"\x10OutsideToolCalls\x12>\n" +
-	"\x05calls\x18\x01 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\x05calls\"z\n" +
+	"\x06config\x18\x05 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\"z\n" +
 	"\vOutsideExec\x12,\n" +
 	"\venvironment\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\venvironment\x12=\n" +
@@ -375,34 +308,30 @@ func file_evalfleet_agent_v1_effect_request_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_effect_request_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_effect_request_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_evalfleet_agent_v1_effect_request_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_evalfleet_agent_v1_effect_request_proto_goTypes = []any{
 	(*EffectRequest)(nil),     // 0: evalfleet.agent.v1.EffectRequest
 	(*OutsideGenerate)(nil),   // 1: evalfleet.agent.v1.OutsideGenerate
-	(*OutsideToolCalls)(nil),  // 2: evalfleet.agent.v1.OutsideToolCalls
-	(*OutsideExec)(nil),       // 3: evalfleet.agent.v1.OutsideExec
-	(*v1.ChatMessage)(nil),    // 4: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),      // 5: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),    // 6: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil), // 7: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolCall)(nil),      // 8: evalfleet.tool.v1.ToolCall
-	(*v12.ExecSpec)(nil),      // 9: evalfleet.sandbox.v1.ExecSpec
+	(*OutsideExec)(nil),       // 2: evalfleet.agent.v1.OutsideExec
+	(*v1.ChatMessage)(nil),    // 3: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),      // 4: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),    // 5: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil), // 6: evalfleet.model.v1.GenerateConfig
+	(*v12.ExecSpec)(nil),      // 7: evalfleet.sandbox.v1.ExecSpec
 }
 var file_evalfleet_agent_v1_effect_request_proto_depIdxs = []int32{
 	1, // 0: evalfleet.agent.v1.EffectRequest.generate:type_name -> evalfleet.agent.v1.OutsideGenerate
-	2, // 1: evalfleet.agent.v1.EffectRequest.tool_calls:type_name -> evalfleet.agent.v1.OutsideToolCalls
-	3, // 2: evalfleet.agent.v1.EffectRequest.exec:type_name -> evalfleet.agent.v1.OutsideExec
-	4, // 3: evalfleet.agent.v1.OutsideGenerate.messages:type_name -> evalfleet.model.v1.ChatMessage
-	5, // 4: evalfleet.agent.v1.OutsideGenerate.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	6, // 5: evalfleet.agent.v1.OutsideGenerate.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	7, // 6: evalfleet.agent.v1.OutsideGenerate.config:type_name -> evalfleet.model.v1.GenerateConfig
-	8, // 7: evalfleet.agent.v1.OutsideToolCalls.calls:type_name -> evalfleet.tool.v1.ToolCall
-	9, // 8: evalfleet.agent.v1.OutsideExec.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	2, // 1: evalfleet.agent.v1.EffectRequest.exec:type_name -> evalfleet.agent.v1.OutsideExec
+	3, // 2: evalfleet.agent.v1.OutsideGenerate.messages:type_name -> evalfleet.model.v1.ChatMessage
+	4, // 3: evalfleet.agent.v1.OutsideGenerate.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	5, // 4: evalfleet.agent.v1.OutsideGenerate.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	6, // 5: evalfleet.agent.v1.OutsideGenerate.config:type_name -> evalfleet.model.v1.GenerateConfig
+	7, // 6: evalfleet.agent.v1.OutsideExec.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_effect_request_proto_init() }
@@ -412,7 +341,6 @@ func file_evalfleet_agent_v1_effect_request_proto_init() {
 	}
 	file_evalfleet_agent_v1_effect_request_proto_msgTypes[0].OneofWrappers = []any{
 		(*EffectRequest_Generate)(nil),
-		(*EffectRequest_ToolCalls)(nil),
 		(*EffectRequest_Exec)(nil),
 	}
 	type x struct{}
@@ -421,7 +349,7 @@ func file_evalfleet_agent_v1_effect_request_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_effect_request_proto_rawDesc), len(file_evalfleet_agent_v1_effect_request_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

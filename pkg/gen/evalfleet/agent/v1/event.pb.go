@@ -2583,9 +2583,7 @@ type ToolsReviewed struct {
 	// Decisions by call, without content.
 	Decisions []*ToolDecision `protobuf:"bytes,2,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// The reviews.
-	Content *ToolsReviewedContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// Of calls that were asked for from outside, the asker's key; empty: those of a message of the agent.
-	ClientKey     string `protobuf:"bytes,4,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	Content       *ToolsReviewedContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2639,13 +2637,6 @@ func (x *ToolsReviewed) GetContent() *ToolsReviewedContent {
 		return x.Content
 	}
 	return nil
-}
-
-func (x *ToolsReviewed) GetClientKey() string {
-	if x != nil {
-		return x.ClientKey
-	}
-	return ""
 }
 
 // ToolDecision is a review without content.
@@ -2787,9 +2778,7 @@ type ToolIntent struct {
 	// Optional. Span of that agent.
 	AgentSpan string `protobuf:"bytes,8,opt,name=agent_span,json=agentSpan,proto3" json:"agent_span,omitempty"`
 	// The call.
-	Content *v12.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
-	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
-	ClientKey     string `protobuf:"bytes,10,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	Content       *v12.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2887,13 +2876,6 @@ func (x *ToolIntent) GetContent() *v12.ToolCall {
 	return nil
 }
 
-func (x *ToolIntent) GetClientKey() string {
-	if x != nil {
-		return x.ClientKey
-	}
-	return ""
-}
-
 // ToolOutcome says how a tool call ended.
 type ToolOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2916,9 +2898,7 @@ type ToolOutcome struct {
 	// The result.
 	Content *ToolOutcomeContent `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
 	// True where the call was stopped while its run goes on; the result is what the model sees of that.
-	Interrupted bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
-	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
-	ClientKey     string `protobuf:"bytes,11,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	Interrupted   bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3021,13 +3001,6 @@ func (x *ToolOutcome) GetInterrupted() bool {
 		return x.Interrupted
 	}
 	return false
-}
-
-func (x *ToolOutcome) GetClientKey() string {
-	if x != nil {
-		return x.ClientKey
-	}
-	return ""
 }
 
 // ToolOutcomeContent is what a tool gave.
@@ -6521,21 +6494,19 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
 	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12@\n" +
-	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCallsJ\x04\b\x04\x10\x05R\voutput_blob\"\xe3\x01\n" +
+	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCallsJ\x04\b\x04\x10\x05R\voutput_blob\"\xbe\x01\n" +
 	"\rToolsReviewed\x12#\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12>\n" +
 	"\tdecisions\x18\x02 \x03(\v2 .evalfleet.agent.v1.ToolDecisionR\tdecisions\x12H\n" +
-	"\acontent\x18\x03 \x01(\v2(.evalfleet.agent.v1.ToolsReviewedContentB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
-	"\n" +
-	"client_key\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\xaa\x01\n" +
+	"\acontent\x18\x03 \x01(\v2(.evalfleet.agent.v1.ToolsReviewedContentB\x04\xb0\xbb\x18\x01R\acontent\"\xaa\x01\n" +
 	"\fToolDecision\x12\x1d\n" +
 	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12=\n" +
 	"\bdecision\x18\x02 \x01(\x0e2!.evalfleet.tool.v1.ReviewDecisionR\bdecision\x12 \n" +
 	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12\x1a\n" +
 	"\bparallel\x18\x04 \x01(\bR\bparallel\"O\n" +
 	"\x14ToolsReviewedContent\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\x84\x03\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xdf\x02\n" +
 	"\n" +
 	"ToolIntent\x12\x1d\n" +
 	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
@@ -6549,10 +6520,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05agent\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12#\n" +
 	"\n" +
 	"agent_span\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tagentSpan\x12;\n" +
-	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
-	"\n" +
-	"client_key\x18\n" +
-	" \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\x89\x04\n" +
+	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\"\xe4\x03\n" +
 	"\vToolOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
@@ -6568,9 +6536,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"message_id\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12F\n" +
 	"\acontent\x18\t \x01(\v2&.evalfleet.agent.v1.ToolOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\x12 \n" +
 	"\vinterrupted\x18\n" +
-	" \x01(\bR\vinterrupted\x12#\n" +
-	"\n" +
-	"client_key\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"|\n" +
+	" \x01(\bR\vinterrupted\"|\n" +
 	"\x12ToolOutcomeContent\x125\n" +
 	"\x06result\x18\x01 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultR\x06result\x12/\n" +
 	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\\\n" +

@@ -13,11 +13,26 @@ import (
 
 // commands takes in what lies in the inbox.
 func (d *Step) commands() error {
+	var asked []inbox.Command // for effects, of which none begins after a cancel that came with it
 	for _, c := range d.facts.Commands {
+		if _, effect := c.Request.(*agentv1.EffectRequest); effect {
+			asked = append(asked, c)
+			continue
+		}
 		if err := d.command(c); err != nil {
 			return err
 		}
 		d.Took = append(d.Took, c.ID)
+	}
+	for _, c := range asked {
+		r, _ := c.Request.(*agentv1.EffectRequest)
+		taken, err := d.outside(c, r)
+		if err != nil {
+			return err
+		}
+		if d.Left = d.Left || !taken; taken {
+			d.Took = append(d.Took, c.ID)
+		}
 	}
 	return nil
 }

@@ -87,6 +87,8 @@ type Step struct {
 	Entries []journal.Entry
 	// Took are the ids of commands that are in the entries.
 	Took []string
+	// Left says that a command stays in the inbox, since it cannot be taken yet.
+	Left bool
 	// Row says that lists must show what changed, Intents that an effect is about to begin.
 	Row, Intents bool
 	// Removing says that the run's sandboxes are to be removed before it can end.
@@ -185,6 +187,8 @@ func (d *Step) waitOf(i *run.Intent, wait *agentv1.RunWait) error {
 		return nil
 	case i == nil:
 		return d.pause(wait)
+	case i.Outside() && d.s.OpenIntent(i.Seq()) == nil:
+		return nil // it is over, and its asker decides whether to ask again
 	case d.s.OpenIntent(i.Seq()) != nil:
 		return d.waitIn(i.Frame, &agentv1.WaitChanged{Intent: i.Seq(), Wait: wait})
 	default:

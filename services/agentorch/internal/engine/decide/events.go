@@ -50,6 +50,8 @@ func (d *Step) name(e *agentv1.Event) {
 		messages = []*modelv1.ChatMessage{k.MessageAdded.GetContent()}
 	case *agentv1.Event_HistoryChanged:
 		messages = k.HistoryChanged.GetContent().GetMessages()
+	case *agentv1.Event_ModelIntent:
+		messages = k.ModelIntent.GetContent().GetMessages()
 	case *agentv1.Event_AgentBegan:
 		messages = k.AgentBegan.GetContent().GetMessages()
 	case *agentv1.Event_ModelOutcome:

@@ -98,7 +98,7 @@ func (c *Caller) New(s *run.State, i *run.Intent) Effect {
 	case *agentv1.Event_WorkerIntent:
 		return c.workerCall(s, i, k.WorkerIntent)
 	default:
-		return c.execution(s, i.Seq(), i.Event.GetExecIntent())
+		return c.execution(s, i, i.Event.GetExecIntent())
 	}
 }
 

@@ -20,14 +20,14 @@ type execution struct {
 	missing string
 }
 
-func (c *Caller) execution(s *run.State, seq int64, i *agentv1.ExecIntent) *execution {
-	x := &execution{client: c.deps.Sandboxes, seq: seq}
+func (c *Caller) execution(s *run.State, of *run.Intent, i *agentv1.ExecIntent) *execution {
+	x := &execution{client: c.deps.Sandboxes, seq: of.Seq()}
 	box := s.Sandboxes[i.GetEnvironment()]
 	if box == nil || box.Removed {
 		x.missing = i.GetEnvironment()
 		return x
 	}
-	x.request = &sandboxv1.ExecRequest{Sandbox: box.Name, RequestId: i.GetRequestId(), Spec: i.GetContent(), Attribution: s.Attribution(i.GetPurpose(), "", 0)}
+	x.request = &sandboxv1.ExecRequest{Sandbox: box.Name, RequestId: i.GetRequestId(), Spec: i.GetContent(), Attribution: of.Frame.Attribution(i.GetPurpose(), "", 0)}
 	return x
 }
 

@@ -39,9 +39,13 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 	case "errors", "":
 		r.RecordFailedCall = true
 	}
-	for _, name := range i.GetTools() {
-		if d := of.Frame.Tool(name); d != nil {
-			r.Tools = append(r.Tools, d.GetInfo())
+	if i.GetContent() != nil {
+		r.Tools = i.GetContent().GetTools()
+	} else {
+		for _, name := range i.GetTools() {
+			if d := of.Frame.Tool(name); d != nil {
+				r.Tools = append(r.Tools, d.GetInfo())
+			}
 		}
 	}
 	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: saidBy(of.Frame, i)}

@@ -19,8 +19,14 @@ type Command struct {
 	// Principal is who sent it, such as `user:ada`.
 	Principal string
 	// Request is a CancelRunRequest, RetuneLimitsRequest, PostMessageRequest, InterruptRunRequest, CancelCallRequest,
-	// HoldRunRequest or ResumeRunRequest.
+	// HoldRunRequest, ResumeRunRequest or EffectRequest.
 	Request proto.Message
+}
+
+// Effect is the command that asks for an effect from outside. The asker's key is its id, so that the same key is the same
+// effect.
+func Effect(principal string, r *agentv1.EffectRequest) Command {
+	return Command{ID: "effect/" + r.GetClientKey(), Principal: principal, Request: r}
 }
 
 // posted is the stored form of a command.
@@ -62,7 +68,7 @@ func Unpack(c journal.Command) (Command, error) {
 	}
 	switch request.(type) {
 	case *agentv1.CancelRunRequest, *agentv1.RetuneLimitsRequest, *agentv1.PostMessageRequest, *agentv1.InterruptRunRequest,
-		*agentv1.CancelCallRequest, *agentv1.HoldRunRequest, *agentv1.ResumeRunRequest:
+		*agentv1.CancelCallRequest, *agentv1.HoldRunRequest, *agentv1.ResumeRunRequest, *agentv1.EffectRequest:
 		return Command{ID: c.ID, Principal: p.Principal, Request: request}, nil
 	}
 	return Command{}, fmt.Errorf("inbox: command %s is a %s", c.ID, p.Type)
