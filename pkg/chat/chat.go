@@ -106,5 +106,5 @@ func ReasoningPart(reasoning string) *contentv1.Content {
 
 // ImagePart returns a part that is an image at a data URI or URL.
 func ImagePart(uri string) *contentv1.Content {
-	return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: uriMedia(uri), Detail: "auto"}}}
+	return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: uriMedia(uri), Detail: contentv1.ImageDetail_IMAGE_DETAIL_AUTO}}}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -58,7 +59,7 @@ var options = []option{
 	int64Option("reasoning_tokens", func(c *modelv1.GenerateConfig) **int64 { return &c.ReasoningTokens }),
 	textOption("reasoning_summary", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningSummary }, "none", "concise", "detailed", "auto"),
 	{"reasoning_history", readReasoningHistory, func(w *encode.Writer, c *modelv1.GenerateConfig) {
-		w.OptText("reasoning_history", c.ReasoningHistory)
+		w.TextUnlessEmpty("reasoning_history", enum.Word(c.GetReasoningHistory()))
 	}},
 	{"response_schema", readResponseSchema, writeResponseSchema},
 	{"extra_headers", readExtraHeaders, writeExtraHeaders},

@@ -64,11 +64,11 @@ func readCachePrompt(o *lax.Object, c *modelv1.GenerateConfig) {
 func readReasoningHistory(o *lax.Object, c *modelv1.GenerateConfig) {
 	switch string(o.Raw("reasoning_history")) {
 	case "true":
-		c.ReasoningHistory = new("all")
+		c.ReasoningHistory = new(modelv1.ReasoningHistory_REASONING_HISTORY_ALL)
 	case "false":
-		c.ReasoningHistory = new("none")
+		c.ReasoningHistory = new(modelv1.ReasoningHistory_REASONING_HISTORY_NONE)
 	default:
-		c.ReasoningHistory = o.Enum("reasoning_history", "none", "all", "last", "auto")
+		c.ReasoningHistory = readEnum[modelv1.ReasoningHistory](o, "reasoning_history")
 	}
 }
 

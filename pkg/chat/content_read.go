@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 )
 
@@ -91,7 +92,7 @@ func readCitation(o *lax.Object) *contentv1.Citation {
 		document := &contentv1.DocumentRange{}
 		if r := o.Object("range"); r != nil {
 			r.Require("type")
-			if t := r.Enum("type", "block", "page", "char"); t != nil {
+			if t := readEnum[contentv1.DocumentRangeType](r, "type"); t != nil {
 				document.Type = *t
 			}
 			document.StartIndex, document.EndIndex = requireInt(r, "start_index"), requireInt(r, "end_index")
@@ -140,9 +141,9 @@ func readReasoning(o *lax.Object, part *contentv1.Content) {
 }
 
 func readImage(o *lax.Object, part *contentv1.Content) {
-	image := &contentv1.Image{Media: uriMedia(o.RequireText("image")), Detail: "auto"}
+	image := &contentv1.Image{Media: uriMedia(o.RequireText("image")), Detail: contentv1.ImageDetail_IMAGE_DETAIL_AUTO}
 	if o.Has("detail") && o.Require("detail") {
-		if detail := o.Enum("detail", "auto", "low", "high", "original"); detail != nil {
+		if detail := readEnum[contentv1.ImageDetail](o, "detail"); detail != nil {
 			image.Detail = *detail
 		}
 	}
@@ -151,22 +152,33 @@ func readImage(o *lax.Object, part *contentv1.Content) {
 
 func readAudio(o *lax.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_Audio{Audio: &contentv1.Audio{
-		Media: uriMedia(o.RequireText("audio")), Format: requireEnum(o, "format", "wav", "mp3"),
+		Media: uriMedia(o.RequireText("audio")), Format: requireEnum[contentv1.AudioFormat](o, "format"),
 	}}
 }
 
 func readVideo(o *lax.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_Video{Video: &contentv1.Video{
-		Media: uriMedia(o.RequireText("video")), Format: requireEnum(o, "format", "mp4", "mpeg", "mov"),
+		Media: uriMedia(o.RequireText("video")), Format: requireEnum[contentv1.VideoFormat](o, "format"),
 	}}
 }
 
-func requireEnum(o *lax.Object, name string, allowed ...string) string {
-	o.Require(name)
-	if word := o.Enum(name, allowed...); word != nil {
-		return *word
+// readEnum reads the word of an enum's value; nil where there is none.
+func readEnum[E enum.Enum](o *lax.Object, name string) *E {
+	var none E
+	word := o.Enum(name, enum.Words(none.Descriptor())...)
+	if word == nil {
+		return nil
 	}
-	return ""
+	v, _ := enum.Parse[E](*word)
+	return &v
+}
+
+func requireEnum[E enum.Enum](o *lax.Object, name string) E {
+	o.Require(name)
+	if v := readEnum[E](o, name); v != nil {
+		return *v
+	}
+	return 0
 }
 
 func readDocument(o *lax.Object, part *contentv1.Content) {
@@ -257,7 +269,7 @@ func readData(o *lax.Object, part *contentv1.Content) {
 
 func readToolUse(o *lax.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
-		ToolType:  requireEnum(o, "tool_type", "web_search", "mcp_call", "code_execution"),
+		ToolType:  requireEnum[contentv1.ToolUseType](o, "tool_type"),
 		Id:        o.RequireText("id"),
 		Name:      o.RequireText("name"),
 		Context:   o.String("context"),

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 )
 
@@ -37,15 +38,15 @@ func writePart(w *encode.Writer, part *contentv1.Content) {
 	case *contentv1.Content_Image:
 		w.TextMember("type", "image")
 		w.TextMember("image", mediaURI(p.Image.GetMedia()))
-		w.TextMember("detail", orElse(p.Image.GetDetail(), "auto"))
+		w.TextMember("detail", orElse(enum.Word(p.Image.GetDetail()), "auto"))
 	case *contentv1.Content_Audio:
 		w.TextMember("type", "audio")
 		w.TextMember("audio", mediaURI(p.Audio.GetMedia()))
-		w.TextMember("format", p.Audio.GetFormat())
+		w.TextMember("format", enum.Word(p.Audio.GetFormat()))
 	case *contentv1.Content_Video:
 		w.TextMember("type", "video")
 		w.TextMember("video", mediaURI(p.Video.GetMedia()))
-		w.TextMember("format", p.Video.GetFormat())
+		w.TextMember("format", enum.Word(p.Video.GetFormat()))
 	case *contentv1.Content_Document:
 		uri := mediaURI(p.Document.GetMedia())
 		filename, mimeType := describeDocument(uri)
@@ -56,7 +57,7 @@ func writePart(w *encode.Writer, part *contentv1.Content) {
 		w.BoolMember("citations", p.Document.GetCitations())
 	case *contentv1.Content_ToolUse:
 		w.TextMember("type", "tool_use")
-		w.TextMember("tool_type", p.ToolUse.GetToolType())
+		w.TextMember("tool_type", enum.Word(p.ToolUse.GetToolType()))
 		w.TextMember("id", p.ToolUse.GetId())
 		w.TextMember("name", p.ToolUse.GetName())
 		w.OptText("context", p.ToolUse.Context)
@@ -102,10 +103,10 @@ func writeCitation(w *encode.Writer, c *contentv1.Citation) {
 		w.TextMember("url", source.Url)
 	case *contentv1.Citation_Document:
 		w.TextMember("type", "document")
-		if r := source.Document; r.GetType() != "" {
+		if r := source.Document; r.GetType() != 0 {
 			w.Key("range")
 			w.BeginObject()
-			w.TextMember("type", r.GetType())
+			w.TextMember("type", enum.Word(r.GetType()))
 			w.IntMember("start_index", r.GetStartIndex())
 			w.IntMember("end_index", r.GetEndIndex())
 			w.EndObject()

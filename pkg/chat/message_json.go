@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -150,7 +151,7 @@ func readCall(o *lax.Object) *toolv1.ToolCall {
 	}
 	if view := o.Object("view"); view != nil {
 		call.View = &toolv1.ToolCallContent{
-			Title: view.Text("title"), Format: requireEnum(view, "format", "text", "markdown"), Content: view.Text("content"),
+			Title: view.Text("title"), Format: requireEnum[toolv1.ViewFormat](view, "format"), Content: view.Text("content"),
 		}
 	}
 	return call
@@ -231,7 +232,7 @@ func writeCall(w *encode.Writer, call *toolv1.ToolCall) {
 		w.Key("view")
 		w.BeginObject()
 		w.TextUnlessEmpty("title", view.GetTitle())
-		w.TextMember("format", orElse(view.GetFormat(), "text"))
+		w.TextMember("format", orElse(enum.Word(view.GetFormat()), "text"))
 		w.TextMember("content", view.GetContent())
 		w.EndObject()
 	}

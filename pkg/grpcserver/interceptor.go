@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -253,15 +254,14 @@ func (c *chain) validate(m proto.Message) error {
 	return fields.Err()
 }
 
-// listed are the texts of a closed set. An empty one stands for nothing.
-func listed(set protoreflect.List) string {
-	var texts []string
-	for i := range set.Len() {
-		if text := set.Get(i).String(); text != "" {
-			texts = append(texts, text)
-		}
+// allowed are the words of an enum without those of the numbers that a field may not have.
+func allowed(d protoreflect.EnumDescriptor, but protoreflect.List) string {
+	words := enum.Words(d)
+	for i := range but.Len() {
+		not := d.Values().ByNumber(protoreflect.EnumNumber(but.Get(i).Int()))
+		words = slices.DeleteFunc(words, func(word string) bool { return enum.Find(d, word) == not })
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(words, ", ")
 }
 
 // fault says which rule a field breaks. That it is missing has one form, whichever rule refuses it.
@@ -270,8 +270,11 @@ func fault(v *protovalidate.Violation) string {
 		return v.Proto.GetMessage()
 	}
 	missing := v.Proto.GetRuleId() == "required"
-	if v.Proto.GetRuleId() == "string.in" {
-		return fmt.Sprintf("%q is none of %s", v.FieldValue.String(), listed(v.RuleValue.List()))
+	switch v.Proto.GetRuleId() {
+	case "enum.defined_only":
+		return fmt.Sprintf("%d is none of %s", v.FieldValue.Enum(), strings.Join(enum.Words(v.FieldDescriptor.Enum()), ", "))
+	case "enum.not_in":
+		return fmt.Sprintf("may not be %s; want %s", v.FieldDescriptor.Enum().Values().ByNumber(v.FieldValue.Enum()).Name(), allowed(v.FieldDescriptor.Enum(), v.RuleValue.List()))
 	}
 	switch value := v.FieldValue.Interface().(type) {
 	case string:

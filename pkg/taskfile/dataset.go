@@ -12,7 +12,13 @@ import (
 )
 
 // formats are the formats of dataset files by the ending of their names.
-var formats = map[string]string{".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".tab": "csv"}
+var formats = map[string]agentv1.DatasetFormat{
+	".jsonl": agentv1.DatasetFormat_DATASET_FORMAT_JSONL,
+	".json":  agentv1.DatasetFormat_DATASET_FORMAT_JSON,
+	".csv":   agentv1.DatasetFormat_DATASET_FORMAT_CSV,
+	".tsv":   agentv1.DatasetFormat_DATASET_FORMAT_CSV,
+	".tab":   agentv1.DatasetFormat_DATASET_FORMAT_CSV,
+}
 
 // dataset reads a path, a map with a file and its mapping, or a list of samples.
 func (r *reader) dataset(n *yaml.Node) error {
@@ -29,7 +35,7 @@ func (r *reader) dataset(n *yaml.Node) error {
 	err := r.mapping(n, "a dataset", map[string]key{
 		"file":            decode(r, &name),
 		"name":            decode(r, &d.Name),
-		"format":          decode(r, &file.Format),
+		"format":          word(r, &file.Format),
 		"fields":          func(n *yaml.Node) error { return r.fields(n, &file.FieldsJson) },
 		"auto_id":         decode(r, &file.AutoId),
 		"delimiter":       decode(r, &file.Delimiter),
@@ -71,10 +77,10 @@ func (r *reader) datasetFile(n *yaml.Node, name string, d *agentv1.Dataset, file
 	}
 	base := strings.TrimSuffix(filepath.Base(name), ".gz")
 	ending := strings.ToLower(filepath.Ext(base))
-	if file.Format == "" {
+	if file.Format == 0 {
 		file.Format = formats[ending]
 	}
-	if file.Format == "" {
+	if file.Format == 0 {
 		return r.fault(n, "dataset %s: its name tells no format; name it .jsonl, .json, .csv or .tsv (also .gz), or set format", name)
 	}
 	if file.Delimiter == "" && (ending == ".tsv" || ending == ".tab") {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/evalfleet/evalfleet/pkg/enum"
 )
 
 // key reads the value of one key.
@@ -104,6 +106,22 @@ func decode[T any](r *reader, v *T) key {
 		if n.Tag == "!!null" || n.ShortTag() == "!!binary" || n.Decode(v) != nil {
 			return r.fault(n, "%s must be %s, not %s", r.key, shape(v), show(n))
 		}
+		return nil
+	}
+}
+
+// word reads the word of an enum's value.
+func word[E enum.Enum](r *reader, v *E) key {
+	return func(n *yaml.Node) error {
+		var text string
+		if err := decode(r, &text)(n); err != nil {
+			return err
+		}
+		value, ok := enum.Parse[E](text)
+		if !ok {
+			return r.fault(n, "%s must be one of %s, not %s", r.key, strings.Join(enum.Words(value.Descriptor()), ", "), show(n))
+		}
+		*v = value
 		return nil
 	}
 }

@@ -36,7 +36,7 @@ func (r *reader) read(n *yaml.Node) error {
 		"continue_on_fail": decode(r, &s.ContinueOnFail),
 		"retry_on_error":   decode(r, &s.RetryOnError),
 		"score_on_error":   decode(r, &s.ScoreOnError),
-		"record_calls":     decode(r, &s.RecordCalls),
+		"record_calls":     word(r, &s.RecordCalls),
 		"tags":             r.texts(&s.Tags),
 		"metadata":         r.jsonText(&s.MetadataJson),
 	})

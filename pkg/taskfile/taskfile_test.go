@@ -129,7 +129,7 @@ metadata: {z: 1, a: {c: "x"}}
 	equal(t, &agentv1.EvalSpec{
 		Task: "sums", DisplayName: "Sums", TaskVersion: "2", TaskFile: path,
 		Dataset: &agentv1.Dataset{Name: "easy", Location: "rows.jsonl", Source: &agentv1.Dataset_File{File: &agentv1.DatasetFile{
-			Blob: blob(rows), Format: "jsonl", AutoId: true, ShuffleChoicesSeed: new(int64(7)),
+			Blob: blob(rows), Format: agentv1.DatasetFormat_DATASET_FORMAT_JSONL, AutoId: true, ShuffleChoicesSeed: new(int64(7)),
 			FieldsJson: `{"input":"question","target":{"column":"answer","pattern":"#### (.*)","group":1}}`,
 		}}},
 		Steps: []*agentv1.AgentRef{
@@ -168,7 +168,7 @@ metadata: {z: 1, a: {c: "x"}}
 		},
 		Limit: &agentv1.SampleRange{Start: 2, End: 5}, ShuffleSeed: new(int64(3)), MaxSamples: new(int32(4)),
 		FailOnError:    &agentv1.FailOnError{Rule: &agentv1.FailOnError_Threshold{Threshold: 0.1}},
-		ContinueOnFail: true, RetryOnError: 1, ScoreOnError: true, RecordCalls: "all", Tags: []string{"a", "b"}, MetadataJson: `{"z":1,"a":{"c":"x"}}`,
+		ContinueOnFail: true, RetryOnError: 1, ScoreOnError: true, RecordCalls: agentv1.RecordCalls_RECORD_CALLS_ALL, Tags: []string{"a", "b"}, MetadataJson: `{"z":1,"a":{"c":"x"}}`,
 	}, task.Spec)
 	bodies(t, []taskfile.Body{
 		{Path: filepath.Join(dir, "rows.jsonl"), Ref: blob(rows)},

@@ -96,7 +96,7 @@ func TestAWorkerScores(t *testing.T) {
 	require.Eventually(t, func() bool {
 		list, err := runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
 		require.NoError(t, err)
-		return len(list.GetRuns()) == 1 && list.GetRuns()[0].GetWait().GetReason() == "worker" && list.GetRuns()[0].GetWait().GetMessage() == "waiting for a worker of scorer polite"
+		return len(list.GetRuns()) == 1 && list.GetRuns()[0].GetWait().GetReason() == agentv1.WaitReason_WAIT_REASON_WORKER && list.GetRuns()[0].GetWait().GetMessage() == "waiting for a worker of scorer polite"
 	}, patience, pause, "the run says what it waits for")
 
 	again := workertest.Dial(t, workerv1.NewWorkerServiceClient(conn))

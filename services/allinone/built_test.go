@@ -179,7 +179,7 @@ var requests = map[string]string{
 	"AnswerInboxItemRequest":    `{"answer": {"unknownOutcome": "UNKNOWN_OUTCOME_DECISION_FAIL"}}`,
 	"CancelToolsRequest":        `{"calls": [{"callId": "absent"}]}`,
 	"CreateEvalRequest":         `{"spec": {"task": "t", "dataset": {}, "models": [{"model": "absent"}]}}`,
-	"CreateKeyRequest":          `{"key": {"principal": "user:ada", "role": "viewer"}}`,
+	"CreateKeyRequest":          `{"key": {"principal": "user:ada", "role": "KEY_ROLE_VIEWER"}}`,
 	"CreateRunRequest":          `{"spec": {"steps": [{"name": "absent"}]}}`,
 	"CreateSandboxGroupRequest": `{"specs": {"default": {}}}`,
 	"DownloadBlobRequest":       `{"hash": "` + strings.Repeat("0", 64) + `"}`,

@@ -83,7 +83,7 @@ type logs struct {
 
 func (logs) ExportEval(req *agentv1.ExportEvalRequest, s agentv1.EvalService_ExportEvalServer) error {
 	name := "log.eval"
-	if req.GetFormat() == "json" {
+	if req.GetFormat() == agentv1.LogFormat_LOG_FORMAT_JSON {
 		name = "log.json"
 	}
 	err := s.Send(&agentv1.ExportEvalResponse{FileName: name, Chunk: []byte(`{"results":`)})

@@ -34,17 +34,17 @@ type citationState struct {
 // message returns the citation. One of a kind that is not known keeps its text and title.
 func (l *location) message() *contentv1.Citation {
 	c := &contentv1.Citation{Title: l.Title, Cited: &contentv1.Citation_CitedText{CitedText: l.CitedText}}
-	inDocument := func(kind string, start, end int64) {
+	inDocument := func(kind contentv1.DocumentRangeType, start, end int64) {
 		c.Title, c.InternalJson = l.DocumentTitle, stateJSON(citationState{DocumentIndex: &l.DocumentIndex})
 		c.Source = &contentv1.Citation_Document{Document: &contentv1.DocumentRange{Type: kind, StartIndex: start, EndIndex: end}}
 	}
 	switch l.Type {
 	case "char_location":
-		inDocument("char", l.StartChar, l.EndChar)
+		inDocument(contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_CHAR, l.StartChar, l.EndChar)
 	case "page_location":
-		inDocument("page", l.StartPage-1, l.EndPage-1)
+		inDocument(contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE, l.StartPage-1, l.EndPage-1)
 	case "content_block_location":
-		inDocument("block", l.StartBlock, l.EndBlock)
+		inDocument(contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_BLOCK, l.StartBlock, l.EndBlock)
 	case "web_search_result_location":
 		c.InternalJson = stateJSON(citationState{EncryptedIndex: l.EncryptedIndex})
 		c.Source = &contentv1.Citation_Url{Url: l.URL}
@@ -91,7 +91,7 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 			e.w.TextMember("url", c.GetUrl())
 			e.w.TextMember("encrypted_index", state.EncryptedIndex)
 			e.w.EndObject()
-		case c.GetDocument().GetType() != "" && state.DocumentIndex != nil:
+		case c.GetDocument().GetType() != 0 && state.DocumentIndex != nil:
 			e.inDocument(c, *state.DocumentIndex)
 		}
 	}
@@ -99,14 +99,14 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 }
 
 func (e *encoder) inDocument(c *contentv1.Citation, index int64) {
-	names := map[string][3]string{
-		"char":  {"char_location", "start_char_index", "end_char_index"},
-		"page":  {"page_location", "start_page_number", "end_page_number"},
-		"block": {"content_block_location", "start_block_index", "end_block_index"},
+	names := map[contentv1.DocumentRangeType][3]string{
+		contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_CHAR:  {"char_location", "start_char_index", "end_char_index"},
+		contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE:  {"page_location", "start_page_number", "end_page_number"},
+		contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_BLOCK: {"content_block_location", "start_block_index", "end_block_index"},
 	}
 	r := c.GetDocument()
 	name, first := names[r.GetType()], int64(0)
-	if r.GetType() == "page" {
+	if r.GetType() == contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE {
 		first = 1
 	}
 	e.w.BeginObject()

@@ -189,7 +189,7 @@ func TestInstructionsArePartedAtTheirMarks(t *testing.T) {
 
 func TestWhatTakesTheMarkBeforeTheLastBlock(t *testing.T) {
 	t.Parallel()
-	use := &contentv1.ToolUse{ToolType: "mcp_call", Id: "m", Name: "look", Context: new("srv"), Arguments: "{}", Result: "found"}
+	use := &contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL, Id: "m", Name: "look", Context: new("srv"), Arguments: "{}", Result: "found"}
 	data := func(document string) *contentv1.Content {
 		return &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: document}}}
 	}
@@ -277,7 +277,7 @@ func TestWhereSystemMessagesGo(t *testing.T) {
 	t.Parallel()
 	asks := chat.Assistant("", call("t", "f", "{}"))
 	result := chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Content: chat.TextContent("r")})
-	used := assistantSays(&contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{ToolType: "mcp_call", Id: "m", Name: "n"}}})
+	used := assistantSays(&contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL, Id: "m", Name: "n"}}})
 	s, u, a := chat.System, chat.User, chat.Assistant
 	roles := func(messages []*modelv1.ChatMessage) string {
 		said := ""
@@ -317,8 +317,8 @@ func TestWhatTheFormatCannotSay(t *testing.T) {
 	t.Parallel()
 	uri := func(u string) *contentv1.Media { return &contentv1.Media{Source: &contentv1.Media_Uri{Uri: u}} }
 	for says, part := range map[string]*contentv1.Content{
-		"audio":                    {Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: uri("data:audio/wav;base64,AA=="), Format: "wav"}}},
-		"video":                    {Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: uri("data:video/mp4;base64,AA=="), Format: "mp4"}}},
+		"audio":                    {Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: uri("data:audio/wav;base64,AA=="), Format: contentv1.AudioFormat_AUDIO_FORMAT_WAV}}},
+		"video":                    {Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: uri("data:video/mp4;base64,AA=="), Format: contentv1.VideoFormat_VIDEO_FORMAT_MP4}}},
 		"image/svg+xml":            chat.ImagePart("data:image/svg+xml;base64,AA=="),
 		"data of another provider": {Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: `{"x":1}`}}},
 		"an unknown kind":          {},

@@ -13,7 +13,6 @@ import (
 // Kinds of tools that a provider runs.
 const (
 	toolSearch = "web_search"
-	toolMCP    = "mcp_call"
 	toolCode   = "code_execution"
 )
 
@@ -51,14 +50,14 @@ func serverUse(call, result *wireBlock) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: use}}
 }
 
-func toolKind(call *wireBlock) string {
+func toolKind(call *wireBlock) contentv1.ToolUseType {
 	switch {
 	case call.Type == mcpUse:
-		return toolMCP
+		return contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL
 	case strings.HasSuffix(call.Name, toolCode):
-		return toolCode
+		return contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION
 	default:
-		return toolSearch
+		return contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH
 	}
 }
 
@@ -68,9 +67,9 @@ func (e *encoder) serverCall(use *contentv1.ToolUse) {
 	asObject := isObject(arguments)
 	if !isOwnResult(use.GetResult()) {
 		switch use.GetToolType() {
-		case toolMCP:
+		case contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
 			kind = mcpUse
-		case toolCode:
+		case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
 			name, asObject = "bash_code_execution", false
 		default:
 			name = toolSearch
@@ -99,9 +98,9 @@ func (e *encoder) serverCall(use *contentv1.ToolUse) {
 func (e *encoder) serverResult(use *contentv1.ToolUse) {
 	kind := searchResult
 	switch use.GetToolType() {
-	case toolMCP:
+	case contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
 		kind = mcpResult
-	case toolCode:
+	case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
 		kind = codeResult
 	}
 	e.w.TextMember("type", kind)

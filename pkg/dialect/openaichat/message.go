@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -102,16 +103,16 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 	case *contentv1.Content_Image:
 		detail := p.Image.GetDetail()
 		switch detail {
-		case "":
-			detail = "auto"
-		case "original": // the format knows nothing closer
-			detail = "high"
+		case contentv1.ImageDetail_IMAGE_DETAIL_UNSPECIFIED:
+			detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
+		case contentv1.ImageDetail_IMAGE_DETAIL_ORIGINAL: // the format knows nothing closer
+			detail = contentv1.ImageDetail_IMAGE_DETAIL_HIGH
 		}
 		e.w.TextMember("type", "image_url")
 		e.w.Key("image_url")
 		e.w.BeginObject()
 		e.w.TextMember("url", p.Image.GetMedia().GetUri())
-		e.w.TextMember("detail", detail)
+		e.w.TextMember("detail", enum.Word(detail))
 		e.w.EndObject()
 	case *contentv1.Content_Audio:
 		_, data, inline := dialect.SplitDataURI(p.Audio.GetMedia().GetUri())
@@ -122,7 +123,7 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 		e.w.Key("input_audio")
 		e.w.BeginObject()
 		e.w.TextMember("data", data)
-		e.w.TextMember("format", p.Audio.GetFormat())
+		e.w.TextMember("format", enum.Word(p.Audio.GetFormat()))
 		e.w.EndObject()
 	case *contentv1.Content_Document:
 		e.w.TextMember("type", "file")

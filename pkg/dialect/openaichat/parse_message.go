@@ -1,11 +1,13 @@
 package openaichat
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonread"
@@ -124,17 +126,21 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 		if err := dialect.CheckInline(param+".image_url.url", p.ImageURL.URL); err != nil {
 			return nil, err
 		}
-		detail := p.ImageURL.Detail
-		if detail == "" {
-			detail = "auto"
+		detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(p.ImageURL.Detail, "auto"))
+		if !ok {
+			return nil, dialect.Invalid(param+".image_url.detail", "%q is none of auto, low, high", p.ImageURL.Detail)
 		}
 		return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: media(p.ImageURL.URL), Detail: detail}}}, nil
 	case "input_audio":
+		format, ok := enum.Parse[contentv1.AudioFormat](p.InputAudio.Format)
+		if !ok || p.InputAudio.Format == "" {
+			return nil, dialect.Invalid(param+".input_audio.format", "%q is none of wav, mp3", p.InputAudio.Format)
+		}
 		if err := dialect.CheckBase64(param+".input_audio.data", p.InputAudio.Data); err != nil {
 			return nil, err
 		}
 		uri := "data:audio/" + p.InputAudio.Format + ";base64," + p.InputAudio.Data
-		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media(uri), Format: p.InputAudio.Format}}}, nil
+		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media(uri), Format: format}}}, nil
 	case "file":
 		mediaType, _, inline := dialect.SplitDataURI(p.File.Data)
 		if !inline {

@@ -176,7 +176,7 @@ func TestAnEngineThatComesGoesAndComesBack(t *testing.T) {
 		waits = r.GetProgress().GetProgress().GetWaits()
 		return len(waits) > 0
 	})
-	assert.Equal(t, "engine", waits[0].GetReason())
+	assert.Equal(t, agentv1.WaitReason_WAIT_REASON_ENGINE, waits[0].GetReason())
 	assert.Contains(t, waits[0].GetMessage(), engine.host)
 	engine.on(t)
 	t.Cleanup(engine.off)

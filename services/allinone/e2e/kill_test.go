@@ -225,7 +225,7 @@ func (c *client) decision(t *testing.T, eval string) (name string) {
 	eventually(t, func() bool {
 		r, err := c.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, Eval: eval})
 		require.NoError(t, err)
-		if len(r.GetRuns()) != 1 || r.GetRuns()[0].GetWait().GetReason() != "decision" {
+		if len(r.GetRuns()) != 1 || r.GetRuns()[0].GetWait().GetReason() != agentv1.WaitReason_WAIT_REASON_DECISION {
 			return false
 		}
 		name = r.GetRuns()[0].GetName()

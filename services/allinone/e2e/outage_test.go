@@ -31,7 +31,7 @@ func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	release := lock(t, h.database())
 	c.untilWatched(t, name, func(r *agentv1.WatchEvalResponse) bool {
 		for _, wait := range r.GetProgress().GetProgress().GetWaits() {
-			if wait.GetReason() == "store" {
+			if wait.GetReason() == agentv1.WaitReason_WAIT_REASON_STORE {
 				return true
 			}
 		}
@@ -52,10 +52,10 @@ func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 	for name, disk := range map[string]struct {
 		options string
 		ballast int64
-		reasons []string
+		reasons []agentv1.WaitReason
 	}{
-		"of files": {"size=128m,nr_inodes=2000", 0, []string{"quota"}},
-		"of bytes": {"size=128m", 64 << 10, []string{"quota", "store"}},
+		"of files": {"size=128m,nr_inodes=2000", 0, []agentv1.WaitReason{agentv1.WaitReason_WAIT_REASON_QUOTA}},
+		"of bytes": {"size=128m", 64 << 10, []agentv1.WaitReason{agentv1.WaitReason_WAIT_REASON_QUOTA, agentv1.WaitReason_WAIT_REASON_STORE}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,7 @@ func TestStopDuringTheCheckOfADataset(t *testing.T) {
 	go func() {
 		_, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: &agentv1.EvalSpec{
 			Task:    "many",
-			Dataset: &agentv1.Dataset{Name: "many", Source: &agentv1.Dataset_File{File: &agentv1.DatasetFile{Blob: rows, Format: "jsonl"}}},
+			Dataset: &agentv1.Dataset{Name: "many", Source: &agentv1.Dataset_File{File: &agentv1.DatasetFile{Blob: rows, Format: agentv1.DatasetFormat_DATASET_FORMAT_JSONL}}},
 			Models:  models,
 		}})
 		made <- err

@@ -264,7 +264,7 @@ func TestWaitingForAWorker(t *testing.T) {
 			list, err := c.runs.ListRuns(ctx, &agentv1.ListRunsRequest{Parent: project})
 			require.NoError(t, err)
 			for _, r := range list.GetRuns() {
-				if r.GetWait().GetReason() == "worker" {
+				if r.GetWait().GetReason() == agentv1.WaitReason_WAIT_REASON_WORKER {
 					return assert.Equal(t, "waiting for a worker of tool square", r.GetWait().GetMessage())
 				}
 			}

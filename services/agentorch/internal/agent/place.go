@@ -19,7 +19,7 @@ const (
 )
 
 // nothing is what an Interrupted event says that cut nothing.
-const nothing = "between_turns"
+const nothing = agentv1.InterruptedWork_INTERRUPTED_WORK_BETWEEN_TURNS
 
 // Track follows a step's effects. Machines embed it and hand it every event.
 type Track struct {

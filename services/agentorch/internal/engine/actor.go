@@ -33,9 +33,9 @@ type actor struct {
 	// The rest belongs to the run loop, of which there is one at a time.
 
 	head    journal.Head
-	away    time.Duration // how long nobody drove the run before; zero for no time that counts
-	seen    time.Duration // what the engine had of uncounted time when the run got its actor, or at its last append
-	adopted string        // why the run changed hands; an event of each epoch says so
+	away    time.Duration             // how long nobody drove the run before; zero for no time that counts
+	seen    time.Duration             // what the engine had of uncounted time when the run got its actor, or at its last append
+	adopted agentv1.OwnerChangeReason // why the run changed hands; an event of each epoch says so
 	state   *run.State
 	pending map[string]*effects.Pending // by key
 	reviews map[string]*review          // that have not been used, by the span of the agent

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -62,7 +64,7 @@ func TestCancel(t *testing.T) {
 			got := f.Finish(name)
 			assert.Equal(t, want.phase, got.Phase)
 			assert.Len(t, got.FinalScores(), want.scores)
-			assert.Equal(t, want.limit, got.Limit.GetType())
+			assert.Equal(t, want.limit, enum.Word(got.Limit.GetType()))
 			assert.Empty(t, f.Sandboxes.Alive())
 
 			var acknowledged, outcome int64
@@ -72,8 +74,8 @@ func TestCancel(t *testing.T) {
 				case e.GetCommandReceived() != nil:
 					assert.Equal(t, "user:ada", e.GetActor())
 					assert.Equal(t, "enough", e.GetCommandReceived().GetReason())
-					assert.Equal(t, "cancel", e.GetCommandReceived().GetType())
-					assert.Equal(t, strings.TrimPrefix(mode, "cancel"), e.GetCommandReceived().GetMode())
+					assert.Equal(t, agentv1.CommandType_COMMAND_TYPE_CANCEL, e.GetCommandReceived().GetType())
+					assert.Equal(t, cmp.Or(mode, "cancel"), enum.Word(e.GetCommandReceived().GetMode()))
 				case e.GetModelOutcome() != nil:
 					outcome = e.GetSeq()
 					assert.Equal(t, "EFFECT_CANCELLED", e.GetModelOutcome().GetError().GetReason())
@@ -221,7 +223,7 @@ func TestWaitsForSomeoneToAsk(t *testing.T) {
 	s := spec(step("react", `{"prompt": "Listen."}`))
 	s.Input = nil
 	name := f.Create(s).Name
-	f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
+	f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT })
 	f.End()
 	f.start()
 	f.send(name, "m1", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("What is it?")}})
@@ -249,7 +251,7 @@ func TestRetuneLimits(t *testing.T) {
 	f.Until(name, func(s *run.State) bool { return s.Limits.Bounds().GetTurns() == 2 })
 	close(let)
 	got := f.Finish(name)
-	assert.Equal(t, "turn", got.Limit.GetType())
+	assert.Equal(t, agentv1.LimitType_LIMIT_TYPE_TURN, got.Limit.GetType())
 	assert.Equal(t, 3, got.Turns)
 	assert.Equal(t, int32(200), got.Limits.Bounds().GetMessages())
 }

@@ -215,7 +215,7 @@ var shapes = map[string]shape{
 		head, err := f.Store.Open(f.T.Context(), trunk)
 		require.NoError(f.T, err)
 		const name = "projects/p/runs/branch"
-		handed := run.NewEvent(&agentv1.OwnerChanged{Owner: f.Engine.Replica(), Reason: "handover"})
+		handed := run.NewEvent(&agentv1.OwnerChanged{Owner: f.Engine.Replica(), Reason: agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_HANDOVER})
 		handed.Seq, handed.Epoch, handed.Critical, handed.Time, handed.Actor, handed.Id = 6, 1, true, timestamppb.Now(), "system", "6"
 		made, _, err := f.Store.Create(f.T.Context(), journal.Creation{
 			Name: name, Owner: f.Engine.Replica(), Base: journal.Base{Ref: head.Ref, Seq: 5}, Entries: []journal.Entry{{Event: handed}}, Row: journal.Row{Kind: journal.KindRun},
@@ -231,7 +231,7 @@ var shapes = map[string]shape{
 		f.send(name, "hold/1", &agentv1.HoldRunRequest{Reason: "a look"})
 		f.Until(name, func(s *run.State) bool { return s.Held })
 		close(let)
-		f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "hold" })
+		f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_HOLD })
 		f.send(name, "resume/1", &agentv1.ResumeRunRequest{})
 		f.Finish(name)
 		return name
@@ -294,7 +294,7 @@ var shapes = map[string]shape{
 		}
 		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
 		name := f.start().Create(spec(step("generate", ""))).Name
-		f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "disk" })
+		f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_DISK })
 		room.Store(true)
 		f.Finish(name)
 		return name

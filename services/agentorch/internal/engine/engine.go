@@ -234,7 +234,7 @@ func (e *Engine) Run(ctx context.Context) error {
 				e.deps.Logger.Error("cannot beat or claim", "error", err)
 			}
 			if e.lack() == "" {
-				e.arrivals.Everywhere(waits.Disk)
+				e.arrivals.Everywhere(waits.RoomSubject)
 			}
 			e.caller.Flush(e.life) //nolint:contextcheck // Effects end with the engine, not with the loop.
 			e.worked(began)

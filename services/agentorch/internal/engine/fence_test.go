@@ -202,7 +202,7 @@ func TestAStoreThatDoesNotAnswerIsShownSoon(t *testing.T) {
 		assert.Nil(t, f.Engine.Waiting(name))
 		store.slow.Store(true)
 		time.Sleep(2*f.Config.Beat + time.Millisecond)
-		assert.Equal(t, "store", f.Engine.Waiting(name).GetReason())
+		assert.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, f.Engine.Waiting(name).GetReason())
 		store.slow.Store(false)
 		time.Sleep(10 * time.Second) // Until the slow beat has ended.
 		assert.Nil(t, f.Engine.Waiting(name))

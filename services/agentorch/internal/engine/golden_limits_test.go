@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
@@ -128,7 +129,7 @@ func (f *fleet) limitOutcome(t *goldentest.T, s *run.State) map[string]any {
 		"total_tokens": s.Total.GetTotalTokens(), "turn_count": s.Turns, "store": store, "events": events, "sample_limit_events": hits,
 	}
 	if s.Limit != nil {
-		got["limit"] = map[string]any{"type": s.Limit.GetType(), "limit": s.Limit.GetLimit(), "reason": s.Limit.GetMessage()}
+		got["limit"] = map[string]any{"type": enum.Word(s.Limit.GetType()), "limit": s.Limit.GetLimit(), "reason": s.Limit.GetMessage()}
 	}
 	if bounds := s.Limits.Bounds(); bounds.GetTokens() > 0 {
 		got["token_limit"], got["token_limit_usage"], got["token_limit_type"] = bounds.GetTokens(), s.Limits.Metered(s.Total), "all"

@@ -101,7 +101,9 @@ func channelCase(t *goldentest.T, c goldentest.Case) {
 		require.NoError(t, f.taken(name, fmt.Sprint("m", i)))
 	}
 	close(begin)
-	waits := func(s *run.State) bool { return s.Finished || s.Wait.GetReason() == "input" }
+	waits := func(s *run.State) bool {
+		return s.Finished || s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT
+	}
 	state := f.Until(name, waits)
 	if later := c.At("posted_later"); later != nil {
 		f.send(name, "later", operators(t, later))
@@ -163,7 +165,9 @@ func afterCancel(t *goldentest.T, c goldentest.Case) {
 		f.send(name, fmt.Sprint("m", i), operators(t, item))
 		require.NoError(t, f.taken(name, fmt.Sprint("m", i)))
 	}
-	state := f.Until(name, func(s *run.State) bool { return s.Finished || s.Wait.GetReason() == "input" })
+	state := f.Until(name, func(s *run.State) bool {
+		return s.Finished || s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT
+	})
 	if later := c.At("posted_later"); later != nil {
 		f.send(name, "later", operators(t, later))
 		state = f.Finish(name)

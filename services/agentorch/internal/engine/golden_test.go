@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -256,5 +257,5 @@ func limitOf(s *run.State) any {
 	if s.Limit == nil {
 		return nil
 	}
-	return map[string]any{"type": s.Limit.GetType(), "limit": s.Limit.GetLimit()}
+	return map[string]any{"type": enum.Word(s.Limit.GetType()), "limit": s.Limit.GetLimit()}
 }

@@ -96,7 +96,7 @@ func TestAnInterruptAcrossARestart(t *testing.T) {
 	f.End()
 	f.send(name, "k", &agentv1.InterruptRunRequest{})
 	f.start()
-	state := f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
+	state := f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT })
 	assert.Equal(t, 1, f.Models.Total())
 	assert.Equal(t, []string{"U:Start."}, texts(state.Messages()))
 	for e, err := range f.Events(name) {
@@ -126,7 +126,7 @@ func TestAnInterruptBeforeACallBegan(t *testing.T) {
 	second := f.Create(spec(step("generate", ""))).Name
 	f.Until(second, func(s *run.State) bool { return len(s.Open) == 1 })
 	f.send(second, "k", &agentv1.InterruptRunRequest{})
-	f.Until(second, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
+	f.Until(second, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT })
 	assert.Equal(t, 1, f.Models.Total())
 	for i, name := range []string{first, second} {
 		f.send(name, fmt.Sprint("end", i), &agentv1.CancelRunRequest{})

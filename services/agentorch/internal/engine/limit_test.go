@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -51,7 +52,7 @@ func TestTimeLimits(t *testing.T) {
 			s.Target = &agentv1.Target{Values: []string{"go"}}
 			got := f.Finish(f.Create(s).Name)
 			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
-			assert.Equal(t, c.hit, got.Limit.GetType())
+			assert.Equal(t, c.hit, enum.Word(got.Limit.GetType()))
 			assert.Len(t, got.FinalScores(), 1, "a bound is not an error; the run is scored")
 			assert.Equal(t, c.interrupted, f.interrupted(got.Name), "calls that are recorded as interrupted, cancelled and failed")
 		})
@@ -99,7 +100,7 @@ func TestWhatABoundOfMessagesKeeps(t *testing.T) {
 			s := spec(step("react", "", "noop"))
 			s.Limits = &agentv1.RunLimits{Messages: &c.bound}
 			got := f.Finish(f.Create(s).Name)
-			assert.Equal(t, "message", got.Limit.GetType())
+			assert.Equal(t, agentv1.LimitType_LIMIT_TYPE_MESSAGE, got.Limit.GetType())
 			var roles []string
 			for _, m := range got.Messages() {
 				roles = append(roles, chat.RoleName(m.GetRole()))

@@ -93,11 +93,11 @@ func TestAnOutageOfTheStoreCostsNoRun(t *testing.T) {
 					if outage > time.Second {
 						for _, name := range names {
 							wait := f.Engine.Waiting(name)
-							assert.Equal(t, "store", wait.GetReason())
+							assert.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, wait.GetReason())
 							assert.NotEmpty(t, wait.GetMessage())
 							assert.True(t, wait.GetRetryTime().IsValid())
 						}
-						assert.Equal(t, "store", f.Engine.Hold().GetReason(), "no new work begins")
+						assert.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, f.Engine.Hold().GetReason(), "no new work begins")
 					}
 					if outage > 5*time.Second {
 						assert.Greater(t, f.Sandboxes.Renewed("projects/p/sandboxes/s1"), renewed, "who waits keeps its sandbox")
@@ -126,7 +126,7 @@ func TestACancelDuringAnOutage(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		store.away.Store(true)
 		time.Sleep(20 * time.Second)
-		require.Equal(t, "store", f.Engine.Waiting(name).GetReason())
+		require.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, f.Engine.Waiting(name).GetReason())
 		f.send(name, "k", &agentv1.CancelRunRequest{})
 		models := f.Models.Total()
 		store.away.Store(false)
@@ -194,7 +194,7 @@ func TestAFullDisk(t *testing.T) {
 	f.Until(names[0], func(s *run.State) bool { return len(s.Open) > 0 })
 	ballast := filepath.Join(dir, "ballast")
 	fill(t, ballast)
-	waits := func(reason string) func() bool {
+	waits := func(reason agentv1.WaitReason) func() bool {
 		return func() bool {
 			for _, name := range names {
 				if f.Engine.Waiting(name).GetReason() != reason {
@@ -204,7 +204,7 @@ func TestAFullDisk(t *testing.T) {
 			return true
 		}
 	}
-	require.Eventually(t, waits("store"), waittest.Bound, 10*time.Millisecond, "the runs wait for the store")
+	require.Eventually(t, waits(agentv1.WaitReason_WAIT_REASON_STORE), waittest.Bound, 10*time.Millisecond, "the runs wait for the store")
 	assert.ErrorContains(t, f.DB.Write(t.Context(), func(tx *sqlite.Tx) error {
 		_, err := tx.Exec("CREATE TABLE more AS SELECT zeroblob(1000000)")
 		return err

@@ -127,8 +127,8 @@ func (e *Engine) claim(ctx context.Context) error {
 
 // change is how a journal came to this replica, or to this process of it.
 type change struct {
-	// reason is why another replica has lost it; empty where none has.
-	reason string
+	// reason is why another replica has lost it; 0 where none has.
+	reason agentv1.OwnerChangeReason
 	// away is how long none drove it.
 	away time.Duration
 }

@@ -132,7 +132,7 @@ func TestBoundsOfTimeDoNotCountTheServersAbsence(t *testing.T) {
 					return
 				}
 				time.Sleep(20 * time.Minute)
-				assert.Equal(t, "time", f.State(late).Limit.GetType(), "its own time counts")
+				assert.Equal(t, agentv1.LimitType_LIMIT_TYPE_TIME, f.State(late).Limit.GetType(), "its own time counts")
 				close(let)
 				f.Finish(late)
 			})
@@ -499,11 +499,11 @@ func TestNewRunsWaitForRoom(t *testing.T) {
 	for range 2 {
 		name := f.Create(spec(step("generate", ""))).Name
 		waiting := f.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
-		assert.Equal(t, "disk", waiting.Wait.GetReason())
+		assert.Equal(t, agentv1.WaitReason_WAIT_REASON_DISK, waiting.Wait.GetReason())
 		assert.Equal(t, "the disk is nearly full", waiting.Wait.GetMessage())
 		parked = append(parked, name)
 	}
-	assert.Equal(t, "disk", f.Engine.Hold().GetReason(), "evaluations begin no sample either")
+	assert.Equal(t, agentv1.WaitReason_WAIT_REASON_DISK, f.Engine.Hold().GetReason(), "evaluations begin no sample either")
 	close(answer)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(working).Phase)
 	f.send(parked[0], "stop", &agentv1.CancelRunRequest{})

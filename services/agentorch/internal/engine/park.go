@@ -202,7 +202,7 @@ func (e *Engine) Waiting(name string) *agentv1.RunWait {
 
 // parkedOf returns what runs of an evaluation wait for that their journals do not tell.
 func (e *Engine) parkedOf(eval string) []*agentv1.EvalWait {
-	waits := map[string]*agentv1.EvalWait{}
+	waits := map[agentv1.WaitReason]*agentv1.EvalWait{}
 	for _, a := range e.all() {
 		wait := a.parkedFor()
 		if wait == nil || a.evalName() != eval {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -27,7 +28,7 @@ func TestWhichCallsAreRecorded(t *testing.T) {
 				return nil, err
 			}
 			s := spec(step("generate", ""))
-			s.RecordCalls = name
+			s.RecordCalls, _ = enum.Parse[agentv1.RecordCalls](name)
 			run := f.Finish(f.Create(s).Name)
 			request := f.Models.Requests()[0]
 			assert.Equal(t, want.all, request.GetRecordCall())

@@ -31,7 +31,7 @@ func TestARunWhoseEffectIsOpenSaysThatTheStoreIsAway(t *testing.T) {
 		assert.Nil(t, f.Engine.Waiting(name))
 		disk.Fail(sqlitefault.Full)
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, "store", f.Engine.Waiting(name).GetReason())
+		assert.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, f.Engine.Waiting(name).GetReason())
 		waits := f.Engine.Waits("")
 		if assert.Len(t, waits, 1) {
 			assert.EqualValues(t, 1, waits[0].GetSamples())

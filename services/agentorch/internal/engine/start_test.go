@@ -26,7 +26,7 @@ func TestAnEngineThatStartsWhileTheStoreIsAwayDrivesWhenItIsBack(t *testing.T) {
 				disk.Fail(fault)
 				f.start()
 				time.Sleep(time.Minute)
-				assert.Equal(t, "store", f.Engine.Hold().GetReason(), "no new work begins, and says why")
+				assert.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, f.Engine.Hold().GetReason(), "no new work begins, and says why")
 				disk.Fail(sqlitefault.None)
 				assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 				time.Sleep(2 * time.Second)

@@ -3,11 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -231,7 +231,7 @@ func (a *actor) logEnd(finished *agentv1.RunFinished) {
 	if finished == nil || s.Spec().GetAttribution().GetEval() != "" {
 		return
 	}
-	log := a.engine.deps.Logger.With("run", s.Name, "state", strings.ToLower(strings.TrimPrefix(finished.GetState().String(), "RUN_STATE_")), "turns", s.Turns,
+	log := a.engine.deps.Logger.With("run", s.Name, "state", enum.Word(finished.GetState()), "turns", s.Turns,
 		"took", finished.GetTotalTime().AsDuration())
 	if err := finished.GetError(); err != nil {
 		log.Warn("a run has ended", "reason", err.GetReason())

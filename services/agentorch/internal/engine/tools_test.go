@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -147,7 +148,7 @@ func TestReviewDecides(t *testing.T) {
 			}
 			got := f.Finish(f.Create(spec(step("generate", "", "any"))).Name)
 			assert.Equal(t, c.phase, got.Phase)
-			assert.Equal(t, c.limit, got.Limit.GetType())
+			assert.Equal(t, c.limit, enum.Word(got.Limit.GetType()))
 			assert.Equal(t, c.reason, got.Error.GetReason())
 			assert.Zero(t, f.Tools.Total())
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
@@ -44,7 +45,7 @@ func TestBoundsOfTimeDoNotCountAnOutage(t *testing.T) {
 				time.Sleep(25 * time.Second)
 				disk.Fail(sqlitefault.None)
 				got := f.Finish(run)
-				assert.Equal(t, tt.want, got.Limit.GetType())
+				assert.Equal(t, tt.want, enum.Word(got.Limit.GetType()))
 				f.End()
 			})
 		})

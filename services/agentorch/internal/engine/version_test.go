@@ -85,7 +85,7 @@ func TestACommandOfALaterVersionStays(t *testing.T) {
 			f.End()
 			knows = true
 			f.start()
-			f.Until(name, func(s *run.State) bool { return s.Held && s.Wait.GetReason() == "hold" })
+			f.Until(name, func(s *run.State) bool { return s.Held && s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_HOLD })
 			f.send(name, "r", &agentv1.ResumeRunRequest{})
 			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 		})
@@ -110,7 +110,7 @@ func TestAPlaceAmongTheOpenCallsIsAReason(t *testing.T) {
 	second := f.Create(s).Name
 	require.Eventually(t, func() bool { return f.Engine.Waiting(second) != nil }, waittest.Bound, 5*time.Millisecond, "the second waits for its place")
 	wait := f.Engine.Waiting(second)
-	assert.Equal(t, "capacity", wait.GetReason())
+	assert.Equal(t, agentv1.WaitReason_WAIT_REASON_CAPACITY, wait.GetReason())
 	assert.Contains(t, wait.GetMessage(), "1 calls open")
 	assert.Nil(t, f.Engine.Waiting(first))
 	close(let)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -31,7 +32,7 @@ func (f *fleet) phases(name string) (all []string) {
 	for e, err := range f.Events(name) {
 		require.NoError(f.T, err)
 		require.NoError(f.T, s.Apply(e))
-		now := agentv1.RunState_name[int32(s.Phase)][len("RUN_STATE_"):] + s.Wait.GetReason()
+		now := agentv1.RunState_name[int32(s.Phase)][len("RUN_STATE_"):] + enum.Word(s.Wait.GetReason())
 		if s.Finished {
 			now = "end"
 		}
@@ -176,7 +177,7 @@ func TestAnEngineThatIsAwayIsAWait(t *testing.T) {
 	assert.Equal(t, "nobody listens there", f.Until(name, waits).Wait.GetMessage())
 	f.End()
 	f.start()
-	assert.Equal(t, "engine", f.Until(name, waits).Wait.GetReason())
+	assert.Equal(t, agentv1.WaitReason_WAIT_REASON_ENGINE, f.Until(name, waits).Wait.GetReason())
 	back.Store(true)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 	assert.Equal(t, 1, f.Sandboxes.Made())
@@ -285,7 +286,7 @@ func lost() error {
 }
 
 func awaitsDecision(s *run.State) bool {
-	return s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Wait.GetReason() == "decision"
+	return s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_DECISION
 }
 
 // decisions are what an operator may decide, and what becomes of the run.

@@ -24,7 +24,7 @@ var shapes = map[string]func(t *testing.T) (b *bench, name string){
 			run := scored("C")
 			run.RoleUsage = map[string]*modelv1.ModelUsage{"grader": {TotalTokens: 3, TotalCost: new(0.1)}}
 			if sample == "2" {
-				run.Limit, run.SandboxFault = &agentv1.LimitReached{Type: "message", Limit: 2}, "the sandbox is lost"
+				run.Limit, run.SandboxFault = &agentv1.LimitReached{Type: agentv1.LimitType_LIMIT_TYPE_MESSAGE, Limit: 2}, "the sandbox is lost"
 			}
 			if epoch == 2 {
 				run.Scores, run.LostModelCalls = scored("I").GetScores(), 1

@@ -88,11 +88,11 @@ func (d *driver) poke() {
 
 // Reasons to wait of an evaluation itself, beside those that the engine of runs gives.
 const (
-	waitStore   = "store"
-	waitVersion = "version"
-	waitService = "service"
-	waitFault   = "fault"
-	waitLoading = "loading"
+	waitStore   = agentv1.WaitReason_WAIT_REASON_STORE
+	waitVersion = agentv1.WaitReason_WAIT_REASON_VERSION
+	waitService = agentv1.WaitReason_WAIT_REASON_SERVICE
+	waitFault   = agentv1.WaitReason_WAIT_REASON_FAULT
+	waitLoading = agentv1.WaitReason_WAIT_REASON_LOADING
 )
 
 // errNotOwner says that another replica owns the journal now.
@@ -381,7 +381,7 @@ func (d *driver) obey(ctx context.Context) error {
 			}
 		case c.Type == commandCancel:
 			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
-				CommandId: p.ID, Type: commandCancel, Reason: c.Reason,
+				CommandId: p.ID, Type: agentv1.CommandType_COMMAND_TYPE_CANCEL, Reason: c.Reason,
 			}}})
 			if err != nil {
 				return err

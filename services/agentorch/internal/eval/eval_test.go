@@ -930,10 +930,10 @@ func TestBadSpecificationsNameTheFault(t *testing.T) {
 		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.epochs.reducers: 101 are too many"},
 		"no sample chosen": {func(s *agentv1.EvalSpec) { s.SampleIds = []string{"z*"} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "z*"},
 		"a body not there": {func(s *agentv1.EvalSpec) {
-			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}
+			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: agentv1.DatasetFormat_DATASET_FORMAT_JSONL, Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}
 		}, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, "dataset d"},
 		"a body of no name": {func(s *agentv1.EvalSpec) {
-			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: "../x"}}}
+			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: agentv1.DatasetFormat_DATASET_FORMAT_JSONL, Blob: &contentv1.BlobRef{Hash: "../x"}}}
 		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.dataset.file.blob.hash"},
 		"a file without a sandbox": {func(s *agentv1.EvalSpec) {
 			s.Dataset.GetInline().Samples[1].Files = map[string]*agentv1.SampleFile{"web:/a": nil}

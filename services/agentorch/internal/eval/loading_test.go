@@ -75,7 +75,7 @@ func TestAnEvaluationThatCannotGoOnSaysSo(t *testing.T) {
 				go b.engine.Adopt(head)
 				require.Eventually(t, func() bool { return len(b.engine.Waits(name)) == 1 }, waittest.Bound, 10*time.Millisecond, "the evaluation says that it waits")
 				wait := b.engine.Waits(name)[0]
-				assert.Equal(t, "loading", wait.GetReason())
+				assert.Equal(t, agentv1.WaitReason_WAIT_REASON_LOADING, wait.GetReason())
 				assert.NotEmpty(t, wait.GetMessage())
 				assert.True(t, wait.GetSince().IsValid())
 				if cancel {

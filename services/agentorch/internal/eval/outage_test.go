@@ -114,7 +114,7 @@ func TestAnEvaluationSaysThatItWaitsForTheStore(t *testing.T) {
 	b.runs.mu.Unlock()
 	require.Eventually(t, func() bool { return len(b.engine.Waits(name)) == 1 }, waittest.Bound, 10*time.Millisecond, "the evaluation says that it waits")
 	wait := b.engine.Waits(name)[0]
-	assert.Equal(t, "store", wait.GetReason())
+	assert.Equal(t, agentv1.WaitReason_WAIT_REASON_STORE, wait.GetReason())
 	assert.Contains(t, wait.GetMessage(), "disk is full")
 	assert.EqualValues(t, 2, wait.GetSamples(), "those that are not begun")
 	store.away.Store(false)
@@ -183,7 +183,7 @@ func TestNoSampleBeginsWhileWorkIsHeld(t *testing.T) {
 	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
 	b.hold = func() *agentv1.RunWait {
 		if held.Load() {
-			return &agentv1.RunWait{Reason: "store", Message: "full"}
+			return &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_STORE, Message: "full"}
 		}
 		return nil
 	}
@@ -247,7 +247,7 @@ func TestALaterVersionsEvaluationIsLeftAlone(t *testing.T) {
 		b.engine = b.newEngine()
 		b.engine.Adopt(head)
 		require.Eventually(t, func() bool { return len(b.engine.Waits(name)) == 1 }, waittest.Bound, 10*time.Millisecond, "the evaluation says that it waits")
-		assert.Equal(t, "version", b.engine.Waits(name)[0].GetReason())
+		assert.Equal(t, agentv1.WaitReason_WAIT_REASON_VERSION, b.engine.Waits(name)[0].GetReason())
 		assert.Contains(t, b.engine.Refs(), head.Ref, "nobody takes it up again")
 		now, err := b.journals.Open(t.Context(), name)
 		require.NoError(t, err)
@@ -266,7 +266,7 @@ func TestALaterVersionsEvaluationIsLeftAlone(t *testing.T) {
 		_, err = b.engine.Update(t.Context(), name, eval.Update{Tags: &[]string{"x"}}, "wakes the driver", "")
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return len(b.engine.Waits(name)) == 1 }, waittest.Bound, 10*time.Millisecond, "the evaluation says that it waits")
-		assert.Equal(t, "version", b.engine.Waits(name)[0].GetReason())
+		assert.Equal(t, agentv1.WaitReason_WAIT_REASON_VERSION, b.engine.Waits(name)[0].GetReason())
 		head, err := b.journals.Open(t.Context(), name)
 		require.NoError(t, err)
 		pending, err := b.journals.Pending(t.Context(), head.Ref)

@@ -2,8 +2,8 @@ package eval
 
 import (
 	"log/slog"
-	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 )
@@ -56,7 +56,7 @@ func (d *driver) logChange(log *slog.Logger, c *agentv1.EvalStateChanged) {
 		return
 	}
 	e, p := d.state.Eval, d.state.Eval.GetProgress()
-	log = log.With("state", strings.ToLower(strings.TrimPrefix(c.GetState().String(), "EVAL_STATE_")), "samples", p.GetTotal(), "succeeded", p.GetSucceeded(), "failed", p.GetFailed(), "cancelled", p.GetCancelled(),
+	log = log.With("state", enum.Word(c.GetState()), "samples", p.GetTotal(), "succeeded", p.GetSucceeded(), "failed", p.GetFailed(), "cancelled", p.GetCancelled(),
 		"scores", len(e.GetResults().GetScores()), "tokens", p.GetTotalTokens())
 	if e.GetStartTime() != nil {
 		log = log.With("took", e.GetEndTime().AsTime().Sub(e.GetStartTime().AsTime()))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -109,7 +110,7 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 	defer body.Close()
 	var all collector
 	err = dataset.Each(ctx, body, dataset.Options{
-		Name: from.GetName(), Format: dataset.Format(f.GetFormat()), Fields: fields, AutoID: f.GetAutoId(),
+		Name: from.GetName(), Format: dataset.Format(enum.Word(f.GetFormat())), Fields: fields, AutoID: f.GetAutoId(),
 		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
 	}, func(s dataset.Sample) error {
 		m, err := message(&s)

@@ -36,7 +36,7 @@ func held() int64 {
 
 func readText(t testing.TB, text string) *Samples {
 	t.Helper()
-	file := &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: strings.Repeat("a", 64)}}
+	file := &agentv1.DatasetFile{Format: agentv1.DatasetFormat_DATASET_FORMAT_JSONL, Blob: &contentv1.BlobRef{Hash: strings.Repeat("a", 64)}}
 	spec := &agentv1.EvalSpec{Dataset: &agentv1.Dataset{Name: "d", Source: &agentv1.Dataset_File{File: file}}}
 	samples, err := readSamples(t.Context(), oneBody{body: text}, "default", spec)
 	require.NoError(t, err)

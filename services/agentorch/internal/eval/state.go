@@ -192,7 +192,7 @@ func (s *State) count(slot *Slot, n int32) {
 // commanded folds in a command. A cancel shows at once, and is over when the state changes: what runs may take its time
 // to end.
 func (s *State) commanded(e *agentv1.Event, c *agentv1.CommandReceived) {
-	if c.GetType() != commandCancel {
+	if c.GetType() != agentv1.CommandType_COMMAND_TYPE_CANCEL {
 		s.TooNew = s.TooNew || e.GetCritical()
 		return
 	}
@@ -211,7 +211,7 @@ func (s *State) cancelling(reason string) *State {
 		return s
 	}
 	s = s.clone()
-	s.commanded(nil, &agentv1.CommandReceived{Type: commandCancel, Reason: reason})
+	s.commanded(nil, &agentv1.CommandReceived{Type: agentv1.CommandType_COMMAND_TYPE_CANCEL, Reason: reason})
 	return s
 }
 

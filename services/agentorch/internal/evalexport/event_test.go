@@ -185,7 +185,7 @@ func TestInspectReadsEveryKindOfEvent(t *testing.T) {
 		t, &agentv1.Event{Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{}}},
 		&agentv1.Event{Kind: &agentv1.Event_ScoreIntent{ScoreIntent: &agentv1.ScoreIntent{Name: "s", Scorer: &agentv1.ScorerRef{Name: "s"}}}},
 		&agentv1.Event{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{Intent: 2, Content: &agentv1.ScoreContent{Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Number{Number: 0.5}}}}}}},
-		&agentv1.Event{Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{Source: "limit", Interrupted: "tool_call", CallId: "c"}}},
+		&agentv1.Event{Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{Source: agentv1.InterruptSource_INTERRUPT_SOURCE_LIMIT, Interrupted: agentv1.InterruptedWork_INTERRUPTED_WORK_TOOL_CALL, CallId: "c"}}},
 		&agentv1.Event{Kind: &agentv1.Event_StoreChanged{StoreChanged: &agentv1.StoreChanged{Content: &agentv1.StoreContent{Changes: []*toolv1.StoreChange{{Key: "k", ValueJson: new("1")}}}}}},
 	) {
 		if event := w.event(e); event != nil {

@@ -151,7 +151,7 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	case *agentv1.FailOnError_Threshold:
 		c.FailOnError = json.RawMessage(evallog.Number(rule.Threshold))
 	}
-	c.LogModelAPI = new(spec.GetRecordCalls() == "all") // false is failed calls alone.
+	c.LogModelAPI = new(spec.GetRecordCalls() == agentv1.RecordCalls_RECORD_CALLS_ALL) // false is failed calls alone.
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -62,7 +63,7 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		s.Scores = append(s.Scores, scoreOf(named.GetName(), scorewire.ToScore(named.GetScore())))
 	}
 	if reached := finished.GetLimit(); reached != nil {
-		s.Limit = &evallog.Limit{Type: reached.GetType(), Limit: reached.GetLimit(), Reason: reached.GetMessage()}
+		s.Limit = &evallog.Limit{Type: enum.Word(reached.GetType()), Limit: reached.GetLimit(), Reason: reached.GetMessage()}
 	}
 	switch {
 	case damaged:

@@ -582,14 +582,14 @@ func TestEveryRunThatWaitsCounts(t *testing.T) {
 	const many = 1200
 	since := timestamppb.New(time.Now().Truncate(time.Millisecond))
 	for i := range many {
-		wait := &agentv1.RunWait{Reason: "worker", Message: fmt.Sprint("no worker ", i), Since: timestamppb.New(since.AsTime().Add(time.Duration(i) * time.Second))}
+		wait := &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_WORKER, Message: fmt.Sprint("no worker ", i), Since: timestamppb.New(since.AsTime().Add(time.Duration(i) * time.Second))}
 		r.runs.waitsFor(t, name, fmt.Sprint("w", i), wait)
 	}
-	r.runs.waitsFor(t, name, "q", &agentv1.RunWait{Reason: "quota", Message: "full", Since: since})
+	r.runs.waitsFor(t, name, "q", &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_QUOTA, Message: "full", Since: since})
 	e, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
 	require.NoError(t, err)
 	assert.EqualValues(t, many+1, e.GetProgress().GetWaiting())
-	want := []*agentv1.EvalWait{{Reason: "quota", Message: "full", Since: since, Samples: 1}, {Reason: "worker", Message: "no worker 0", Since: since, Samples: many}}
+	want := []*agentv1.EvalWait{{Reason: agentv1.WaitReason_WAIT_REASON_QUOTA, Message: "full", Since: since, Samples: 1}, {Reason: agentv1.WaitReason_WAIT_REASON_WORKER, Message: "no worker 0", Since: since, Samples: many}}
 	assert.Empty(t, cmp.Diff(want, e.GetProgress().GetWaits(), protocmp.Transform()))
 	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name, RequestId: "stop"})
 	require.NoError(t, err)
@@ -605,7 +605,7 @@ func TestWaitsAreTold(t *testing.T) {
 	since := timestamppb.Now()
 	waits := func(w *agentv1.WatchEvalResponse) bool {
 		if w.GetProgress() != nil && len(w.GetProgress().GetProgress().GetWaits()) == 0 {
-			r.runs.wait(name, &agentv1.EvalWait{Reason: "service", Message: "sandboxd does not answer", Since: since, Samples: 1})
+			r.runs.wait(name, &agentv1.EvalWait{Reason: agentv1.WaitReason_WAIT_REASON_SERVICE, Message: "sandboxd does not answer", Since: since, Samples: 1})
 		}
 		return len(w.GetProgress().GetProgress().GetWaits()) == 1
 	}
@@ -662,7 +662,7 @@ func TestSamplesAtWorkAreShown(t *testing.T) {
 	r.notes.Post(note.Key{Run: asks, Eval: name, Intent: 4}, &agentv1.RunNote{Run: asks, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 3}})
 	parked := r.runs.show(t, "parked", &agentv1.Run{State: agentv1.RunState_RUN_STATE_RUNNING})
 	r.runs.mu.Lock()
-	r.runs.parked = map[string]*agentv1.RunWait{parked: {Reason: "store", Message: "the database is locked"}}
+	r.runs.parked = map[string]*agentv1.RunWait{parked: {Reason: agentv1.WaitReason_WAIT_REASON_STORE, Message: "the database is locked"}}
 	r.runs.mu.Unlock()
 
 	want := []*agentv1.EvalSample{
@@ -670,7 +670,7 @@ func TestSamplesAtWorkAreShown(t *testing.T) {
 			Id: "asks", State: agentv1.RunState_RUN_STATE_RUNNING, StartTime: began, Turns: 2, Retries: 4, Activity: "model openai/gpt-4o", Run: asks,
 			Usage: &modelv1.ModelUsage{TotalTokens: 42, TotalCost: new(0.25)}, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 3},
 		},
-		{Id: "parked", State: agentv1.RunState_RUN_STATE_WAITING, Run: parked, Wait: &agentv1.RunWait{Reason: "store", Message: "the database is locked"}},
+		{Id: "parked", State: agentv1.RunState_RUN_STATE_WAITING, Run: parked, Wait: &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_STORE, Message: "the database is locked"}},
 	}
 	for i, sample := range want {
 		sample.Name, sample.Epoch, sample.Attempts, sample.Model = fmt.Sprintf("%s/samples/%d.1", name, i+1), 1, 1, "openai/gpt-4o"
@@ -717,7 +717,7 @@ func TestADamagedRowStopsNoEvaluation(t *testing.T) {
 	require.NoError(t, err)
 	run := r.runs.show(t, "slow", &agentv1.Run{State: agentv1.RunState_RUN_STATE_RUNNING, Turns: 3})
 	r.runs.show(t, "slower", &agentv1.Run{State: agentv1.RunState_RUN_STATE_RUNNING, Turns: 4})
-	r.runs.waitsFor(t, name, "w", &agentv1.RunWait{Reason: "store", Since: timestamppb.Now()})
+	r.runs.waitsFor(t, name, "w", &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_STORE, Since: timestamppb.Now()})
 	list := func() []*agentv1.Eval {
 		page, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
 		require.NoError(t, err)

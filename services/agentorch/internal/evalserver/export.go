@@ -3,6 +3,7 @@ package evalserver
 import (
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
@@ -18,7 +19,7 @@ func (s *Server) ExportEval(req *agentv1.ExportEvalRequest, stream agentv1.EvalS
 	if err != nil {
 		return err
 	}
-	log, err := s.deps.Exporter.Open(stream.Context(), name.Project, req.GetName(), evalexport.Format(req.GetFormat()), int(req.GetModel()))
+	log, err := s.deps.Exporter.Open(stream.Context(), name.Project, req.GetName(), evalexport.Format(enum.Word(req.GetFormat())), int(req.GetModel()))
 	if err != nil {
 		return err
 	}

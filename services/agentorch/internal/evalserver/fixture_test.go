@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -139,7 +140,7 @@ func (r *runs) waitsFor(t *testing.T, eval, id string, wait *agentv1.RunWait) {
 	view, err := proto.Marshal(&agentv1.Run{Wait: wait})
 	require.NoError(t, err)
 	row := journal.Row{
-		Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_WAITING), Parent: eval, Waiting: true, WaitReason: wait.GetReason(), WaitSince: wait.GetSince().AsTime(), View: view,
+		Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_WAITING), Parent: eval, Waiting: true, WaitReason: enum.Word(wait.GetReason()), WaitSince: wait.GetSince().AsTime(), View: view,
 	}
 	_, _, err = r.journals.Create(t.Context(), journal.Creation{Name: project + "/runs/" + id, Owner: "test", Row: row, Entries: []journal.Entry{{
 		Event: &agentv1.Event{Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}}},

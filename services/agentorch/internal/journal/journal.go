@@ -317,7 +317,7 @@ type Row struct {
 	Wake time.Time
 	// Waiting says that the journal waits: for Wake, or for a command.
 	Waiting bool
-	// WaitReason is why a run waits, as its RunWait has it, and WaitSince since when; empty and zero for what does not
+	// WaitReason is why a run waits, the word of its RunWait.reason, and WaitSince since when; empty and zero for what does not
 	// wait.
 	WaitReason string
 	WaitSince  time.Time

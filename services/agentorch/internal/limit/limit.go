@@ -21,19 +21,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Names of bounds, as LimitReached.type says them.
+// Kinds of bounds.
 const (
-	Message  = "message"
-	Token    = "token"
-	Turn     = "turn"
-	Time     = "time"
-	Working  = "working"
-	Cost     = "cost"
-	Operator = "operator"
+	Message  = agentv1.LimitType_LIMIT_TYPE_MESSAGE
+	Token    = agentv1.LimitType_LIMIT_TYPE_TOKEN
+	Turn     = agentv1.LimitType_LIMIT_TYPE_TURN
+	Time     = agentv1.LimitType_LIMIT_TYPE_TIME
+	Working  = agentv1.LimitType_LIMIT_TYPE_WORKING
+	Cost     = agentv1.LimitType_LIMIT_TYPE_COST
+	Operator = agentv1.LimitType_LIMIT_TYPE_OPERATOR
 )
 
 // Use is what a run has used.
@@ -152,7 +153,7 @@ func (s *Set) Overworked(working time.Duration) (hit *agentv1.LimitReached, left
 	return clock(Working, s.Bounds() != nil && s.Bounds().WorkingTime != nil, s.Bounds().GetWorkingTime().AsDuration(), working)
 }
 
-func clock(kind string, set bool, bound, used time.Duration) (*agentv1.LimitReached, time.Duration) {
+func clock(kind agentv1.LimitType, set bool, bound, used time.Duration) (*agentv1.LimitReached, time.Duration) {
 	if !set {
 		return nil, -1
 	}
@@ -167,16 +168,16 @@ func Ended(message string) *agentv1.LimitReached {
 	return &agentv1.LimitReached{Type: Operator, Limit: 1, Value: 1, Message: message}
 }
 
-func reached(kind string, bound, value float64, unit string) *agentv1.LimitReached {
+func reached(kind agentv1.LimitType, bound, value float64, unit string) *agentv1.LimitReached {
 	return hit(kind, bound, value, "the %s limit of "+unit+" is reached; no further model call is made")
 }
 
-func exceeded(kind string, bound, value float64, unit string) *agentv1.LimitReached {
+func exceeded(kind agentv1.LimitType, bound, value float64, unit string) *agentv1.LimitReached {
 	return hit(kind, bound, value, "the %s limit of "+unit+" is exceeded")
 }
 
-func hit(kind string, bound, value float64, message string) *agentv1.LimitReached {
-	return &agentv1.LimitReached{Type: kind, Limit: bound, Value: value, Message: fmt.Sprintf(message, kind, strconv.FormatFloat(bound, 'f', -1, 64))}
+func hit(kind agentv1.LimitType, bound, value float64, message string) *agentv1.LimitReached {
+	return &agentv1.LimitReached{Type: kind, Limit: bound, Value: value, Message: fmt.Sprintf(message, enum.Word(kind), strconv.FormatFloat(bound, 'f', -1, 64))}
 }
 
 // Settable are the fields of a set of bounds.

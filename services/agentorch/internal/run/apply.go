@@ -182,21 +182,21 @@ func (s *State) command(f *Frame, c *agentv1.CommandReceived) {
 	if c.GetOutdated() {
 		return
 	}
-	switch c.GetType() {
-	case "message", "interrupt":
+	switch c.GetType() { //nolint:exhaustive // The others change nothing of the state.
+	case agentv1.CommandType_COMMAND_TYPE_MESSAGE, agentv1.CommandType_COMMAND_TYPE_INTERRUPT:
 		f.Posted = append(f.Posted[:len(f.Posted):len(f.Posted)], c.GetContent().GetMessages()...)
-	case "hold":
+	case agentv1.CommandType_COMMAND_TYPE_HOLD:
 		s.Held = true
-	case "resume":
+	case agentv1.CommandType_COMMAND_TYPE_RESUME:
 		s.Held = false
-	case "cancel_call":
+	case agentv1.CommandType_COMMAND_TYPE_CANCEL_CALL:
 		if i := s.OpenIntent(c.GetIntent()); i != nil && i.Stopped == 0 {
 			i.Stopped = StopCall
 		}
-	case "cancel":
+	case agentv1.CommandType_COMMAND_TYPE_CANCEL:
 		if s.Cancel == nil {
 			s.Cancel = &Cancel{Command: c.GetCommandId(), Mode: c.GetMode()}
-			if c.GetMode() != CancelScore {
+			if c.GetMode() != agentv1.CancelMode_CANCEL_MODE_SCORE {
 				s.cutScoring()
 			}
 			s.drop()

@@ -17,9 +17,9 @@ const (
 
 // What an agent was at when its turn was cut, as Interrupted.interrupted says it.
 const (
-	CutGenerate = "generate"
-	CutToolCall = "tool_call"
-	CutNothing  = "between_turns"
+	CutGenerate = agentv1.InterruptedWork_INTERRUPTED_WORK_GENERATE
+	CutToolCall = agentv1.InterruptedWork_INTERRUPTED_WORK_TOOL_CALL
+	CutNothing  = agentv1.InterruptedWork_INTERRUPTED_WORK_BETWEEN_TURNS
 )
 
 // interrupted stops what an agent has under way. Agents that it set to work end.

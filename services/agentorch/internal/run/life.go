@@ -54,8 +54,8 @@ func (s *State) Uncounted() bool {
 	if s.Phase != agentv1.RunState_RUN_STATE_WAITING {
 		return false
 	}
-	switch s.Wait.GetReason() {
-	case "decision", "disk", "version":
+	switch s.Wait.GetReason() { //nolint:exhaustive // All others count.
+	case agentv1.WaitReason_WAIT_REASON_DECISION, agentv1.WaitReason_WAIT_REASON_DISK, agentv1.WaitReason_WAIT_REASON_VERSION:
 		return true
 	}
 	return false

@@ -137,18 +137,11 @@ type State struct {
 type Cancel struct {
 	// Command is the id of the command.
 	Command string
-	// Mode is [CancelPlain], [CancelScore] or [CancelError].
-	Mode string
+	// Mode says what becomes of the run.
+	Mode agentv1.CancelMode
 	// Acknowledged says that nothing is under way any more.
 	Acknowledged bool
 }
-
-// Types of commands that cancel, as CommandReceived.type says them.
-const (
-	CancelPlain = ""      // no scoring
-	CancelScore = "score" // stop and score
-	CancelError = "error" // record it as an error
-)
 
 // Sandbox is a sandbox of a run.
 type Sandbox struct {

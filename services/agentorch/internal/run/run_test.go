@@ -129,7 +129,7 @@ func TestACriticalKindThatTheFoldDoesNotKnow(t *testing.T) {
 func TestPostedMessagesStayUntilTheConversationHasThem(t *testing.T) {
 	t.Parallel()
 	post := func(text string) *agentv1.Event {
-		return &agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{Type: "message", Content: &agentv1.CommandContent{Messages: []*modelv1.ChatMessage{chat.User(text)}}}}}
+		return &agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{Type: agentv1.CommandType_COMMAND_TYPE_MESSAGE, Content: &agentv1.CommandContent{Messages: []*modelv1.ChatMessage{chat.User(text)}}}}}
 	}
 	add := func(text string) *agentv1.Event {
 		m := chat.User(text)
@@ -166,7 +166,7 @@ func TestPostedPicturesAreKept(t *testing.T) {
 		}
 		assert.Empty(t, cmp.Diff(want, chat.Parts(m.GetContent()), protocmp.Transform()))
 		s, err := run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}),
-			&agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{Type: "message", Content: &agentv1.CommandContent{Messages: posted}}}},
+			&agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{Type: agentv1.CommandType_COMMAND_TYPE_MESSAGE, Content: &agentv1.CommandContent{Messages: posted}}}},
 			&agentv1.Event{Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Content: m}}},
 		))
 		require.NoError(t, err)

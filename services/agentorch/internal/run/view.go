@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -101,7 +102,7 @@ func (s *State) Row() (journal.Row, error) {
 		Waiting: s.Phase == agentv1.RunState_RUN_STATE_WAITING, Wake: s.Wake(), View: view,
 	}
 	if row.Waiting {
-		row.WaitReason, row.WaitSince = s.Wait.GetReason(), timeOf(s.Wait.GetSince())
+		row.WaitReason, row.WaitSince = enum.Word(s.Wait.GetReason()), timeOf(s.Wait.GetSince())
 	}
 	return row, nil
 }

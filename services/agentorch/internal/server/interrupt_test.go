@@ -36,9 +36,9 @@ func TestAnInterruptCutsATurn(t *testing.T) {
 	assert.Equal(t, cut.GetSeq(), again.GetSeq(), "the same key is the same command")
 	page, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name, AfterSeq: cut.GetSeq() - 1})
 	require.NoError(t, err)
-	assert.Equal(t, "interrupt", page.GetEvents()[0].GetCommandReceived().GetType())
+	assert.Equal(t, agentv1.CommandType_COMMAND_TYPE_INTERRUPT, page.GetEvents()[0].GetCommandReceived().GetType())
 	assert.Equal(t, "too long", page.GetEvents()[0].GetCommandReceived().GetReason())
-	r.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
+	r.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT })
 
 	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		return ownertest.Say("done"), nil
@@ -68,7 +68,7 @@ func TestAnInterruptIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, answer.GetInterrupting())
 	close(end)
-	state := r.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
+	state := r.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT })
 	assert.Len(t, state.Messages(), 1, "a late answer is not taken")
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -28,7 +29,7 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 		return nil, err
 	}
 	q := journal.Query{
-		Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), WaitReason: r.GetWaitingFor(), Before: journal.Ref(before), Limit: page.Size + 1,
+		Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), WaitReason: enum.Word(r.GetWaitingFor()), Before: journal.Ref(before), Limit: page.Size + 1,
 		Bytes: journal.PageBytes,
 	}
 	for _, state := range r.GetStates() {

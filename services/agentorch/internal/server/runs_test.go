@@ -192,7 +192,7 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 				s.Prompt, s.Input = "", []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_USER, MetadataJson: "no"}}
 			}, codes.InvalidArgument, []string{"spec.input[0].metadata_json"},
 		},
-		"records nobody knows": {func(s *agentv1.RunSpec) { s.RecordCalls = "some" }, codes.InvalidArgument, []string{"spec.record_calls"}},
+		"records nobody knows": {func(s *agentv1.RunSpec) { s.RecordCalls = 99 }, codes.InvalidArgument, []string{"spec.record_calls"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -181,8 +181,8 @@ func TestSteering(t *testing.T) {
 	r.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
 	held, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
 	require.NoError(t, err)
-	assert.Equal(t, "hold", held.GetWait().GetReason())
-	for reason, want := range map[string][]string{"hold": {name}, "worker": nil} {
+	assert.Equal(t, agentv1.WaitReason_WAIT_REASON_HOLD, held.GetWait().GetReason())
+	for reason, want := range map[agentv1.WaitReason][]string{agentv1.WaitReason_WAIT_REASON_HOLD: {name}, agentv1.WaitReason_WAIT_REASON_WORKER: nil} {
 		waiting, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, WaitingFor: reason})
 		require.NoError(t, err)
 		var names []string
@@ -319,7 +319,7 @@ func TestTheServerTellsAboutItself(t *testing.T) {
 func TestAListRefusesAFilterThatNothingMeets(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
-	_, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, WaitingFor: "aproval"})
+	_, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, WaitingFor: agentv1.WaitReason_WAIT_REASON_SERVICE})
 	e, ok := rpcerr.As(err)
 	require.True(t, ok, "%v", err)
 	require.Len(t, e.Fields, 1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -205,7 +206,7 @@ func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
 
 func (b *Builder) acted(e *agentv1.Event, a *toolv1.SandboxAction) *Event {
 	t := b.add(e, "sandbox")
-	t.Action, t.Cmd, t.File, t.Options = a.GetAction(), a.GetCommand(), a.GetFile(), rawJSON(a.GetOptionsJson())
+	t.Action, t.Cmd, t.File, t.Options = enum.Word(a.GetAction()), a.GetCommand(), a.GetFile(), rawJSON(a.GetOptionsJson())
 	if a.GetInput() != "" {
 		t.Input = jsonOf(a.GetInput())
 	}

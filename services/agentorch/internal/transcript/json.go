@@ -77,7 +77,7 @@ func viewJSON(v *toolv1.ToolCallView) json.RawMessage {
 		return nil
 	}
 	view := map[string]string{"format": "text", "content": shown.GetContent()}
-	if shown.GetFormat() == "markdown" {
+	if shown.GetFormat() == toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN {
 		view["format"] = "markdown"
 	}
 	if shown.GetTitle() != "" {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
@@ -15,7 +16,7 @@ func (b *Builder) addNote(e *agentv1.Event) {
 	case *agentv1.Event_LimitHit:
 		reached := k.LimitHit.GetLimit()
 		t := b.add(e, "sample_limit")
-		t.Type, t.Message, t.Limit = reached.GetType(), jsonOf(reached.GetMessage()), new(reached.GetLimit())
+		t.Type, t.Message, t.Limit = enum.Word(reached.GetType()), jsonOf(reached.GetMessage()), new(reached.GetLimit())
 		if k.LimitHit.GetEndsRun() {
 			b.cut(e, reached.GetType())
 		}
@@ -25,7 +26,7 @@ func (b *Builder) addNote(e *agentv1.Event) {
 	case *agentv1.Event_LogLine:
 		t := b.add(e, "logger")
 		t.Message = jsonOf(map[string]any{
-			"name": k.LogLine.GetLogger(), "level": k.LogLine.GetLevel(), "message": k.LogLine.GetContent().GetMessage(), "created": e.GetTime().AsTime().UnixMilli(),
+			"name": k.LogLine.GetLogger(), "level": enum.Word(k.LogLine.GetLevel()), "message": k.LogLine.GetContent().GetMessage(), "created": e.GetTime().AsTime().UnixMilli(),
 		})
 	case *agentv1.Event_ErrorRaised:
 		t := b.add(e, "error")
@@ -37,7 +38,7 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		b.end(e, e.GetId())
 	case *agentv1.Event_Compacted:
 		t := b.add(e, "compaction")
-		t.Type, t.TokensBefore, t.TokensAfter = k.Compacted.GetType(), k.Compacted.GetTokensBefore(), k.Compacted.GetTokensAfter()
+		t.Type, t.TokensBefore, t.TokensAfter = enum.Word(k.Compacted.GetType()), k.Compacted.GetTokensBefore(), k.Compacted.GetTokensAfter()
 	case *agentv1.Event_Branched:
 		b.add(e, "branch").FromAnchor = k.Branched.GetFromAnchor()
 	case *agentv1.Event_Anchored:
@@ -48,15 +49,15 @@ func (b *Builder) addNote(e *agentv1.Event) {
 	case *agentv1.Event_ApprovalDecided:
 		t := b.add(e, "approval")
 		t.Message = jsonOf(b.asked[k.ApprovalDecided.GetCallId()])
-		t.Approver, t.Decision, t.Explanation = k.ApprovalDecided.GetApprover(), k.ApprovalDecided.GetDecision(), k.ApprovalDecided.GetContent().GetExplanation()
+		t.Approver, t.Decision, t.Explanation = k.ApprovalDecided.GetApprover(), enum.Word(k.ApprovalDecided.GetDecision()), k.ApprovalDecided.GetContent().GetExplanation()
 		t.Call = callJSON(b.reviewed[k.ApprovalDecided.GetCallId()].GetCall())
 		t.Modified = callJSON(k.ApprovalDecided.GetContent().GetModified())
 	case *agentv1.Event_Interrupted:
-		if b.cutBy = k.Interrupted.GetSource(); k.Interrupted.GetOutside() {
+		if b.cutBy = enum.Word(k.Interrupted.GetSource()); k.Interrupted.GetOutside() {
 			return // The agent's own turn goes on.
 		}
 		t := b.add(e, "interrupt")
-		t.Source, t.Interrupted, t.CallID = k.Interrupted.GetSource(), k.Interrupted.GetInterrupted(), k.Interrupted.GetCallId()
+		t.Source, t.Interrupted, t.CallID = enum.Word(k.Interrupted.GetSource()), enum.Word(k.Interrupted.GetInterrupted()), k.Interrupted.GetCallId()
 	case *agentv1.Event_SubtaskIntent:
 		t := b.add(e, "subtask")
 		t.Name, t.Type, t.Input, t.Pending = k.SubtaskIntent.GetName(), k.SubtaskIntent.GetType(), rawJSON(k.SubtaskIntent.GetContent().GetDataJson()), true
@@ -71,7 +72,7 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		b.open[e.GetSeq()] = t
 	case *agentv1.Event_InputAnswered:
 		if t := b.finish(e, k.InputAnswered.GetIntent(), 0); t != nil {
-			t.Decision, t.Data = k.InputAnswered.GetOutcome(), rawJSON(k.InputAnswered.GetContent().GetDataJson())
+			t.Decision, t.Data = enum.Word(k.InputAnswered.GetOutcome()), rawJSON(k.InputAnswered.GetContent().GetDataJson())
 		}
 	}
 }
@@ -81,7 +82,7 @@ var cutTexts = map[string]string{"user_cancel": "Cancelled by operator", "limit"
 
 // cut notes what a bound did to the calls that it found open: a bound of working time interrupts them, one of wall time
 // ends them with the run.
-func (b *Builder) cut(e *agentv1.Event, bound string) {
+func (b *Builder) cut(e *agentv1.Event, bound agentv1.LimitType) {
 	b.bound = bound
 	if bound != limit.Working {
 		return

@@ -125,7 +125,7 @@ PROVIDER_REJECTED: mockllm answered 400: no
 func TestACallIsShownAsItsToolShowsIt(t *testing.T) {
 	t.Parallel()
 	reviews := &agentv1.Event{Kind: &agentv1.Event_ToolsReviewed{ToolsReviewed: &agentv1.ToolsReviewed{Content: &agentv1.ToolsReviewedContent{Reviews: []*toolv1.ToolReview{
-		{CallId: "c1", View: &toolv1.ToolCallView{Call: &toolv1.ToolCallContent{Title: "bash", Format: "markdown", Content: "```bash\nls\n```"}}}, {CallId: "c2"},
+		{CallId: "c1", View: &toolv1.ToolCallView{Call: &toolv1.ToolCallContent{Title: "bash", Format: toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN, Content: "```bash\nls\n```"}}}, {CallId: "c2"},
 	}}}}}
 	intent := func(id string) *agentv1.Event {
 		return &agentv1.Event{Kind: &agentv1.Event_ToolIntent{ToolIntent: &agentv1.ToolIntent{CallId: id, Function: "bash"}}}

@@ -47,7 +47,7 @@ type Builder struct {
 	effects map[int64]string
 	fault   fault
 	// bound is the type of the bound that ended the run.
-	bound string
+	bound agentv1.LimitType
 	// cutBy is who or what interrupted calls last.
 	cutBy string
 }

@@ -85,7 +85,7 @@ func aRun() []*agentv1.Event {
 			Intent: 6, CallId: "c1", Function: "bash", MessageId: "m3", Content: &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{
 				Content:        chat.TextContent("a b"),
 				StoreChanges:   []*toolv1.StoreChange{{Key: "old", ValueJson: new("2")}, {Key: "new/one", ValueJson: new(`"x"`)}, {Key: "gone"}},
-				SandboxActions: []*toolv1.SandboxAction{{Action: "exec", Command: "ls", ExitCode: new(int32(0)), Output: "a b"}},
+				SandboxActions: []*toolv1.SandboxAction{{Action: toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_EXEC, Command: "ls", ExitCode: new(int32(0)), Output: "a b"}},
 			}},
 		}}},
 		{Kind: &agentv1.Event_StepEnded{StepEnded: &agentv1.StepEnded{}}},
@@ -170,7 +170,7 @@ func TestWhatHasNotEndedIsPending(t *testing.T) {
 
 func TestHowToolCallsFail(t *testing.T) {
 	t.Parallel()
-	hit := func(bound string) *agentv1.Event {
+	hit := func(bound agentv1.LimitType) *agentv1.Event {
 		reached := &agentv1.LimitReached{Type: bound, Limit: 1}
 		return &agentv1.Event{Kind: &agentv1.Event_LimitHit{LimitHit: &agentv1.LimitHit{Limit: reached, EndsRun: true}}}
 	}
@@ -195,7 +195,7 @@ func TestHowToolCallsFail(t *testing.T) {
 			outcome: &agentv1.ToolOutcome{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "broken"}}, failed: true,
 		},
 		"another call failed": {outcome: cancelled(), err: `{"type": "cancelled", "message": "cut"}`, failed: true},
-		"the time was up":     {outcome: cancelled(), before: []*agentv1.Event{hit("time")}},
+		"the time was up":     {outcome: cancelled(), before: []*agentv1.Event{hit(agentv1.LimitType_LIMIT_TYPE_TIME)}},
 		"an operator cut the turn": {
 			outcome: &agentv1.ToolOutcome{
 				Interrupted: true, ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
@@ -215,10 +215,10 @@ func TestHowToolCallsFail(t *testing.T) {
 				ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
 				Content:   &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{Error: &toolv1.ToolCallError{Message: "cut"}}},
 			},
-			before: []*agentv1.Event{hit("time")},
+			before: []*agentv1.Event{hit(agentv1.LimitType_LIMIT_TYPE_TIME)},
 		},
 		"the working time was up": {
-			outcome: cancelled(), before: []*agentv1.Event{hit("working")},
+			outcome: cancelled(), before: []*agentv1.Event{hit(agentv1.LimitType_LIMIT_TYPE_WORKING)},
 			err: `{"type": "cancelled", "message": "cut"}`, failed: true, interrupts: 1,
 		},
 	} {
@@ -292,7 +292,7 @@ func TestAChildsCallShowsItsTools(t *testing.T) {
 func TestInterruptedModelCalls(t *testing.T) {
 	t.Parallel()
 	intent := &agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "mockllm/model"}}}
-	cut := &agentv1.Event{Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{Source: "user_cancel", Interrupted: "generate", Intent: 2}}}
+	cut := &agentv1.Event{Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{Source: agentv1.InterruptSource_INTERRUPT_SOURCE_USER_CANCEL, Interrupted: agentv1.InterruptedWork_INTERRUPTED_WORK_GENERATE, Intent: 2}}}
 	outcome := &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{Intent: 2, Interrupted: true}}}
 	events, err := transcripttest.Of(journalOf(created(&agentv1.RunSpec{}), intent, cut, outcome))
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -170,7 +171,7 @@ func offerEvals(ctx context.Context, s *session) ([]string, error) {
 	r, err := s.evals.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: s.app.parent()})
 	var all []string
 	for _, e := range r.GetEvals() {
-		all = append(all, short(e.GetName())+"\t"+e.GetSpec().GetTask()+", "+word(e.GetState(), "EVAL_STATE_"))
+		all = append(all, short(e.GetName())+"\t"+e.GetSpec().GetTask()+", "+enum.Word(e.GetState()))
 	}
 	return all, err
 }
@@ -179,7 +180,7 @@ func offerSandboxes(ctx context.Context, s *session) ([]string, error) {
 	r, err := s.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{Parent: s.app.parent()})
 	var all []string
 	for _, b := range r.GetSandboxes() {
-		all = append(all, short(b.GetName())+"\t"+b.GetSpec().GetDriver()+", "+word(b.GetState(), "SANDBOX_STATE_"))
+		all = append(all, short(b.GetName())+"\t"+b.GetSpec().GetDriver()+", "+enum.Word(b.GetState()))
 	}
 	return all, err
 }

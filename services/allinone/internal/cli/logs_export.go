@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -114,8 +115,9 @@ func (s *session) exportEval(ctx context.Context, name string, f exportFlags) er
 	case len(places) > 1 && f.out != "" && !isFolder(f.out):
 		return usage("-o %s: there is a log for each of %d models; name a folder, or one of them with --model: %s", f.out, len(places), strings.Join(chosen, ", "))
 	}
+	format, _ := enum.Parse[agentv1.LogFormat](f.format) // The flag was checked.
 	for _, place := range places {
-		req := &agentv1.ExportEvalRequest{Name: name, Format: f.format, Model: place}
+		req := &agentv1.ExportEvalRequest{Name: name, Format: format, Model: place}
 		if f.out == "-" {
 			if err := s.printLog(ctx, req); err != nil {
 				return err

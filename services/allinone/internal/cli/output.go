@@ -105,8 +105,3 @@ func dash(s string) string {
 	}
 	return s
 }
-
-// word writes an enum's value for people: EVAL_STATE_RUNNING is running.
-func word(value fmt.Stringer, prefix string) string {
-	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
-}

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
-func evalState(e *agentv1.Eval) string { return word(e.GetState(), "EVAL_STATE_") }
+func evalState(e *agentv1.Eval) string { return enum.Word(e.GetState()) }
 
 // stateInterrupted is shown for what has not ended and has no server that drives it.
 const stateInterrupted = "interrupted"

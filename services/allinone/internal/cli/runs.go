@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -32,7 +33,9 @@ func (s *session) runState(r *agentv1.Run) string {
 }
 
 // undecided reports whether a run waits for a person to resume or cancel it.
-func undecided(wait *agentv1.RunWait) bool { return wait.GetReason() == "decision" }
+func undecided(wait *agentv1.RunWait) bool {
+	return wait.GetReason() == agentv1.WaitReason_WAIT_REASON_DECISION
+}
 
 // activeRuns are the states of runs that have not ended.
 var activeRuns = []agentv1.RunState{
@@ -101,7 +104,7 @@ func (s *session) showRuns(listed []*agentv1.Run) error {
 			waiting = short(r.GetName())
 		}
 		if w := r.GetWait(); w != nil && state != stateInterrupted {
-			state += " for " + w.GetReason()
+			state += " for " + enum.Word(w.GetReason())
 		}
 		rows = append(rows, []string{
 			short(r.GetName()), r.GetSpec().GetModel().GetModel(), state, fmt.Sprint(r.GetTurns()), progress.Count(totalTokens(r)), fmt.Sprint(r.GetRetries()), when(r.GetCreateTime()), s.doing(r.GetWait(), r.GetNote(), r.GetActivity()),
@@ -186,7 +189,7 @@ func (s *session) showRun(r *agentv1.Run) {
 		a.print("%s", progress.Lost(n))
 	}
 	if w := r.GetWait(); w != nil {
-		a.print("waits for %s: %s", w.GetReason(), w.GetMessage())
+		a.print("waits for %s: %s", enum.Word(w.GetReason()), w.GetMessage())
 		if id := short(r.GetName()); undecided(w) {
 			a.print("%s continues it, %s ends it", a.next("run resume %s", id), a.next("run cancel %s", id))
 		}
@@ -221,8 +224,8 @@ func (a *app) runCancelCommand() *cobra.Command {
   evalfleet run cancel RUN --mode error`,
 		Args: some("a run; evalfleet run list --active shows those that have not ended"),
 		RunE: func(c *cobra.Command, args []string) error {
-			as := agentv1.CancelMode(agentv1.CancelMode_value["CANCEL_MODE_"+strings.ToUpper(mode)])
-			if as == agentv1.CancelMode_CANCEL_MODE_UNSPECIFIED {
+			as, known := enum.Parse[agentv1.CancelMode](mode)
+			if !known || mode == "" {
 				return usage("--mode is %q; want cancel, score or error", mode)
 			}
 			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {

@@ -29,11 +29,11 @@ func TestTheCostOfARunIsMarkedWhereItIsPartial(t *testing.T) {
 func TestWithoutAServerWhatWaitsForAPersonIsNotInterrupted(t *testing.T) {
 	t.Parallel()
 	s := &session{idle: true}
-	waits := func(reason string) *agentv1.Run {
+	waits := func(reason agentv1.WaitReason) *agentv1.Run {
 		return &agentv1.Run{State: agentv1.RunState_RUN_STATE_WAITING, Wait: &agentv1.RunWait{Reason: reason}}
 	}
-	assert.Equal(t, "waiting", s.runState(waits("decision")))
-	assert.Equal(t, "interrupted", s.runState(waits("worker")))
+	assert.Equal(t, "waiting", s.runState(waits(agentv1.WaitReason_WAIT_REASON_DECISION)))
+	assert.Equal(t, "interrupted", s.runState(waits(agentv1.WaitReason_WAIT_REASON_WORKER)))
 	assert.Equal(t, "paused", s.evalState(&agentv1.Eval{State: agentv1.EvalState_EVAL_STATE_PAUSED}))
 	assert.Equal(t, "interrupted", s.evalState(&agentv1.Eval{State: agentv1.EvalState_EVAL_STATE_RUNNING}))
 }

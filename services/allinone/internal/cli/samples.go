@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
@@ -142,7 +143,7 @@ func scoreTexts(sample *agentv1.EvalSample) string {
 func noteOf(sample *agentv1.EvalSample) string {
 	switch {
 	case sample.GetLimit() != nil:
-		return sample.GetLimit().GetType() + " limit"
+		return enum.Word(sample.GetLimit().GetType()) + " limit"
 	case sample.GetError() != nil:
 		return sample.GetError().GetMessage()
 	case sample.GetSandboxFault() != "":

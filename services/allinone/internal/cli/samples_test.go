@@ -121,7 +121,7 @@ func TestSamplesAtWorkAreListed(t *testing.T) {
 			Id: "a", Epoch: 1, Run: "r1", State: agentv1.RunState_RUN_STATE_RUNNING, Turns: 2, Retries: 3, Usage: &modelv1.ModelUsage{TotalTokens: 1500}, StartTime: timestamppb.Now(),
 			Activity: "model openai/gpt-4o", Note: &effectv1.Note{Message: "openai answered 429", RetryTime: timestamppb.New(time.Now().Add(time.Hour))},
 		},
-		{Id: "b", Epoch: 1, Run: "r2", State: agentv1.RunState_RUN_STATE_WAITING, Wait: &agentv1.RunWait{Reason: "worker", Message: "no worker serves tool weather"}},
+		{Id: "b", Epoch: 1, Run: "r2", State: agentv1.RunState_RUN_STATE_WAITING, Wait: &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_WORKER, Message: "no worker serves tool weather"}},
 		{Id: "c", Epoch: 1, State: agentv1.RunState_RUN_STATE_PENDING},
 	}}
 	flags := serve(t, s)

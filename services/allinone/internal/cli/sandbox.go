@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
@@ -52,7 +53,7 @@ func (a *app) sandboxListCommand() *cobra.Command {
 						}
 						continue
 					}
-					state := word(b.GetState(), "SANDBOX_STATE_")
+					state := enum.Word(b.GetState())
 					if b.GetStateReason() != "" {
 						state += " (" + b.GetStateReason() + ")"
 					}
@@ -250,7 +251,7 @@ func (a *app) sandboxRemoveCommand() *cobra.Command {
 					if a.json {
 						err = a.emit(b)
 					} else {
-						a.print("%s %s", short(b.GetName()), word(b.GetState(), "SANDBOX_STATE_"))
+						a.print("%s %s", short(b.GetName()), enum.Word(b.GetState()))
 					}
 					if err != nil {
 						return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
@@ -107,7 +108,7 @@ func Waits(p *agentv1.EvalProgress) []string {
 	var all []string
 	for _, w := range p.GetWaits() {
 		line := fmt.Sprintf("%d waiting since %s: %s", w.GetSamples(), w.GetSince().AsTime().Local().Format(time.TimeOnly), w.GetMessage())
-		if w.GetReason() == "decision" {
+		if w.GetReason() == agentv1.WaitReason_WAIT_REASON_DECISION {
 			line += " (evalfleet run resume RUN; evalfleet run list --active shows them)"
 		}
 		all = append(all, line)
@@ -206,7 +207,7 @@ func label(r *agentv1.EvalSample) string {
 func Doing(wait *agentv1.RunWait, note *effectv1.Note, activity string) string {
 	switch {
 	case wait != nil:
-		return "waits for " + wait.GetReason() + ": " + wait.GetMessage()
+		return "waits for " + enum.Word(wait.GetReason()) + ": " + wait.GetMessage()
 	case note != nil && activity != "":
 		return activity + ": " + transcript.NoteText(note)
 	case note != nil:

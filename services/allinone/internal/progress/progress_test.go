@@ -216,7 +216,7 @@ func TestWaitsAreToldWithTheirReason(t *testing.T) {
 		var out strings.Builder
 		r := at(0, 0)
 		p := r.GetProgress().GetProgress()
-		p.Waiting, p.Waits = 3, []*agentv1.EvalWait{{Reason: "service", Message: "sandboxd does not\x1b[2J answer", Since: timestamppb.New(time.Now()), Samples: 3}}
+		p.Waiting, p.Waits = 3, []*agentv1.EvalWait{{Reason: agentv1.WaitReason_WAIT_REASON_SERVICE, Message: "sandboxd does not\x1b[2J answer", Since: timestamppb.New(time.Now()), Samples: 3}}
 		progress.NewLines(&out).Show(progress.NewState(r.GetProgress(), time.Now()))
 		assert.Contains(t, out.String(), "0/40 done · 3 running · 3 waiting since "+time.Now().Local().Format(time.TimeOnly)+": sandboxd does not")
 		assert.NotContains(t, out.String(), "\x1b", "what others wrote does not steer the terminal")
@@ -241,7 +241,7 @@ func TestSamplesAtWorkAreListedInABoundedNumberOfRows(t *testing.T) {
 			r.Running = append(r.Running, atWork(fmt.Sprint("s", i), time.Now()))
 		}
 		r.Running[0].Retries, r.Running[0].Note = 3, &effectv1.Note{Message: "openai answered 429", RetryTime: timestamppb.New(time.Now().Add(12 * time.Second))}
-		r.Running[1].Epoch, r.Running[1].Wait = 2, &agentv1.RunWait{Reason: "worker", Message: "no worker serves\x1b[2J tool weather"}
+		r.Running[1].Epoch, r.Running[1].Wait = 2, &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_WORKER, Message: "no worker serves\x1b[2J tool weather"}
 		time.Sleep(time.Second)
 		s.Observe(r)
 		l.Show(s)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -75,7 +76,7 @@ func (w *Writer) Event(e *agentv1.Event) {
 	case *agentv1.Event_ScoreOutcome:
 		w.score(k.ScoreOutcome)
 	case *agentv1.Event_LimitHit:
-		w.heading("limit", k.LimitHit.GetLimit().GetType())
+		w.heading("limit", enum.Word(k.LimitHit.GetLimit().GetType()))
 		w.body(k.LimitHit.GetLimit().GetMessage())
 	case *agentv1.Event_ErrorRaised:
 		w.heading("error", k.ErrorRaised.GetError().GetReason())
@@ -84,7 +85,7 @@ func (w *Writer) Event(e *agentv1.Event) {
 		w.heading("note", k.Info.GetCode())
 		w.body(unquoted(k.Info.GetContent().GetDataJson()))
 	case *agentv1.Event_CommandReceived:
-		w.heading("operator", k.CommandReceived.GetType(), e.GetActor())
+		w.heading("operator", enum.Word(k.CommandReceived.GetType()), e.GetActor())
 		w.body(k.CommandReceived.GetReason())
 		for _, m := range k.CommandReceived.GetContent().GetMessages() {
 			w.message(m, "")
@@ -277,7 +278,7 @@ func (w *Writer) finished(f *agentv1.RunFinished) {
 	note := fmt.Sprintf("after %s, working %s", seconds(f.GetTotalTime().AsDuration()), seconds(f.GetWorkingTime().AsDuration()))
 	w.heading(RunStateText(f.GetState()), note)
 	if l := f.GetLimit(); l != nil {
-		w.body("ended by the " + l.GetType() + " limit: " + l.GetMessage())
+		w.body("ended by the " + enum.Word(l.GetType()) + " limit: " + l.GetMessage())
 	}
 	if err := f.GetError(); err != nil {
 		w.body(err.GetReason() + ": " + err.GetMessage())

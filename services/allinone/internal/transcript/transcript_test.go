@@ -76,7 +76,7 @@ func TestARunReadsAsAConversation(t *testing.T) {
 		}}},
 		&agentv1.Event{Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{
 			State: agentv1.RunState_RUN_STATE_SUCCEEDED, TotalTime: durationpb.New(3 * time.Second), WorkingTime: durationpb.New(2 * time.Second),
-			Limit: &agentv1.LimitReached{Type: "turn", Message: "5 turns"},
+			Limit: &agentv1.LimitReached{Type: agentv1.LimitType_LIMIT_TYPE_TURN, Message: "5 turns"},
 		}}},
 	)
 	assert.Equal(t, `

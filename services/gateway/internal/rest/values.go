@@ -12,32 +12,22 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/evalfleet/evalfleet/pkg/enum"
 )
 
 // enumValue returns the name of an enum's value that a caller wrote with or without the enum's prefix, in any case:
 // `full` and `RUN_VIEW_FULL` are the same. It is empty where there is none.
 func enumValue(d protoreflect.EnumDescriptor, written string) string {
-	name := protoreflect.Name(strings.ToUpper(written))
-	for _, name := range []protoreflect.Name{name, protoreflect.Name(prefixOf(d)) + name} {
-		if v := d.Values().ByName(name); v != nil {
-			return string(v.Name())
-		}
+	if v := enum.Find(d, written); v != nil {
+		return string(v.Name())
 	}
 	return ""
 }
 
-// prefixOf is what the names of an enum's values begin with, which the first one, `RUN_VIEW_UNSPECIFIED`, tells.
-func prefixOf(d protoreflect.EnumDescriptor) string {
-	return strings.TrimSuffix(string(d.Values().Get(0).Name()), "UNSPECIFIED")
-}
-
 // unknownValue says which values an enum has, in the short form.
 func unknownValue(d protoreflect.EnumDescriptor, written string) string {
-	var known []string
-	for i := 1; i < d.Values().Len(); i++ {
-		known = append(known, strings.ToLower(strings.TrimPrefix(string(d.Values().Get(i).Name()), prefixOf(d))))
-	}
-	return fmt.Sprintf("unknown value %q; known: %s", written, strings.Join(known, ", "))
+	return fmt.Sprintf("unknown value %q; known: %s", written, strings.Join(enum.Words(d), ", "))
 }
 
 // Words for values that are none of their kind.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
@@ -94,14 +95,19 @@ func TestGoldenReasoning(t *testing.T) {
 	goldentest.Run(t, "reasoning-history", goldentest.Load(t, "core/reasoning-history.jsonl"), func(t *goldentest.T, c goldentest.Case) {
 		config := &modelv1.GenerateConfig{}
 		if mode := text(c, "mode"); mode != "" {
-			config.ReasoningHistory = &mode
+			config.ReasoningHistory = new(reasoningMode(mode))
 		}
 		prepared, err := prepare.Prepare(prepare.Conversation{Messages: messages(t, c), Config: config}, provider.Capabilities{
-			ForceReasoning: text(c, "provider_force"), AutoReasoning: text(c, "provider_auto"),
+			ForceReasoning: reasoningMode(text(c, "provider_force")), AutoReasoning: reasoningMode(text(c, "provider_auto")),
 		})
 		require.NoError(t, err)
 		equalMessages(t, c.At("expect"), prepared.Messages)
 	})
+}
+
+func reasoningMode(word string) modelv1.ReasoningHistory {
+	mode, _ := enum.Parse[modelv1.ReasoningHistory](word)
+	return mode
 }
 
 func TestGoldenToolChoice(t *testing.T) {

@@ -11,17 +11,15 @@ import (
 
 // Modes of past reasoning.
 const (
-	ReasoningAll  = "all"
-	ReasoningLast = "last"
-	ReasoningNone = "none"
-
-	reasoningAuto = "auto"
+	ReasoningAll  = modelv1.ReasoningHistory_REASONING_HISTORY_ALL
+	ReasoningLast = modelv1.ReasoningHistory_REASONING_HISTORY_LAST
+	ReasoningNone = modelv1.ReasoningHistory_REASONING_HISTORY_NONE
 )
 
 // reasoningMode is what the provider forces, else what is configured, else what the provider prefers.
-func reasoningMode(config *modelv1.GenerateConfig, c provider.Capabilities) string {
-	for _, mode := range []string{c.ForceReasoning, config.GetReasoningHistory(), c.AutoReasoning} {
-		if mode != "" && mode != reasoningAuto {
+func reasoningMode(config *modelv1.GenerateConfig, c provider.Capabilities) modelv1.ReasoningHistory {
+	for _, mode := range []modelv1.ReasoningHistory{c.ForceReasoning, config.GetReasoningHistory(), c.AutoReasoning} {
+		if mode != 0 && mode != modelv1.ReasoningHistory_REASONING_HISTORY_AUTO {
 			return mode
 		}
 	}
@@ -29,7 +27,7 @@ func reasoningMode(config *modelv1.GenerateConfig, c provider.Capabilities) stri
 }
 
 // Reasoning leaves past reasoning in all messages, in none, or in the last message of the model that has any.
-func Reasoning(messages []*modelv1.ChatMessage, mode string) []*modelv1.ChatMessage {
+func Reasoning(messages []*modelv1.ChatMessage, mode modelv1.ReasoningHistory) []*modelv1.ChatMessage {
 	kept := -1
 	switch mode {
 	case ReasoningNone:

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
@@ -63,8 +64,8 @@ func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateCon
 	for _, member := range c.unsentMembers(config.GetExtraBodyJson()) {
 		unsent = append(unsent, Unsent{chat.ExtraBodyMember + member, notTaken})
 	}
-	if asked := config.GetReasoningHistory(); c.ForceReasoning != "" && !slices.Contains([]string{"", "auto", c.ForceReasoning}, asked) {
-		unsent = append(unsent, Unsent{"reasoning_history", "whose past reasoning is always replayed as " + c.ForceReasoning})
+	if asked := config.GetReasoningHistory(); c.ForceReasoning != 0 && !slices.Contains([]modelv1.ReasoningHistory{0, modelv1.ReasoningHistory_REASONING_HISTORY_AUTO, c.ForceReasoning}, asked) {
+		unsent = append(unsent, Unsent{"reasoning_history", "whose past reasoning is always replayed as " + enum.Word(c.ForceReasoning)})
 	}
 	if config.GetStreamIdleTimeout() != 0 && !c.Features.GetStreaming() {
 		unsent = append(unsent, Unsent{"stream_idle_timeout", "whose answers are not streamed"})

@@ -125,9 +125,9 @@ type Capabilities struct {
 	ToolsRequired bool
 	// MergeUser, MergeAssistant and MergeSystem ask that neighbouring messages of a role become one.
 	MergeUser, MergeAssistant, MergeSystem bool
-	// ForceReasoning is the mode of past reasoning whatever is configured; AutoReasoning is the one of `auto`, where
-	// empty is `all`.
-	ForceReasoning, AutoReasoning string
+	// ForceReasoning is the mode of past reasoning whatever is configured; AutoReasoning is the one of AUTO, where
+	// unset is ALL.
+	ForceReasoning, AutoReasoning modelv1.ReasoningHistory
 	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
 	LongCache bool
 	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the

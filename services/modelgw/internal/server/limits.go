@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -140,7 +141,7 @@ func poolMessage(p limit.Pool) *modelv1.ConnectionPool {
 	}
 	for _, c := range p.History {
 		message.History = append(message.History, &modelv1.ConnectionPoolChange{
-			Time: timestamppb.New(c.Time), OldLimit: int32(c.Old), NewLimit: int32(c.New), Reason: string(c.Reason), Model: c.Subject,
+			Time: timestamppb.New(c.Time), OldLimit: int32(c.Old), NewLimit: int32(c.New), Reason: poolChange(c.Reason), Model: c.Subject,
 		})
 	}
 	return message
@@ -266,4 +267,10 @@ func budgetMessage(parent string, s budget.State) *modelv1.Budget {
 		Name: parent + "/budgets/" + scope, MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
 		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved, Etag: budgetEtag(s.Bounds),
 	}
+}
+
+// poolChange returns a reason in the protocol's terms, whose words the limits use.
+func poolChange(reason limit.Reason) modelv1.ConnectionPoolChangeReason {
+	known, _ := enum.Parse[modelv1.ConnectionPoolChangeReason](string(reason))
+	return known
 }

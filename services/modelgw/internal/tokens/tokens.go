@@ -118,13 +118,13 @@ const (
 func Media(part *contentv1.Content) int64 {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Image:
-		if p.Image.GetDetail() == "low" {
+		if p.Image.GetDetail() == contentv1.ImageDetail_IMAGE_DETAIL_LOW {
 			return imageLow
 		}
 		return image
 	case *contentv1.Content_Audio:
 		perSecond := wavPerSecond
-		if p.Audio.GetFormat() == "mp3" {
+		if p.Audio.GetFormat() == contentv1.AudioFormat_AUDIO_FORMAT_MP3 {
 			perSecond = mp3PerSecond
 		}
 		return bySize(p.Audio.GetMedia(), perSecond, audioRate, leastAudio, unknownAudio)

@@ -25,7 +25,7 @@ func TestWorkOfCommandsBeforeACallIsMadeAgainCounts(t *testing.T) {
 		wantWork time.Duration
 	}{
 		"no command":                     {time.Second, nil, 0, time.Second},
-		"a file":                         {time.Second, []*toolv1.SandboxAction{{Action: "read"}}, 0, time.Second},
+		"a file":                         {time.Second, []*toolv1.SandboxAction{{Action: toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_READ_FILE}}, 0, time.Second},
 		"one that began only then":       {time.Second, []*toolv1.SandboxAction{command(0, time.Second)}, 0, time.Second},
 		"one that ended meanwhile":       {0, []*toolv1.SandboxAction{command(-time.Minute, time.Second)}, -time.Minute, time.Second},
 		"one that went on":               {time.Second, []*toolv1.SandboxAction{command(-time.Minute, 61*time.Second)}, -time.Minute, 61 * time.Second},

@@ -17,7 +17,7 @@ const (
 
 func (a *Access) recordExec(sandbox string, spec *sandboxv1.ExecSpec, response *sandboxv1.ExecResponse, err error) {
 	action := &toolv1.SandboxAction{
-		Action:      "exec",
+		Action:      toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_EXEC,
 		Sandbox:     sandbox,
 		Command:     quote(spec.GetArgv()),
 		OptionsJson: options(spec),
@@ -34,7 +34,7 @@ func (a *Access) recordExec(sandbox string, spec *sandboxv1.ExecSpec, response *
 	a.add(action, err)
 }
 
-func (a *Access) recordFile(action, sandbox, file string, err error) {
+func (a *Access) recordFile(action toolv1.SandboxActionType, sandbox, file string, err error) {
 	a.add(&toolv1.SandboxAction{Action: action, Sandbox: sandbox, File: file}, err)
 }
 

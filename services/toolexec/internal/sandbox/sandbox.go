@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
@@ -101,7 +102,7 @@ func (s *sandbox) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	}
 	response, err := s.access.client.ReadFile(ctx, &sandboxv1.ReadFileRequest{Sandbox: s.name, Path: path})
 	err = explain("read", path, err)
-	s.access.recordFile("read_file", s.name, path, err)
+	s.access.recordFile(toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_READ_FILE, s.name, path, err)
 	return response.GetContent(), err
 }
 
@@ -112,7 +113,7 @@ func (s *sandbox) WriteFile(ctx context.Context, path string, content []byte) er
 	}
 	_, err := s.access.client.WriteFile(ctx, &sandboxv1.WriteFileRequest{Sandbox: s.name, Path: path, Body: &sandboxv1.WriteFileRequest_Content{Content: content}})
 	err = explain("write", path, err)
-	s.access.recordFile("write_file", s.name, path, err)
+	s.access.recordFile(toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_WRITE_FILE, s.name, path, err)
 	return err
 }
 

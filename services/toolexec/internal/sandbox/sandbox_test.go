@@ -311,9 +311,9 @@ func TestFiles(t *testing.T) {
 	assert.Equal(t, "/run/guest", path)
 
 	require.Len(t, access.Actions(), 2)
-	assert.Equal(t, "read_file", access.Actions()[0].GetAction())
+	assert.Equal(t, toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_READ_FILE, access.Actions()[0].GetAction())
 	assert.Equal(t, "a.txt", access.Actions()[0].GetFile())
-	assert.Equal(t, "write_file", access.Actions()[1].GetAction())
+	assert.Equal(t, toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_WRITE_FILE, access.Actions()[1].GetAction())
 }
 
 func TestUnknownEnvironments(t *testing.T) {
@@ -344,7 +344,7 @@ func TestWhatIsRecordedOfACommand(t *testing.T) {
 	require.NoError(t, err)
 
 	action := access.Actions()[0]
-	assert.Equal(t, "exec", action.GetAction())
+	assert.Equal(t, toolv1.SandboxActionType_SANDBOX_ACTION_TYPE_EXEC, action.GetAction())
 	assert.Equal(t, boxName, action.GetSandbox())
 	assert.Equal(t, `sh -c 'echo '\''a b'\''' ''`, action.GetCommand())
 	assert.JSONEq(t, `{"cwd": "/tmp", "timeout": 1.5}`, action.GetOptionsJson())

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 )
@@ -43,7 +44,7 @@ func TestGoldenViews(t *testing.T) {
 		}
 		var got any
 		if shown := response.GetReviews()[0].GetView().GetCall(); shown != nil {
-			got = map[string]any{"call": map[string]any{"title": shown.GetTitle(), "format": shown.GetFormat(), "content": shown.GetContent()}}
+			got = map[string]any{"call": map[string]any{"title": shown.GetTitle(), "format": enum.Word(shown.GetFormat()), "content": shown.GetContent()}}
 		}
 		t.Equal(c.At("result"), got)
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
@@ -274,11 +275,11 @@ func partForm(part *contentv1.Content) map[string]any {
 		}
 		return form
 	case *contentv1.Content_Image:
-		return map[string]any{"type": "image", "image": p.Image.GetMedia().GetUri(), "detail": p.Image.GetDetail()}
+		return map[string]any{"type": "image", "image": p.Image.GetMedia().GetUri(), "detail": enum.Word(p.Image.GetDetail())}
 	case *contentv1.Content_Audio:
-		return map[string]any{"type": "audio", "audio": p.Audio.GetMedia().GetUri(), "format": p.Audio.GetFormat()}
+		return map[string]any{"type": "audio", "audio": p.Audio.GetMedia().GetUri(), "format": enum.Word(p.Audio.GetFormat())}
 	case *contentv1.Content_Video:
-		return map[string]any{"type": "video", "video": p.Video.GetMedia().GetUri(), "format": p.Video.GetFormat()}
+		return map[string]any{"type": "video", "video": p.Video.GetMedia().GetUri(), "format": enum.Word(p.Video.GetFormat())}
 	default:
 		return map[string]any{"type": "unknown"}
 	}

@@ -313,11 +313,11 @@ func give(kind string) (*tool.Result, error) {
 		}}
 		return tool.Parts(part), nil
 	case "image part":
-		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: media("data:image/png;base64,AAAA"), Detail: "low"}}}), nil
+		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: media("data:image/png;base64,AAAA"), Detail: contentv1.ImageDetail_IMAGE_DETAIL_LOW}}}), nil
 	case "audio part":
-		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media("data:audio/wav;base64,AAAA"), Format: "wav"}}}), nil
+		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media("data:audio/wav;base64,AAAA"), Format: contentv1.AudioFormat_AUDIO_FORMAT_WAV}}}), nil
 	case "video part":
-		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: media("data:video/mp4;base64,AAAA"), Format: "mp4"}}}), nil
+		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: media("data:video/mp4;base64,AAAA"), Format: contentv1.VideoFormat_VIDEO_FORMAT_MP4}}}), nil
 	case "reasoning part":
 		return tool.Parts(&contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: "r"}}}), nil
 	}

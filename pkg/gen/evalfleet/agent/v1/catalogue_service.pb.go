@@ -25,6 +25,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// KeyRole says what the holder of a key may do.
+type KeyRole int32
+
+const (
+	// Not set; an error in a request.
+	KeyRole_KEY_ROLE_UNSPECIFIED KeyRole = 0
+	// Read.
+	KeyRole_KEY_ROLE_VIEWER KeyRole = 1
+	// Read, and steer what runs.
+	KeyRole_KEY_ROLE_OPERATOR KeyRole = 2
+	// Read, steer, and make runs and evaluations.
+	KeyRole_KEY_ROLE_SUBMITTER KeyRole = 3
+	// All, keys of the project included.
+	KeyRole_KEY_ROLE_ADMIN KeyRole = 4
+)
+
+// Enum value maps for KeyRole.
+var (
+	KeyRole_name = map[int32]string{
+		0: "KEY_ROLE_UNSPECIFIED",
+		1: "KEY_ROLE_VIEWER",
+		2: "KEY_ROLE_OPERATOR",
+		3: "KEY_ROLE_SUBMITTER",
+		4: "KEY_ROLE_ADMIN",
+	}
+	KeyRole_value = map[string]int32{
+		"KEY_ROLE_UNSPECIFIED": 0,
+		"KEY_ROLE_VIEWER":      1,
+		"KEY_ROLE_OPERATOR":    2,
+		"KEY_ROLE_SUBMITTER":   3,
+		"KEY_ROLE_ADMIN":       4,
+	}
+)
+
+func (x KeyRole) Enum() *KeyRole {
+	p := new(KeyRole)
+	*p = x
+	return p
+}
+
+func (x KeyRole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyRole) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_catalogue_service_proto_enumTypes[0].Descriptor()
+}
+
+func (KeyRole) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_catalogue_service_proto_enumTypes[0]
+}
+
+func (x KeyRole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyRole.Descriptor instead.
+func (KeyRole) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_catalogue_service_proto_rawDescGZIP(), []int{0}
+}
+
 // CreateProjectRequest asks for a project.
 type CreateProjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -628,8 +689,8 @@ type Key struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Required. Whom it stands for, such as `user:ada`.
 	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Required. `viewer`, `operator`, `submitter` or `admin`.
-	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// Required. What its holder may do.
+	Role KeyRole `protobuf:"varint,3,opt,name=role,proto3,enum=evalfleet.agent.v1.KeyRole" json:"role,omitempty"`
 	// Whether it may see content.
 	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
 	// When it was made.
@@ -684,11 +745,11 @@ func (x *Key) GetPrincipal() string {
 	return ""
 }
 
-func (x *Key) GetRole() string {
+func (x *Key) GetRole() KeyRole {
 	if x != nil {
 		return x.Role
 	}
-	return ""
+	return KeyRole_KEY_ROLE_UNSPECIFIED
 }
 
 func (x *Key) GetContent() bool {
@@ -758,17 +819,23 @@ const file_evalfleet_agent_v1_catalogue_service_proto_rawDesc = "" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12;\n" +
 	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime:.\xeaA+\n" +
-	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xcc\x02\n" +
+	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xcb\x02\n" +
 	"\x03Key\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
-	"\tprincipal\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\tprincipal\x12@\n" +
-	"\x04role\x18\x03 \x01(\tB,\xbaH)\xc8\x01\x01r$R\x06viewerR\boperatorR\tsubmitterR\x05adminR\x04role\x12\x18\n" +
+	"\tprincipal\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\tprincipal\x12?\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.KeyRoleB\x0e\xe0A\x02\xbaH\b\xc8\x01\x01\x82\x01\x02\x10\x01R\x04role\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime:5\xeaA2\n" +
-	"\x11evalfleet.dev/Key\x12\x1dprojects/{project}/keys/{key}2\xfb\a\n" +
+	"\x11evalfleet.dev/Key\x12\x1dprojects/{project}/keys/{key}*{\n" +
+	"\aKeyRole\x12\x18\n" +
+	"\x14KEY_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fKEY_ROLE_VIEWER\x10\x01\x12\x15\n" +
+	"\x11KEY_ROLE_OPERATOR\x10\x02\x12\x16\n" +
+	"\x12KEY_ROLE_SUBMITTER\x10\x03\x12\x12\n" +
+	"\x0eKEY_ROLE_ADMIN\x10\x042\xfb\a\n" +
 	"\x10CatalogueService\x12\x99\x01\n" +
 	"\rCreateProject\x12(.evalfleet.agent.v1.CreateProjectRequest\x1a\x1b.evalfleet.agent.v1.Project\"A\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/projects\x12\x9c\x01\n" +
 	"\n" +
@@ -791,48 +858,51 @@ func file_evalfleet_agent_v1_catalogue_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_catalogue_service_proto_rawDescData
 }
 
+var file_evalfleet_agent_v1_catalogue_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_evalfleet_agent_v1_catalogue_service_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_evalfleet_agent_v1_catalogue_service_proto_goTypes = []any{
-	(*CreateProjectRequest)(nil),  // 0: evalfleet.agent.v1.CreateProjectRequest
-	(*GetProjectRequest)(nil),     // 1: evalfleet.agent.v1.GetProjectRequest
-	(*ListProjectsRequest)(nil),   // 2: evalfleet.agent.v1.ListProjectsRequest
-	(*ListProjectsResponse)(nil),  // 3: evalfleet.agent.v1.ListProjectsResponse
-	(*CreateKeyRequest)(nil),      // 4: evalfleet.agent.v1.CreateKeyRequest
-	(*CreateKeyResponse)(nil),     // 5: evalfleet.agent.v1.CreateKeyResponse
-	(*ListKeysRequest)(nil),       // 6: evalfleet.agent.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),      // 7: evalfleet.agent.v1.ListKeysResponse
-	(*DeleteKeyRequest)(nil),      // 8: evalfleet.agent.v1.DeleteKeyRequest
-	(*DeleteKeyResponse)(nil),     // 9: evalfleet.agent.v1.DeleteKeyResponse
-	(*Project)(nil),               // 10: evalfleet.agent.v1.Project
-	(*Key)(nil),                   // 11: evalfleet.agent.v1.Key
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(KeyRole)(0),                  // 0: evalfleet.agent.v1.KeyRole
+	(*CreateProjectRequest)(nil),  // 1: evalfleet.agent.v1.CreateProjectRequest
+	(*GetProjectRequest)(nil),     // 2: evalfleet.agent.v1.GetProjectRequest
+	(*ListProjectsRequest)(nil),   // 3: evalfleet.agent.v1.ListProjectsRequest
+	(*ListProjectsResponse)(nil),  // 4: evalfleet.agent.v1.ListProjectsResponse
+	(*CreateKeyRequest)(nil),      // 5: evalfleet.agent.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),     // 6: evalfleet.agent.v1.CreateKeyResponse
+	(*ListKeysRequest)(nil),       // 7: evalfleet.agent.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),      // 8: evalfleet.agent.v1.ListKeysResponse
+	(*DeleteKeyRequest)(nil),      // 9: evalfleet.agent.v1.DeleteKeyRequest
+	(*DeleteKeyResponse)(nil),     // 10: evalfleet.agent.v1.DeleteKeyResponse
+	(*Project)(nil),               // 11: evalfleet.agent.v1.Project
+	(*Key)(nil),                   // 12: evalfleet.agent.v1.Key
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_evalfleet_agent_v1_catalogue_service_proto_depIdxs = []int32{
-	10, // 0: evalfleet.agent.v1.CreateProjectRequest.project:type_name -> evalfleet.agent.v1.Project
-	10, // 1: evalfleet.agent.v1.ListProjectsResponse.projects:type_name -> evalfleet.agent.v1.Project
-	11, // 2: evalfleet.agent.v1.CreateKeyRequest.key:type_name -> evalfleet.agent.v1.Key
-	11, // 3: evalfleet.agent.v1.CreateKeyResponse.key:type_name -> evalfleet.agent.v1.Key
-	11, // 4: evalfleet.agent.v1.ListKeysResponse.keys:type_name -> evalfleet.agent.v1.Key
-	12, // 5: evalfleet.agent.v1.Project.create_time:type_name -> google.protobuf.Timestamp
-	12, // 6: evalfleet.agent.v1.Key.create_time:type_name -> google.protobuf.Timestamp
-	12, // 7: evalfleet.agent.v1.Key.expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 8: evalfleet.agent.v1.CatalogueService.CreateProject:input_type -> evalfleet.agent.v1.CreateProjectRequest
-	1,  // 9: evalfleet.agent.v1.CatalogueService.GetProject:input_type -> evalfleet.agent.v1.GetProjectRequest
-	2,  // 10: evalfleet.agent.v1.CatalogueService.ListProjects:input_type -> evalfleet.agent.v1.ListProjectsRequest
-	4,  // 11: evalfleet.agent.v1.CatalogueService.CreateKey:input_type -> evalfleet.agent.v1.CreateKeyRequest
-	6,  // 12: evalfleet.agent.v1.CatalogueService.ListKeys:input_type -> evalfleet.agent.v1.ListKeysRequest
-	8,  // 13: evalfleet.agent.v1.CatalogueService.DeleteKey:input_type -> evalfleet.agent.v1.DeleteKeyRequest
-	10, // 14: evalfleet.agent.v1.CatalogueService.CreateProject:output_type -> evalfleet.agent.v1.Project
-	10, // 15: evalfleet.agent.v1.CatalogueService.GetProject:output_type -> evalfleet.agent.v1.Project
-	3,  // 16: evalfleet.agent.v1.CatalogueService.ListProjects:output_type -> evalfleet.agent.v1.ListProjectsResponse
-	5,  // 17: evalfleet.agent.v1.CatalogueService.CreateKey:output_type -> evalfleet.agent.v1.CreateKeyResponse
-	7,  // 18: evalfleet.agent.v1.CatalogueService.ListKeys:output_type -> evalfleet.agent.v1.ListKeysResponse
-	9,  // 19: evalfleet.agent.v1.CatalogueService.DeleteKey:output_type -> evalfleet.agent.v1.DeleteKeyResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	11, // 0: evalfleet.agent.v1.CreateProjectRequest.project:type_name -> evalfleet.agent.v1.Project
+	11, // 1: evalfleet.agent.v1.ListProjectsResponse.projects:type_name -> evalfleet.agent.v1.Project
+	12, // 2: evalfleet.agent.v1.CreateKeyRequest.key:type_name -> evalfleet.agent.v1.Key
+	12, // 3: evalfleet.agent.v1.CreateKeyResponse.key:type_name -> evalfleet.agent.v1.Key
+	12, // 4: evalfleet.agent.v1.ListKeysResponse.keys:type_name -> evalfleet.agent.v1.Key
+	13, // 5: evalfleet.agent.v1.Project.create_time:type_name -> google.protobuf.Timestamp
+	0,  // 6: evalfleet.agent.v1.Key.role:type_name -> evalfleet.agent.v1.KeyRole
+	13, // 7: evalfleet.agent.v1.Key.create_time:type_name -> google.protobuf.Timestamp
+	13, // 8: evalfleet.agent.v1.Key.expire_time:type_name -> google.protobuf.Timestamp
+	1,  // 9: evalfleet.agent.v1.CatalogueService.CreateProject:input_type -> evalfleet.agent.v1.CreateProjectRequest
+	2,  // 10: evalfleet.agent.v1.CatalogueService.GetProject:input_type -> evalfleet.agent.v1.GetProjectRequest
+	3,  // 11: evalfleet.agent.v1.CatalogueService.ListProjects:input_type -> evalfleet.agent.v1.ListProjectsRequest
+	5,  // 12: evalfleet.agent.v1.CatalogueService.CreateKey:input_type -> evalfleet.agent.v1.CreateKeyRequest
+	7,  // 13: evalfleet.agent.v1.CatalogueService.ListKeys:input_type -> evalfleet.agent.v1.ListKeysRequest
+	9,  // 14: evalfleet.agent.v1.CatalogueService.DeleteKey:input_type -> evalfleet.agent.v1.DeleteKeyRequest
+	11, // 15: evalfleet.agent.v1.CatalogueService.CreateProject:output_type -> evalfleet.agent.v1.Project
+	11, // 16: evalfleet.agent.v1.CatalogueService.GetProject:output_type -> evalfleet.agent.v1.Project
+	4,  // 17: evalfleet.agent.v1.CatalogueService.ListProjects:output_type -> evalfleet.agent.v1.ListProjectsResponse
+	6,  // 18: evalfleet.agent.v1.CatalogueService.CreateKey:output_type -> evalfleet.agent.v1.CreateKeyResponse
+	8,  // 19: evalfleet.agent.v1.CatalogueService.ListKeys:output_type -> evalfleet.agent.v1.ListKeysResponse
+	10, // 20: evalfleet.agent.v1.CatalogueService.DeleteKey:output_type -> evalfleet.agent.v1.DeleteKeyResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_catalogue_service_proto_init() }
@@ -845,13 +915,14 @@ func file_evalfleet_agent_v1_catalogue_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_catalogue_service_proto_rawDesc), len(file_evalfleet_agent_v1_catalogue_service_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_evalfleet_agent_v1_catalogue_service_proto_goTypes,
 		DependencyIndexes: file_evalfleet_agent_v1_catalogue_service_proto_depIdxs,
+		EnumInfos:         file_evalfleet_agent_v1_catalogue_service_proto_enumTypes,
 		MessageInfos:      file_evalfleet_agent_v1_catalogue_service_proto_msgTypes,
 	}.Build()
 	File_evalfleet_agent_v1_catalogue_service_proto = out.File

@@ -31,6 +31,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// DatasetFormat is the format of a file of samples.
+type DatasetFormat int32
+
+const (
+	// Not set; an error in a request.
+	DatasetFormat_DATASET_FORMAT_UNSPECIFIED DatasetFormat = 0
+	// One JSON object a line.
+	DatasetFormat_DATASET_FORMAT_JSONL DatasetFormat = 1
+	// Values parted by commas, or by another delimiter.
+	DatasetFormat_DATASET_FORMAT_CSV DatasetFormat = 2
+	// A JSON array of objects.
+	DatasetFormat_DATASET_FORMAT_JSON DatasetFormat = 3
+)
+
+// Enum value maps for DatasetFormat.
+var (
+	DatasetFormat_name = map[int32]string{
+		0: "DATASET_FORMAT_UNSPECIFIED",
+		1: "DATASET_FORMAT_JSONL",
+		2: "DATASET_FORMAT_CSV",
+		3: "DATASET_FORMAT_JSON",
+	}
+	DatasetFormat_value = map[string]int32{
+		"DATASET_FORMAT_UNSPECIFIED": 0,
+		"DATASET_FORMAT_JSONL":       1,
+		"DATASET_FORMAT_CSV":         2,
+		"DATASET_FORMAT_JSON":        3,
+	}
+)
+
+func (x DatasetFormat) Enum() *DatasetFormat {
+	p := new(DatasetFormat)
+	*p = x
+	return p
+}
+
+func (x DatasetFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DatasetFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_eval_proto_enumTypes[0].Descriptor()
+}
+
+func (DatasetFormat) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_eval_proto_enumTypes[0]
+}
+
+func (x DatasetFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DatasetFormat.Descriptor instead.
+func (DatasetFormat) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{0}
+}
+
 // EvalState is where an eval is in its life.
 type EvalState int32
 
@@ -84,11 +141,11 @@ func (x EvalState) String() string {
 }
 
 func (EvalState) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_agent_v1_eval_proto_enumTypes[0].Descriptor()
+	return file_evalfleet_agent_v1_eval_proto_enumTypes[1].Descriptor()
 }
 
 func (EvalState) Type() protoreflect.EnumType {
-	return &file_evalfleet_agent_v1_eval_proto_enumTypes[0]
+	return &file_evalfleet_agent_v1_eval_proto_enumTypes[1]
 }
 
 func (x EvalState) Number() protoreflect.EnumNumber {
@@ -97,7 +154,7 @@ func (x EvalState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EvalState.Descriptor instead.
 func (EvalState) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{0}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{1}
 }
 
 // EvalSpec is an evaluation: a dataset, the agent that works on each sample, and the scorers that judge.
@@ -155,8 +212,8 @@ type EvalSpec struct {
 	TaskFile string `protobuf:"bytes,25,opt,name=task_file,json=taskFile,proto3" json:"task_file,omitempty"`
 	// Optional. Arguments of the task. A JSON object, as text.
 	TaskArgsJson string `protobuf:"bytes,26,opt,name=task_args_json,json=taskArgsJson,proto3" json:"task_args_json,omitempty"`
-	// Optional. Whether raw provider calls are kept: `errors`, `none`, `all`; default `errors`.
-	RecordCalls string `protobuf:"bytes,27,opt,name=record_calls,json=recordCalls,proto3" json:"record_calls,omitempty"`
+	// Optional. Which raw provider calls are kept; default ERRORS.
+	RecordCalls RecordCalls `protobuf:"varint,27,opt,name=record_calls,json=recordCalls,proto3,enum=evalfleet.agent.v1.RecordCalls" json:"record_calls,omitempty"`
 	// Optional. Name for people.
 	DisplayName string `protobuf:"bytes,28,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Optional. What the task is under version control.
@@ -377,11 +434,11 @@ func (x *EvalSpec) GetTaskArgsJson() string {
 	return ""
 }
 
-func (x *EvalSpec) GetRecordCalls() string {
+func (x *EvalSpec) GetRecordCalls() RecordCalls {
 	if x != nil {
 		return x.RecordCalls
 	}
-	return ""
+	return RecordCalls_RECORD_CALLS_UNSPECIFIED
 }
 
 func (x *EvalSpec) GetDisplayName() string {
@@ -841,8 +898,8 @@ type DatasetFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The file.
 	Blob *v13.BlobRef `protobuf:"bytes,1,opt,name=blob,proto3" json:"blob,omitempty"`
-	// Required. `jsonl`, `csv` or `json`; gzip is recognised by itself.
-	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Required. Its format; gzip is recognised by itself.
+	Format DatasetFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.agent.v1.DatasetFormat" json:"format,omitempty"`
 	// Optional. Which field of a sample comes from where; default: the column of the field's name. A JSON object, as text: a value is a column, `{"template": "…{column}…"}`,
 	// or `{"column": …, "pattern": …, "group": …}`.
 	FieldsJson string `protobuf:"bytes,3,opt,name=fields_json,json=fieldsJson,proto3" json:"fields_json,omitempty"`
@@ -895,11 +952,11 @@ func (x *DatasetFile) GetBlob() *v13.BlobRef {
 	return nil
 }
 
-func (x *DatasetFile) GetFormat() string {
+func (x *DatasetFile) GetFormat() DatasetFormat {
 	if x != nil {
 		return x.Format
 	}
-	return ""
+	return DatasetFormat_DATASET_FORMAT_UNSPECIFIED
 }
 
 func (x *DatasetFile) GetFieldsJson() string {
@@ -1516,10 +1573,8 @@ func (x *EvalProgress) GetLostModelCalls() int32 {
 // EvalWait is what some samples of an evaluation wait for.
 type EvalWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As of a run's wait, or one of the evaluation itself: `service` (a service of the platform does not answer) or `loading`
-	// (its journal, its samples or its scorers cannot be loaded). It goes on by itself when they are back, and can be
-	// cancelled meanwhile, except where its journal cannot be read.
-	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why.
+	Reason WaitReason `protobuf:"varint,1,opt,name=reason,proto3,enum=evalfleet.agent.v1.WaitReason" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// Since when the first of them waits.
@@ -1560,11 +1615,11 @@ func (*EvalWait) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *EvalWait) GetReason() string {
+func (x *EvalWait) GetReason() WaitReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return WaitReason_WAIT_REASON_UNSPECIFIED
 }
 
 func (x *EvalWait) GetMessage() string {
@@ -2092,7 +2147,7 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\x0e\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x0e\n" +
 	"\bEvalSpec\x12\x1e\n" +
 	"\x04task\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04task\x12=\n" +
@@ -2125,8 +2180,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\rmetadata_json\x18\x17 \x01(\tB\x04\xb0\xbb\x18\x01R\fmetadataJson\x12'\n" +
 	"\ftask_version\x18\x18 \x01(\tB\x04\xb8\xbb\x18\x01R\vtaskVersion\x12!\n" +
 	"\ttask_file\x18\x19 \x01(\tB\x04\xb8\xbb\x18\x01R\btaskFile\x12*\n" +
-	"\x0etask_args_json\x18\x1a \x01(\tB\x04\xb0\xbb\x18\x01R\ftaskArgsJson\x12A\n" +
-	"\frecord_calls\x18\x1b \x01(\tB\x1e\xbaH\x17r\x15R\x00R\x06errorsR\x04noneR\x03all\xb8\xbb\x18\x01R\vrecordCalls\x12'\n" +
+	"\x0etask_args_json\x18\x1a \x01(\tB\x04\xb0\xbb\x18\x01R\ftaskArgsJson\x12L\n" +
+	"\frecord_calls\x18\x1b \x01(\x0e2\x1f.evalfleet.agent.v1.RecordCallsB\b\xbaH\x05\x82\x01\x02\x10\x01R\vrecordCalls\x12'\n" +
 	"\fdisplay_name\x18\x1c \x01(\tB\x04\xb8\xbb\x18\x01R\vdisplayName\x128\n" +
 	"\brevision\x18\x1d \x01(\v2\x1c.evalfleet.agent.v1.RevisionR\brevision\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
@@ -2163,11 +2218,11 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06source\"B\n" +
 	"\n" +
 	"SampleList\x124\n" +
-	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xd8\x02\n" +
+	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xe8\x02\n" +
 	"\vDatasetFile\x12=\n" +
 	"\x04blob\x18\x01 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x04blob\x126\n" +
-	"\x06format\x18\x02 \x01(\tB\x1e\xbaH\x17\xc8\x01\x01r\x12R\x05jsonlR\x03csvR\x04json\xb8\xbb\x18\x01R\x06format\x12%\n" +
+	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x04blob\x12F\n" +
+	"\x06format\x18\x02 \x01(\x0e2!.evalfleet.agent.v1.DatasetFormatB\v\xbaH\b\xc8\x01\x01\x82\x01\x02\x10\x01R\x06format\x12%\n" +
 	"\vfields_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"fieldsJson\x12\x17\n" +
 	"\aauto_id\x18\x04 \x01(\bR\x06autoId\x125\n" +
@@ -2245,9 +2300,9 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x0esandbox_faults\x18\f \x01(\x05R\rsandboxFaults\x12!\n" +
 	"\fcost_partial\x18\r \x01(\bR\vcostPartial\x12(\n" +
 	"\x10lost_model_calls\x18\x0e \x01(\x05R\x0elostModelCallsB\r\n" +
-	"\v_total_cost\"\x94\x01\n" +
-	"\bEvalWait\x12\x1c\n" +
-	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
+	"\v_total_cost\"\xae\x01\n" +
+	"\bEvalWait\x126\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1e.evalfleet.agent.v1.WaitReasonR\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
 	"\asamples\x18\x04 \x01(\x05R\asamples\"\xa1\b\n" +
@@ -2305,7 +2360,12 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\vparams_json\x18\x05 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJsonB\b\n" +
 	"\x06_groupB\b\n" +
-	"\x06_value*\xb9\x01\n" +
+	"\x06_value*z\n" +
+	"\rDatasetFormat\x12\x1e\n" +
+	"\x1aDATASET_FORMAT_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14DATASET_FORMAT_JSONL\x10\x01\x12\x16\n" +
+	"\x12DATASET_FORMAT_CSV\x10\x02\x12\x17\n" +
+	"\x13DATASET_FORMAT_JSON\x10\x03*\xb9\x01\n" +
 	"\tEvalState\x12\x1a\n" +
 	"\x16EVAL_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EVAL_STATE_PENDING\x10\x01\x12\x16\n" +
@@ -2328,117 +2388,123 @@ func file_evalfleet_agent_v1_eval_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_eval_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
-	(EvalState)(0),                // 0: evalfleet.agent.v1.EvalState
-	(*EvalSpec)(nil),              // 1: evalfleet.agent.v1.EvalSpec
-	(*Revision)(nil),              // 2: evalfleet.agent.v1.Revision
-	(*SampleRange)(nil),           // 3: evalfleet.agent.v1.SampleRange
-	(*Epochs)(nil),                // 4: evalfleet.agent.v1.Epochs
-	(*FailOnError)(nil),           // 5: evalfleet.agent.v1.FailOnError
-	(*Dataset)(nil),               // 6: evalfleet.agent.v1.Dataset
-	(*SampleList)(nil),            // 7: evalfleet.agent.v1.SampleList
-	(*DatasetFile)(nil),           // 8: evalfleet.agent.v1.DatasetFile
-	(*Sample)(nil),                // 9: evalfleet.agent.v1.Sample
-	(*SampleFile)(nil),            // 10: evalfleet.agent.v1.SampleFile
-	(*Eval)(nil),                  // 11: evalfleet.agent.v1.Eval
-	(*EvalProgress)(nil),          // 12: evalfleet.agent.v1.EvalProgress
-	(*EvalWait)(nil),              // 13: evalfleet.agent.v1.EvalWait
-	(*EvalSample)(nil),            // 14: evalfleet.agent.v1.EvalSample
-	(*EvalResults)(nil),           // 15: evalfleet.agent.v1.EvalResults
-	(*ScoreResult)(nil),           // 16: evalfleet.agent.v1.ScoreResult
-	(*MetricResult)(nil),          // 17: evalfleet.agent.v1.MetricResult
-	nil,                           // 18: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	nil,                           // 19: evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	nil,                           // 20: evalfleet.agent.v1.Sample.FilesEntry
-	nil,                           // 21: evalfleet.agent.v1.Eval.UsageEntry
-	nil,                           // 22: evalfleet.agent.v1.Eval.RoleUsageEntry
-	(*AgentRef)(nil),              // 23: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 24: evalfleet.agent.v1.ModelRef
-	(*v1.GenerateConfig)(nil),     // 25: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolRef)(nil),           // 26: evalfleet.tool.v1.ToolRef
-	(*ScorerRef)(nil),             // 27: evalfleet.agent.v1.ScorerRef
-	(*MetricRef)(nil),             // 28: evalfleet.agent.v1.MetricRef
-	(*RunLimits)(nil),             // 29: evalfleet.agent.v1.RunLimits
-	(*v11.ApprovalPolicy)(nil),    // 30: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.BlobRef)(nil),           // 31: evalfleet.content.v1.BlobRef
-	(*v1.ChatMessage)(nil),        // 32: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                // 33: evalfleet.agent.v1.Target
-	(*v12.SandboxSpec)(nil),       // 34: evalfleet.sandbox.v1.SandboxSpec
-	(*RunError)(nil),              // 35: evalfleet.agent.v1.RunError
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*EvalWarning)(nil),           // 37: evalfleet.agent.v1.EvalWarning
-	(RunState)(0),                 // 38: evalfleet.agent.v1.RunState
-	(*NamedScore)(nil),            // 39: evalfleet.agent.v1.NamedScore
-	(*LimitReached)(nil),          // 40: evalfleet.agent.v1.LimitReached
-	(*v1.ModelUsage)(nil),         // 41: evalfleet.model.v1.ModelUsage
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*RunWait)(nil),               // 43: evalfleet.agent.v1.RunWait
-	(*v14.Note)(nil),              // 44: evalfleet.effect.v1.Note
-	(*v13.OffloadedField)(nil),    // 45: evalfleet.content.v1.OffloadedField
+	(DatasetFormat)(0),            // 0: evalfleet.agent.v1.DatasetFormat
+	(EvalState)(0),                // 1: evalfleet.agent.v1.EvalState
+	(*EvalSpec)(nil),              // 2: evalfleet.agent.v1.EvalSpec
+	(*Revision)(nil),              // 3: evalfleet.agent.v1.Revision
+	(*SampleRange)(nil),           // 4: evalfleet.agent.v1.SampleRange
+	(*Epochs)(nil),                // 5: evalfleet.agent.v1.Epochs
+	(*FailOnError)(nil),           // 6: evalfleet.agent.v1.FailOnError
+	(*Dataset)(nil),               // 7: evalfleet.agent.v1.Dataset
+	(*SampleList)(nil),            // 8: evalfleet.agent.v1.SampleList
+	(*DatasetFile)(nil),           // 9: evalfleet.agent.v1.DatasetFile
+	(*Sample)(nil),                // 10: evalfleet.agent.v1.Sample
+	(*SampleFile)(nil),            // 11: evalfleet.agent.v1.SampleFile
+	(*Eval)(nil),                  // 12: evalfleet.agent.v1.Eval
+	(*EvalProgress)(nil),          // 13: evalfleet.agent.v1.EvalProgress
+	(*EvalWait)(nil),              // 14: evalfleet.agent.v1.EvalWait
+	(*EvalSample)(nil),            // 15: evalfleet.agent.v1.EvalSample
+	(*EvalResults)(nil),           // 16: evalfleet.agent.v1.EvalResults
+	(*ScoreResult)(nil),           // 17: evalfleet.agent.v1.ScoreResult
+	(*MetricResult)(nil),          // 18: evalfleet.agent.v1.MetricResult
+	nil,                           // 19: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	nil,                           // 20: evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	nil,                           // 21: evalfleet.agent.v1.Sample.FilesEntry
+	nil,                           // 22: evalfleet.agent.v1.Eval.UsageEntry
+	nil,                           // 23: evalfleet.agent.v1.Eval.RoleUsageEntry
+	(*AgentRef)(nil),              // 24: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 25: evalfleet.agent.v1.ModelRef
+	(*v1.GenerateConfig)(nil),     // 26: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolRef)(nil),           // 27: evalfleet.tool.v1.ToolRef
+	(*ScorerRef)(nil),             // 28: evalfleet.agent.v1.ScorerRef
+	(*MetricRef)(nil),             // 29: evalfleet.agent.v1.MetricRef
+	(*RunLimits)(nil),             // 30: evalfleet.agent.v1.RunLimits
+	(*v11.ApprovalPolicy)(nil),    // 31: evalfleet.tool.v1.ApprovalPolicy
+	(RecordCalls)(0),              // 32: evalfleet.agent.v1.RecordCalls
+	(*v13.BlobRef)(nil),           // 33: evalfleet.content.v1.BlobRef
+	(*v1.ChatMessage)(nil),        // 34: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                // 35: evalfleet.agent.v1.Target
+	(*v12.SandboxSpec)(nil),       // 36: evalfleet.sandbox.v1.SandboxSpec
+	(*RunError)(nil),              // 37: evalfleet.agent.v1.RunError
+	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
+	(*EvalWarning)(nil),           // 39: evalfleet.agent.v1.EvalWarning
+	(WaitReason)(0),               // 40: evalfleet.agent.v1.WaitReason
+	(RunState)(0),                 // 41: evalfleet.agent.v1.RunState
+	(*NamedScore)(nil),            // 42: evalfleet.agent.v1.NamedScore
+	(*LimitReached)(nil),          // 43: evalfleet.agent.v1.LimitReached
+	(*v1.ModelUsage)(nil),         // 44: evalfleet.model.v1.ModelUsage
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
+	(*RunWait)(nil),               // 46: evalfleet.agent.v1.RunWait
+	(*v14.Note)(nil),              // 47: evalfleet.effect.v1.Note
+	(*v13.OffloadedField)(nil),    // 48: evalfleet.content.v1.OffloadedField
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
-	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
-	23, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	24, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
-	18, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	25, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	26, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	19, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	27, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	28, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
-	4,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
-	29, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	3,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
-	5,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
-	30, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	2,  // 14: evalfleet.agent.v1.EvalSpec.revision:type_name -> evalfleet.agent.v1.Revision
-	7,  // 15: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
-	8,  // 16: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
-	9,  // 17: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
-	31, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	32, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
-	33, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
-	20, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
-	34, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	31, // 23: evalfleet.agent.v1.SampleFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	1,  // 24: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	0,  // 25: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
-	12, // 26: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
-	15, // 27: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
-	21, // 28: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
-	22, // 29: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
-	35, // 30: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
-	36, // 31: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
-	36, // 32: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
-	36, // 33: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
-	37, // 34: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	13, // 35: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
-	36, // 36: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
-	38, // 37: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
-	39, // 38: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
-	40, // 39: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	35, // 40: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
-	41, // 41: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
-	42, // 42: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
-	42, // 43: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	43, // 44: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
-	44, // 45: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
-	36, // 46: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
-	45, // 47: evalfleet.agent.v1.EvalSample.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	16, // 48: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	17, // 49: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	24, // 50: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	34, // 51: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	10, // 52: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
-	41, // 53: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	41, // 54: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	7,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
+	24, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	25, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
+	19, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	26, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	27, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	20, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	28, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	29, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
+	5,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
+	30, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	4,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
+	6,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
+	31, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	32, // 14: evalfleet.agent.v1.EvalSpec.record_calls:type_name -> evalfleet.agent.v1.RecordCalls
+	3,  // 15: evalfleet.agent.v1.EvalSpec.revision:type_name -> evalfleet.agent.v1.Revision
+	8,  // 16: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
+	9,  // 17: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
+	10, // 18: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
+	33, // 19: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	0,  // 20: evalfleet.agent.v1.DatasetFile.format:type_name -> evalfleet.agent.v1.DatasetFormat
+	34, // 21: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
+	35, // 22: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
+	21, // 23: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
+	36, // 24: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	33, // 25: evalfleet.agent.v1.SampleFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	2,  // 26: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	1,  // 27: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
+	13, // 28: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
+	16, // 29: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
+	22, // 30: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
+	23, // 31: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
+	37, // 32: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
+	38, // 33: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
+	38, // 34: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
+	38, // 35: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
+	39, // 36: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	14, // 37: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	40, // 38: evalfleet.agent.v1.EvalWait.reason:type_name -> evalfleet.agent.v1.WaitReason
+	38, // 39: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	41, // 40: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
+	42, // 41: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
+	43, // 42: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
+	37, // 43: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	44, // 44: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
+	45, // 45: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
+	45, // 46: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
+	46, // 47: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
+	47, // 48: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
+	38, // 49: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
+	48, // 50: evalfleet.agent.v1.EvalSample.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	17, // 51: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	18, // 52: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	25, // 53: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	36, // 54: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	11, // 55: evalfleet.agent.v1.Sample.FilesEntry.value:type_name -> evalfleet.agent.v1.SampleFile
+	44, // 56: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	44, // 57: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }
@@ -2473,7 +2539,7 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_proto_rawDesc), len(file_evalfleet_agent_v1_eval_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -26,6 +26,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LogFormat is the format of an exported log.
+type LogFormat int32
+
+const (
+	// Not set; read as EVAL.
+	LogFormat_LOG_FORMAT_UNSPECIFIED LogFormat = 0
+	// An archive.
+	LogFormat_LOG_FORMAT_EVAL LogFormat = 1
+	// One JSON document.
+	LogFormat_LOG_FORMAT_JSON LogFormat = 2
+)
+
+// Enum value maps for LogFormat.
+var (
+	LogFormat_name = map[int32]string{
+		0: "LOG_FORMAT_UNSPECIFIED",
+		1: "LOG_FORMAT_EVAL",
+		2: "LOG_FORMAT_JSON",
+	}
+	LogFormat_value = map[string]int32{
+		"LOG_FORMAT_UNSPECIFIED": 0,
+		"LOG_FORMAT_EVAL":        1,
+		"LOG_FORMAT_JSON":        2,
+	}
+)
+
+func (x LogFormat) Enum() *LogFormat {
+	p := new(LogFormat)
+	*p = x
+	return p
+}
+
+func (x LogFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LogFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_eval_service_proto_enumTypes[0].Descriptor()
+}
+
+func (LogFormat) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_eval_service_proto_enumTypes[0]
+}
+
+func (x LogFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LogFormat.Descriptor instead.
+func (LogFormat) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{0}
+}
+
 // CreateEvalRequest asks for an evaluation.
 type CreateEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1196,8 +1249,8 @@ type ExportEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. `eval` (default): an archive; or `json`: one document.
-	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Optional. Format of the log; default EVAL.
+	Format LogFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.agent.v1.LogFormat" json:"format,omitempty"`
 	// Optional. Place of the model in the specification, from 1; a log is about one model, so an evaluation of several needs it.
 	Model         int32 `protobuf:"varint,3,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1241,11 +1294,11 @@ func (x *ExportEvalRequest) GetName() string {
 	return ""
 }
 
-func (x *ExportEvalRequest) GetFormat() string {
+func (x *ExportEvalRequest) GetFormat() LogFormat {
 	if x != nil {
 		return x.Format
 	}
-	return ""
+	return LogFormat_LOG_FORMAT_UNSPECIFIED
 }
 
 func (x *ExportEvalRequest) GetModel() int32 {
@@ -1625,11 +1678,11 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04eval\x18\x01 \x01(\v2\x18.evalfleet.agent.v1.EvalB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04eval\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x7f\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x93\x01\n" +
 	"\x11ExportEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12+\n" +
-	"\x06format\x18\x02 \x01(\tB\x13\xbaH\x10r\x0eR\x00R\x04evalR\x04jsonR\x06format\x12\x1d\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12?\n" +
+	"\x06format\x18\x02 \x01(\x0e2\x1d.evalfleet.agent.v1.LogFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\x12\x1d\n" +
 	"\x05model\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05model\"\x8f\x01\n" +
 	"\x12ExportEvalResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x1b\n" +
@@ -1648,7 +1701,11 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12\x18\n" +
-	"\ametrics\x18\x04 \x03(\tR\ametrics2\x9d\x0f\n" +
+	"\ametrics\x18\x04 \x03(\tR\ametrics*Q\n" +
+	"\tLogFormat\x12\x1a\n" +
+	"\x16LOG_FORMAT_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fLOG_FORMAT_EVAL\x10\x01\x12\x13\n" +
+	"\x0fLOG_FORMAT_JSON\x10\x022\x9d\x0f\n" +
 	"\vEvalService\x12{\n" +
 	"\n" +
 	"CreateEval\x12%.evalfleet.agent.v1.CreateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/evals\x12\x94\x01\n" +
@@ -1684,96 +1741,99 @@ func file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_eval_service_proto_rawDescData
 }
 
+var file_evalfleet_agent_v1_eval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
-	(*CreateEvalRequest)(nil),         // 0: evalfleet.agent.v1.CreateEvalRequest
-	(*CreateEvalFromTaskRequest)(nil), // 1: evalfleet.agent.v1.CreateEvalFromTaskRequest
-	(*GetEvalRequest)(nil),            // 2: evalfleet.agent.v1.GetEvalRequest
-	(*WaitEvalRequest)(nil),           // 3: evalfleet.agent.v1.WaitEvalRequest
-	(*ListEvalsRequest)(nil),          // 4: evalfleet.agent.v1.ListEvalsRequest
-	(*ListEvalsResponse)(nil),         // 5: evalfleet.agent.v1.ListEvalsResponse
-	(*WatchEvalRequest)(nil),          // 6: evalfleet.agent.v1.WatchEvalRequest
-	(*WatchEvalResponse)(nil),         // 7: evalfleet.agent.v1.WatchEvalResponse
-	(*CancelEvalRequest)(nil),         // 8: evalfleet.agent.v1.CancelEvalRequest
-	(*DeleteEvalRequest)(nil),         // 9: evalfleet.agent.v1.DeleteEvalRequest
-	(*DeleteEvalResponse)(nil),        // 10: evalfleet.agent.v1.DeleteEvalResponse
-	(*ResumeEvalRequest)(nil),         // 11: evalfleet.agent.v1.ResumeEvalRequest
-	(*ListSamplesRequest)(nil),        // 12: evalfleet.agent.v1.ListSamplesRequest
-	(*ListSamplesResponse)(nil),       // 13: evalfleet.agent.v1.ListSamplesResponse
-	(*GetSampleRequest)(nil),          // 14: evalfleet.agent.v1.GetSampleRequest
-	(*UpdateEvalRequest)(nil),         // 15: evalfleet.agent.v1.UpdateEvalRequest
-	(*ExportEvalRequest)(nil),         // 16: evalfleet.agent.v1.ExportEvalRequest
-	(*ExportEvalResponse)(nil),        // 17: evalfleet.agent.v1.ExportEvalResponse
-	(*ListScorersRequest)(nil),        // 18: evalfleet.agent.v1.ListScorersRequest
-	(*ListScorersResponse)(nil),       // 19: evalfleet.agent.v1.ListScorersResponse
-	(*ScorerInfo)(nil),                // 20: evalfleet.agent.v1.ScorerInfo
-	nil,                               // 21: evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
-	nil,                               // 22: evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
-	(*EvalSpec)(nil),                  // 23: evalfleet.agent.v1.EvalSpec
-	(*v1.OffloadedField)(nil),         // 24: evalfleet.content.v1.OffloadedField
-	(*SampleRange)(nil),               // 25: evalfleet.agent.v1.SampleRange
-	(*Revision)(nil),                  // 26: evalfleet.agent.v1.Revision
-	(*durationpb.Duration)(nil),       // 27: google.protobuf.Duration
-	(EvalState)(0),                    // 28: evalfleet.agent.v1.EvalState
-	(*Eval)(nil),                      // 29: evalfleet.agent.v1.Eval
-	(*Event)(nil),                     // 30: evalfleet.agent.v1.Event
-	(*RunNote)(nil),                   // 31: evalfleet.agent.v1.RunNote
-	(*EvalSample)(nil),                // 32: evalfleet.agent.v1.EvalSample
-	(RunState)(0),                     // 33: evalfleet.agent.v1.RunState
-	(*fieldmaskpb.FieldMask)(nil),     // 34: google.protobuf.FieldMask
+	(LogFormat)(0),                    // 0: evalfleet.agent.v1.LogFormat
+	(*CreateEvalRequest)(nil),         // 1: evalfleet.agent.v1.CreateEvalRequest
+	(*CreateEvalFromTaskRequest)(nil), // 2: evalfleet.agent.v1.CreateEvalFromTaskRequest
+	(*GetEvalRequest)(nil),            // 3: evalfleet.agent.v1.GetEvalRequest
+	(*WaitEvalRequest)(nil),           // 4: evalfleet.agent.v1.WaitEvalRequest
+	(*ListEvalsRequest)(nil),          // 5: evalfleet.agent.v1.ListEvalsRequest
+	(*ListEvalsResponse)(nil),         // 6: evalfleet.agent.v1.ListEvalsResponse
+	(*WatchEvalRequest)(nil),          // 7: evalfleet.agent.v1.WatchEvalRequest
+	(*WatchEvalResponse)(nil),         // 8: evalfleet.agent.v1.WatchEvalResponse
+	(*CancelEvalRequest)(nil),         // 9: evalfleet.agent.v1.CancelEvalRequest
+	(*DeleteEvalRequest)(nil),         // 10: evalfleet.agent.v1.DeleteEvalRequest
+	(*DeleteEvalResponse)(nil),        // 11: evalfleet.agent.v1.DeleteEvalResponse
+	(*ResumeEvalRequest)(nil),         // 12: evalfleet.agent.v1.ResumeEvalRequest
+	(*ListSamplesRequest)(nil),        // 13: evalfleet.agent.v1.ListSamplesRequest
+	(*ListSamplesResponse)(nil),       // 14: evalfleet.agent.v1.ListSamplesResponse
+	(*GetSampleRequest)(nil),          // 15: evalfleet.agent.v1.GetSampleRequest
+	(*UpdateEvalRequest)(nil),         // 16: evalfleet.agent.v1.UpdateEvalRequest
+	(*ExportEvalRequest)(nil),         // 17: evalfleet.agent.v1.ExportEvalRequest
+	(*ExportEvalResponse)(nil),        // 18: evalfleet.agent.v1.ExportEvalResponse
+	(*ListScorersRequest)(nil),        // 19: evalfleet.agent.v1.ListScorersRequest
+	(*ListScorersResponse)(nil),       // 20: evalfleet.agent.v1.ListScorersResponse
+	(*ScorerInfo)(nil),                // 21: evalfleet.agent.v1.ScorerInfo
+	nil,                               // 22: evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
+	nil,                               // 23: evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
+	(*EvalSpec)(nil),                  // 24: evalfleet.agent.v1.EvalSpec
+	(*v1.OffloadedField)(nil),         // 25: evalfleet.content.v1.OffloadedField
+	(*SampleRange)(nil),               // 26: evalfleet.agent.v1.SampleRange
+	(*Revision)(nil),                  // 27: evalfleet.agent.v1.Revision
+	(*durationpb.Duration)(nil),       // 28: google.protobuf.Duration
+	(EvalState)(0),                    // 29: evalfleet.agent.v1.EvalState
+	(*Eval)(nil),                      // 30: evalfleet.agent.v1.Eval
+	(*Event)(nil),                     // 31: evalfleet.agent.v1.Event
+	(*RunNote)(nil),                   // 32: evalfleet.agent.v1.RunNote
+	(*EvalSample)(nil),                // 33: evalfleet.agent.v1.EvalSample
+	(RunState)(0),                     // 34: evalfleet.agent.v1.RunState
+	(*fieldmaskpb.FieldMask)(nil),     // 35: google.protobuf.FieldMask
 }
 var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
-	23, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	24, // 1: evalfleet.agent.v1.CreateEvalRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	21, // 2: evalfleet.agent.v1.CreateEvalFromTaskRequest.files:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
-	22, // 3: evalfleet.agent.v1.CreateEvalFromTaskRequest.model_args:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
-	25, // 4: evalfleet.agent.v1.CreateEvalFromTaskRequest.limit:type_name -> evalfleet.agent.v1.SampleRange
-	26, // 5: evalfleet.agent.v1.CreateEvalFromTaskRequest.revision:type_name -> evalfleet.agent.v1.Revision
-	27, // 6: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
-	28, // 7: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
-	29, // 8: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
-	30, // 9: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
-	29, // 10: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
-	31, // 11: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
-	32, // 12: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
-	33, // 13: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	32, // 14: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	29, // 15: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	34, // 16: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
-	20, // 17: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
-	0,  // 18: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
-	1,  // 19: evalfleet.agent.v1.EvalService.CreateEvalFromTask:input_type -> evalfleet.agent.v1.CreateEvalFromTaskRequest
-	2,  // 20: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
-	3,  // 21: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
-	4,  // 22: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
-	6,  // 23: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
-	8,  // 24: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	9,  // 25: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
-	11, // 26: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	12, // 27: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	14, // 28: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	15, // 29: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	16, // 30: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	18, // 31: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	29, // 32: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	29, // 33: evalfleet.agent.v1.EvalService.CreateEvalFromTask:output_type -> evalfleet.agent.v1.Eval
-	29, // 34: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	29, // 35: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
-	5,  // 36: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	7,  // 37: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	29, // 38: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	10, // 39: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
-	29, // 40: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	13, // 41: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	32, // 42: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	29, // 43: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	17, // 44: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	19, // 45: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	32, // [32:46] is the sub-list for method output_type
-	18, // [18:32] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	24, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	25, // 1: evalfleet.agent.v1.CreateEvalRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	22, // 2: evalfleet.agent.v1.CreateEvalFromTaskRequest.files:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.FilesEntry
+	23, // 3: evalfleet.agent.v1.CreateEvalFromTaskRequest.model_args:type_name -> evalfleet.agent.v1.CreateEvalFromTaskRequest.ModelArgsEntry
+	26, // 4: evalfleet.agent.v1.CreateEvalFromTaskRequest.limit:type_name -> evalfleet.agent.v1.SampleRange
+	27, // 5: evalfleet.agent.v1.CreateEvalFromTaskRequest.revision:type_name -> evalfleet.agent.v1.Revision
+	28, // 6: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 7: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
+	30, // 8: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
+	31, // 9: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
+	30, // 10: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
+	32, // 11: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
+	33, // 12: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
+	34, // 13: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	33, // 14: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	30, // 15: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	35, // 16: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0,  // 17: evalfleet.agent.v1.ExportEvalRequest.format:type_name -> evalfleet.agent.v1.LogFormat
+	21, // 18: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	1,  // 19: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
+	2,  // 20: evalfleet.agent.v1.EvalService.CreateEvalFromTask:input_type -> evalfleet.agent.v1.CreateEvalFromTaskRequest
+	3,  // 21: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
+	4,  // 22: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
+	5,  // 23: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
+	7,  // 24: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
+	9,  // 25: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
+	10, // 26: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
+	12, // 27: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	13, // 28: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	15, // 29: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	16, // 30: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	17, // 31: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	19, // 32: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	30, // 33: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	30, // 34: evalfleet.agent.v1.EvalService.CreateEvalFromTask:output_type -> evalfleet.agent.v1.Eval
+	30, // 35: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	30, // 36: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
+	6,  // 37: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	8,  // 38: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	30, // 39: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	11, // 40: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
+	30, // 41: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	14, // 42: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	33, // 43: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	30, // 44: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	18, // 45: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	20, // 46: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	33, // [33:47] is the sub-list for method output_type
+	19, // [19:33] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_service_proto_init() }
@@ -1794,13 +1854,14 @@ func file_evalfleet_agent_v1_eval_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_service_proto_rawDesc), len(file_evalfleet_agent_v1_eval_service_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_evalfleet_agent_v1_eval_service_proto_goTypes,
 		DependencyIndexes: file_evalfleet_agent_v1_eval_service_proto_depIdxs,
+		EnumInfos:         file_evalfleet_agent_v1_eval_service_proto_enumTypes,
 		MessageInfos:      file_evalfleet_agent_v1_eval_service_proto_msgTypes,
 	}.Build()
 	File_evalfleet_agent_v1_eval_service_proto = out.File

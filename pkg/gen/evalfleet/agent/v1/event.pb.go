@@ -29,6 +29,583 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// OwnerChangeReason says why a run's owner changed.
+type OwnerChangeReason int32
+
+const (
+	// Not set. Never sent.
+	OwnerChangeReason_OWNER_CHANGE_REASON_UNSPECIFIED OwnerChangeReason = 0
+	// The owner's process started again.
+	OwnerChangeReason_OWNER_CHANGE_REASON_RESTART OwnerChangeReason = 1
+	// The owner was gone.
+	OwnerChangeReason_OWNER_CHANGE_REASON_TAKEOVER OwnerChangeReason = 2
+	// The owner gave the run away.
+	OwnerChangeReason_OWNER_CHANGE_REASON_HANDOVER OwnerChangeReason = 3
+	// The owner is the same, and could not drive the run for a while.
+	OwnerChangeReason_OWNER_CHANGE_REASON_OUTAGE OwnerChangeReason = 4
+)
+
+// Enum value maps for OwnerChangeReason.
+var (
+	OwnerChangeReason_name = map[int32]string{
+		0: "OWNER_CHANGE_REASON_UNSPECIFIED",
+		1: "OWNER_CHANGE_REASON_RESTART",
+		2: "OWNER_CHANGE_REASON_TAKEOVER",
+		3: "OWNER_CHANGE_REASON_HANDOVER",
+		4: "OWNER_CHANGE_REASON_OUTAGE",
+	}
+	OwnerChangeReason_value = map[string]int32{
+		"OWNER_CHANGE_REASON_UNSPECIFIED": 0,
+		"OWNER_CHANGE_REASON_RESTART":     1,
+		"OWNER_CHANGE_REASON_TAKEOVER":    2,
+		"OWNER_CHANGE_REASON_HANDOVER":    3,
+		"OWNER_CHANGE_REASON_OUTAGE":      4,
+	}
+)
+
+func (x OwnerChangeReason) Enum() *OwnerChangeReason {
+	p := new(OwnerChangeReason)
+	*p = x
+	return p
+}
+
+func (x OwnerChangeReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OwnerChangeReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[0].Descriptor()
+}
+
+func (OwnerChangeReason) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[0]
+}
+
+func (x OwnerChangeReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OwnerChangeReason.Descriptor instead.
+func (OwnerChangeReason) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{0}
+}
+
+// LogLevel says how grave a line of a log is.
+type LogLevel int32
+
+const (
+	// Not set. Never sent.
+	LogLevel_LOG_LEVEL_UNSPECIFIED LogLevel = 0
+	// For who looks for a fault.
+	LogLevel_LOG_LEVEL_DEBUG LogLevel = 1
+	// Each step.
+	LogLevel_LOG_LEVEL_TRACE LogLevel = 2
+	// A request over HTTP.
+	LogLevel_LOG_LEVEL_HTTP LogLevel = 3
+	// Something that was done in a sandbox.
+	LogLevel_LOG_LEVEL_SANDBOX LogLevel = 4
+	// What happens when all is well.
+	LogLevel_LOG_LEVEL_INFO LogLevel = 5
+	// Something is not as it should be, and the work goes on.
+	LogLevel_LOG_LEVEL_WARNING LogLevel = 6
+	// Something failed.
+	LogLevel_LOG_LEVEL_ERROR LogLevel = 7
+	// Nothing works.
+	LogLevel_LOG_LEVEL_CRITICAL LogLevel = 8
+)
+
+// Enum value maps for LogLevel.
+var (
+	LogLevel_name = map[int32]string{
+		0: "LOG_LEVEL_UNSPECIFIED",
+		1: "LOG_LEVEL_DEBUG",
+		2: "LOG_LEVEL_TRACE",
+		3: "LOG_LEVEL_HTTP",
+		4: "LOG_LEVEL_SANDBOX",
+		5: "LOG_LEVEL_INFO",
+		6: "LOG_LEVEL_WARNING",
+		7: "LOG_LEVEL_ERROR",
+		8: "LOG_LEVEL_CRITICAL",
+	}
+	LogLevel_value = map[string]int32{
+		"LOG_LEVEL_UNSPECIFIED": 0,
+		"LOG_LEVEL_DEBUG":       1,
+		"LOG_LEVEL_TRACE":       2,
+		"LOG_LEVEL_HTTP":        3,
+		"LOG_LEVEL_SANDBOX":     4,
+		"LOG_LEVEL_INFO":        5,
+		"LOG_LEVEL_WARNING":     6,
+		"LOG_LEVEL_ERROR":       7,
+		"LOG_LEVEL_CRITICAL":    8,
+	}
+)
+
+func (x LogLevel) Enum() *LogLevel {
+	p := new(LogLevel)
+	*p = x
+	return p
+}
+
+func (x LogLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LogLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (LogLevel) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[1]
+}
+
+func (x LogLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LogLevel.Descriptor instead.
+func (LogLevel) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+// CompactionType says how a history was made shorter.
+type CompactionType int32
+
+const (
+	// Not set. Never sent.
+	CompactionType_COMPACTION_TYPE_UNSPECIFIED CompactionType = 0
+	// A summary replaces messages.
+	CompactionType_COMPACTION_TYPE_SUMMARY CompactionType = 1
+	// Parts of messages were taken out.
+	CompactionType_COMPACTION_TYPE_EDIT CompactionType = 2
+	// The oldest messages were taken out.
+	CompactionType_COMPACTION_TYPE_TRIM CompactionType = 3
+)
+
+// Enum value maps for CompactionType.
+var (
+	CompactionType_name = map[int32]string{
+		0: "COMPACTION_TYPE_UNSPECIFIED",
+		1: "COMPACTION_TYPE_SUMMARY",
+		2: "COMPACTION_TYPE_EDIT",
+		3: "COMPACTION_TYPE_TRIM",
+	}
+	CompactionType_value = map[string]int32{
+		"COMPACTION_TYPE_UNSPECIFIED": 0,
+		"COMPACTION_TYPE_SUMMARY":     1,
+		"COMPACTION_TYPE_EDIT":        2,
+		"COMPACTION_TYPE_TRIM":        3,
+	}
+)
+
+func (x CompactionType) Enum() *CompactionType {
+	p := new(CompactionType)
+	*p = x
+	return p
+}
+
+func (x CompactionType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CompactionType) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[2].Descriptor()
+}
+
+func (CompactionType) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[2]
+}
+
+func (x CompactionType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CompactionType.Descriptor instead.
+func (CompactionType) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+// CheckpointTrigger says what set a checkpoint off.
+type CheckpointTrigger int32
+
+const (
+	// Not set. Never sent.
+	CheckpointTrigger_CHECKPOINT_TRIGGER_UNSPECIFIED CheckpointTrigger = 0
+	// A number of turns.
+	CheckpointTrigger_CHECKPOINT_TRIGGER_TURN CheckpointTrigger = 1
+	// A time.
+	CheckpointTrigger_CHECKPOINT_TRIGGER_TIME CheckpointTrigger = 2
+	// A number of tokens.
+	CheckpointTrigger_CHECKPOINT_TRIGGER_TOKEN CheckpointTrigger = 3
+	// An agent or an operator.
+	CheckpointTrigger_CHECKPOINT_TRIGGER_MANUAL CheckpointTrigger = 4
+)
+
+// Enum value maps for CheckpointTrigger.
+var (
+	CheckpointTrigger_name = map[int32]string{
+		0: "CHECKPOINT_TRIGGER_UNSPECIFIED",
+		1: "CHECKPOINT_TRIGGER_TURN",
+		2: "CHECKPOINT_TRIGGER_TIME",
+		3: "CHECKPOINT_TRIGGER_TOKEN",
+		4: "CHECKPOINT_TRIGGER_MANUAL",
+	}
+	CheckpointTrigger_value = map[string]int32{
+		"CHECKPOINT_TRIGGER_UNSPECIFIED": 0,
+		"CHECKPOINT_TRIGGER_TURN":        1,
+		"CHECKPOINT_TRIGGER_TIME":        2,
+		"CHECKPOINT_TRIGGER_TOKEN":       3,
+		"CHECKPOINT_TRIGGER_MANUAL":      4,
+	}
+)
+
+func (x CheckpointTrigger) Enum() *CheckpointTrigger {
+	p := new(CheckpointTrigger)
+	*p = x
+	return p
+}
+
+func (x CheckpointTrigger) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CheckpointTrigger) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[3].Descriptor()
+}
+
+func (CheckpointTrigger) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[3]
+}
+
+func (x CheckpointTrigger) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CheckpointTrigger.Descriptor instead.
+func (CheckpointTrigger) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+// CommandType says what an operator's command is for.
+type CommandType int32
+
+const (
+	// Not set. Never sent.
+	CommandType_COMMAND_TYPE_UNSPECIFIED CommandType = 0
+	// To add messages to the conversation.
+	CommandType_COMMAND_TYPE_MESSAGE CommandType = 1
+	// To cut the turn.
+	CommandType_COMMAND_TYPE_INTERRUPT CommandType = 2
+	// To hold the run.
+	CommandType_COMMAND_TYPE_HOLD CommandType = 3
+	// To let it go on.
+	CommandType_COMMAND_TYPE_RESUME CommandType = 4
+	// To end it.
+	CommandType_COMMAND_TYPE_CANCEL CommandType = 5
+	// To change its limits.
+	CommandType_COMMAND_TYPE_LIMITS CommandType = 6
+	// To change a call that waits; of an evaluation, what may be changed of it.
+	CommandType_COMMAND_TYPE_EDIT CommandType = 7
+	// To decide what an item of the inbox asks.
+	CommandType_COMMAND_TYPE_DECIDE CommandType = 8
+	// To stop one call.
+	CommandType_COMMAND_TYPE_CANCEL_CALL CommandType = 9
+	// To begin an effect from outside.
+	CommandType_COMMAND_TYPE_EFFECT CommandType = 10
+)
+
+// Enum value maps for CommandType.
+var (
+	CommandType_name = map[int32]string{
+		0:  "COMMAND_TYPE_UNSPECIFIED",
+		1:  "COMMAND_TYPE_MESSAGE",
+		2:  "COMMAND_TYPE_INTERRUPT",
+		3:  "COMMAND_TYPE_HOLD",
+		4:  "COMMAND_TYPE_RESUME",
+		5:  "COMMAND_TYPE_CANCEL",
+		6:  "COMMAND_TYPE_LIMITS",
+		7:  "COMMAND_TYPE_EDIT",
+		8:  "COMMAND_TYPE_DECIDE",
+		9:  "COMMAND_TYPE_CANCEL_CALL",
+		10: "COMMAND_TYPE_EFFECT",
+	}
+	CommandType_value = map[string]int32{
+		"COMMAND_TYPE_UNSPECIFIED": 0,
+		"COMMAND_TYPE_MESSAGE":     1,
+		"COMMAND_TYPE_INTERRUPT":   2,
+		"COMMAND_TYPE_HOLD":        3,
+		"COMMAND_TYPE_RESUME":      4,
+		"COMMAND_TYPE_CANCEL":      5,
+		"COMMAND_TYPE_LIMITS":      6,
+		"COMMAND_TYPE_EDIT":        7,
+		"COMMAND_TYPE_DECIDE":      8,
+		"COMMAND_TYPE_CANCEL_CALL": 9,
+		"COMMAND_TYPE_EFFECT":      10,
+	}
+)
+
+func (x CommandType) Enum() *CommandType {
+	p := new(CommandType)
+	*p = x
+	return p
+}
+
+func (x CommandType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CommandType) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[4].Descriptor()
+}
+
+func (CommandType) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[4]
+}
+
+func (x CommandType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CommandType.Descriptor instead.
+func (CommandType) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+// ApprovalDecision is what a person or a policy decides of a call.
+type ApprovalDecision int32
+
+const (
+	// Not set. Never sent.
+	ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED ApprovalDecision = 0
+	// It runs.
+	ApprovalDecision_APPROVAL_DECISION_APPROVE ApprovalDecision = 1
+	// It runs with other arguments.
+	ApprovalDecision_APPROVAL_DECISION_MODIFY ApprovalDecision = 2
+	// It does not run.
+	ApprovalDecision_APPROVAL_DECISION_REJECT ApprovalDecision = 3
+	// The next approver decides.
+	ApprovalDecision_APPROVAL_DECISION_ESCALATE ApprovalDecision = 4
+	// The run ends.
+	ApprovalDecision_APPROVAL_DECISION_TERMINATE ApprovalDecision = 5
+)
+
+// Enum value maps for ApprovalDecision.
+var (
+	ApprovalDecision_name = map[int32]string{
+		0: "APPROVAL_DECISION_UNSPECIFIED",
+		1: "APPROVAL_DECISION_APPROVE",
+		2: "APPROVAL_DECISION_MODIFY",
+		3: "APPROVAL_DECISION_REJECT",
+		4: "APPROVAL_DECISION_ESCALATE",
+		5: "APPROVAL_DECISION_TERMINATE",
+	}
+	ApprovalDecision_value = map[string]int32{
+		"APPROVAL_DECISION_UNSPECIFIED": 0,
+		"APPROVAL_DECISION_APPROVE":     1,
+		"APPROVAL_DECISION_MODIFY":      2,
+		"APPROVAL_DECISION_REJECT":      3,
+		"APPROVAL_DECISION_ESCALATE":    4,
+		"APPROVAL_DECISION_TERMINATE":   5,
+	}
+)
+
+func (x ApprovalDecision) Enum() *ApprovalDecision {
+	p := new(ApprovalDecision)
+	*p = x
+	return p
+}
+
+func (x ApprovalDecision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalDecision) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[5].Descriptor()
+}
+
+func (ApprovalDecision) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[5]
+}
+
+func (x ApprovalDecision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalDecision.Descriptor instead.
+func (ApprovalDecision) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{5}
+}
+
+// InputOutcome says whether a person answered.
+type InputOutcome int32
+
+const (
+	// Not set. Never sent.
+	InputOutcome_INPUT_OUTCOME_UNSPECIFIED InputOutcome = 0
+	// There is an answer.
+	InputOutcome_INPUT_OUTCOME_ACCEPTED InputOutcome = 1
+	// The person does not answer.
+	InputOutcome_INPUT_OUTCOME_DECLINED InputOutcome = 2
+	// The question was withdrawn.
+	InputOutcome_INPUT_OUTCOME_CANCELLED InputOutcome = 3
+)
+
+// Enum value maps for InputOutcome.
+var (
+	InputOutcome_name = map[int32]string{
+		0: "INPUT_OUTCOME_UNSPECIFIED",
+		1: "INPUT_OUTCOME_ACCEPTED",
+		2: "INPUT_OUTCOME_DECLINED",
+		3: "INPUT_OUTCOME_CANCELLED",
+	}
+	InputOutcome_value = map[string]int32{
+		"INPUT_OUTCOME_UNSPECIFIED": 0,
+		"INPUT_OUTCOME_ACCEPTED":    1,
+		"INPUT_OUTCOME_DECLINED":    2,
+		"INPUT_OUTCOME_CANCELLED":   3,
+	}
+)
+
+func (x InputOutcome) Enum() *InputOutcome {
+	p := new(InputOutcome)
+	*p = x
+	return p
+}
+
+func (x InputOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InputOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[6].Descriptor()
+}
+
+func (InputOutcome) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[6]
+}
+
+func (x InputOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InputOutcome.Descriptor instead.
+func (InputOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{6}
+}
+
+// InterruptSource says what cut a turn.
+type InterruptSource int32
+
+const (
+	// Not set. Never sent.
+	InterruptSource_INTERRUPT_SOURCE_UNSPECIFIED InterruptSource = 0
+	// An operator.
+	InterruptSource_INTERRUPT_SOURCE_USER_CANCEL InterruptSource = 1
+	// A limit.
+	InterruptSource_INTERRUPT_SOURCE_LIMIT InterruptSource = 2
+	// The platform.
+	InterruptSource_INTERRUPT_SOURCE_SYSTEM InterruptSource = 3
+)
+
+// Enum value maps for InterruptSource.
+var (
+	InterruptSource_name = map[int32]string{
+		0: "INTERRUPT_SOURCE_UNSPECIFIED",
+		1: "INTERRUPT_SOURCE_USER_CANCEL",
+		2: "INTERRUPT_SOURCE_LIMIT",
+		3: "INTERRUPT_SOURCE_SYSTEM",
+	}
+	InterruptSource_value = map[string]int32{
+		"INTERRUPT_SOURCE_UNSPECIFIED": 0,
+		"INTERRUPT_SOURCE_USER_CANCEL": 1,
+		"INTERRUPT_SOURCE_LIMIT":       2,
+		"INTERRUPT_SOURCE_SYSTEM":      3,
+	}
+)
+
+func (x InterruptSource) Enum() *InterruptSource {
+	p := new(InterruptSource)
+	*p = x
+	return p
+}
+
+func (x InterruptSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InterruptSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[7].Descriptor()
+}
+
+func (InterruptSource) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[7]
+}
+
+func (x InterruptSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InterruptSource.Descriptor instead.
+func (InterruptSource) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{7}
+}
+
+// InterruptedWork says what was under way when a turn was cut.
+type InterruptedWork int32
+
+const (
+	// Not set. Never sent.
+	InterruptedWork_INTERRUPTED_WORK_UNSPECIFIED InterruptedWork = 0
+	// A model call.
+	InterruptedWork_INTERRUPTED_WORK_GENERATE InterruptedWork = 1
+	// A tool call.
+	InterruptedWork_INTERRUPTED_WORK_TOOL_CALL InterruptedWork = 2
+	// Nothing: a turn had ended and the next one had not begun.
+	InterruptedWork_INTERRUPTED_WORK_BETWEEN_TURNS InterruptedWork = 3
+)
+
+// Enum value maps for InterruptedWork.
+var (
+	InterruptedWork_name = map[int32]string{
+		0: "INTERRUPTED_WORK_UNSPECIFIED",
+		1: "INTERRUPTED_WORK_GENERATE",
+		2: "INTERRUPTED_WORK_TOOL_CALL",
+		3: "INTERRUPTED_WORK_BETWEEN_TURNS",
+	}
+	InterruptedWork_value = map[string]int32{
+		"INTERRUPTED_WORK_UNSPECIFIED":   0,
+		"INTERRUPTED_WORK_GENERATE":      1,
+		"INTERRUPTED_WORK_TOOL_CALL":     2,
+		"INTERRUPTED_WORK_BETWEEN_TURNS": 3,
+	}
+)
+
+func (x InterruptedWork) Enum() *InterruptedWork {
+	p := new(InterruptedWork)
+	*p = x
+	return p
+}
+
+func (x InterruptedWork) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InterruptedWork) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_event_proto_enumTypes[8].Descriptor()
+}
+
+func (InterruptedWork) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_event_proto_enumTypes[8]
+}
+
+func (x InterruptedWork) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InterruptedWork.Descriptor instead.
+func (InterruptedWork) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{8}
+}
+
 // Event is one row of a journal: of a run or of an eval. The journal is the durability record, the transcript, the live stream and the source of every export.
 //
 // Sequence numbers are dense. A long thing is two events with one id: an intent, journaled before anything happens, and
@@ -1474,8 +2051,8 @@ type OwnerChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The owner.
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Why: `restart`, `takeover`, `handover`; `outage` where the owner is the same and could not drive the run for a while.
-	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why.
+	Reason OwnerChangeReason `protobuf:"varint,2,opt,name=reason,proto3,enum=evalfleet.agent.v1.OwnerChangeReason" json:"reason,omitempty"`
 	// Optional. How long the run could not be driven before that. Its bounds of time do not count it.
 	Away          *durationpb.Duration `protobuf:"bytes,3,opt,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1519,11 +2096,11 @@ func (x *OwnerChanged) GetOwner() string {
 	return ""
 }
 
-func (x *OwnerChanged) GetReason() string {
+func (x *OwnerChanged) GetReason() OwnerChangeReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return OwnerChangeReason_OWNER_CHANGE_REASON_UNSPECIFIED
 }
 
 func (x *OwnerChanged) GetAway() *durationpb.Duration {
@@ -1618,7 +2195,8 @@ func (x *RunFinished) GetWorkingTime() *durationpb.Duration {
 // SpanBegan opens a span; the event's id is the span's.
 type SpanBegan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `init`, `solvers`, `solver`, `agent`, `tool`, `handoff`, `scorers`, `scorer`, `subtask`, …
+	// Kind of span: `init`, `solvers`, `solver`, `agent`, `tool`, `handoff`, `scorers`, `scorer`, `subtask`. Open: agents and
+	// extensions have kinds of their own.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Name for people.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -1893,7 +2471,7 @@ func (x *MessageAdded) GetContent() *v11.ChatMessage {
 // HistoryChanged changes the conversation by ids.
 type HistoryChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why: `submit`, `trim`, `compaction`, `handoff`, `operator`, …
+	// Why: `submit`, `trim`, `compaction`, `handoff`, `operator`. Open: each agent names its own.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Ids of messages to take out.
 	RemovedIds []string `protobuf:"bytes,2,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
@@ -2022,7 +2600,7 @@ func (x *HistoryContent) GetMessages() []*v11.ChatMessage {
 // OutputSet sets the output without a model call, or changes its completion.
 type OutputSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why: `submit`, `handoff`, `agent`.
+	// Why: `submit`, `handoff`, `agent`. Open: each agent names its own.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Optional. New text of the completion alone.
 	Completion *string `protobuf:"bytes,2,opt,name=completion,proto3,oneof" json:"completion,omitempty"`
@@ -2201,7 +2779,7 @@ type ModelIntent struct {
 	ToolChoice *v12.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// How to generate, all layers merged.
 	Config *v11.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside), …
+	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside). Open, as Attribution.purpose is.
 	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -3312,7 +3890,7 @@ type ExecIntent struct {
 	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// For what: `score`, `setup`, `outside` (asked for from outside).
+	// For what: `score`, `setup`, `outside` (asked for from outside). Open, as Attribution.purpose is.
 	Purpose string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// The command.
 	Content *v14.ExecSpec `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -3476,7 +4054,7 @@ type WorkerIntent struct {
 	Worker *WorkerRef `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// For what: `score`, `agent`.
+	// For what: `score`, `agent`. Open, as Attribution.purpose is.
 	Purpose       string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4158,8 +4736,8 @@ func (x *ErrorRaised) GetError() *RunError {
 // LogLine is a line of a log.
 type LogLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `debug`, `trace`, `http`, `sandbox`, `info`, `warning`, `error`, `critical`.
-	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	// How grave it is.
+	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=evalfleet.agent.v1.LogLevel" json:"level,omitempty"`
 	// Who logged it.
 	Logger string `protobuf:"bytes,2,opt,name=logger,proto3" json:"logger,omitempty"`
 	// The line.
@@ -4198,11 +4776,11 @@ func (*LogLine) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
-func (x *LogLine) GetLevel() string {
+func (x *LogLine) GetLevel() LogLevel {
 	if x != nil {
 		return x.Level
 	}
-	return ""
+	return LogLevel_LOG_LEVEL_UNSPECIFIED
 }
 
 func (x *LogLine) GetLogger() string {
@@ -4268,8 +4846,8 @@ func (x *LogLineContent) GetMessage() string {
 // Compacted says that part of the history was replaced to save context.
 type Compacted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `summary`, `edit` or `trim`.
-	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// How.
+	Type CompactionType `protobuf:"varint,1,opt,name=type,proto3,enum=evalfleet.agent.v1.CompactionType" json:"type,omitempty"`
 	// Tokens before.
 	TokensBefore int64 `protobuf:"varint,2,opt,name=tokens_before,json=tokensBefore,proto3" json:"tokens_before,omitempty"`
 	// Tokens after.
@@ -4312,11 +4890,11 @@ func (*Compacted) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
-func (x *Compacted) GetType() string {
+func (x *Compacted) GetType() CompactionType {
 	if x != nil {
 		return x.Type
 	}
-	return ""
+	return CompactionType_COMPACTION_TYPE_UNSPECIFIED
 }
 
 func (x *Compacted) GetTokensBefore() int64 {
@@ -4453,8 +5031,8 @@ type Checkpointed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the checkpoint.
 	Checkpoint int32 `protobuf:"varint,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// What set it off: `turn`, `time`, `token`, `manual`.
-	Trigger string `protobuf:"bytes,2,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	// What set it off.
+	Trigger CheckpointTrigger `protobuf:"varint,2,opt,name=trigger,proto3,enum=evalfleet.agent.v1.CheckpointTrigger" json:"trigger,omitempty"`
 	// Snapshots by environment name.
 	Snapshots     map[string]string `protobuf:"bytes,3,rep,name=snapshots,proto3" json:"snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
@@ -4498,11 +5076,11 @@ func (x *Checkpointed) GetCheckpoint() int32 {
 	return 0
 }
 
-func (x *Checkpointed) GetTrigger() string {
+func (x *Checkpointed) GetTrigger() CheckpointTrigger {
 	if x != nil {
 		return x.Trigger
 	}
-	return ""
+	return CheckpointTrigger_CHECKPOINT_TRIGGER_UNSPECIFIED
 }
 
 func (x *Checkpointed) GetSnapshots() map[string]string {
@@ -4848,20 +5426,20 @@ type CommandReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the command, as its sender gave it.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	// `message`, `interrupt`, `hold`, `resume`, `cancel`, `limits`, `edit`, `decide`, `cancel_call`, `effect`.
-	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// What it is for.
+	Type CommandType `protobuf:"varint,2,opt,name=type,proto3,enum=evalfleet.agent.v1.CommandType" json:"type,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What it says.
 	Content *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// With `cancel`: what becomes of the run, as CancelRunRequest.mode says it: empty (nothing is scored), `score`, `error`.
-	Mode string `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`
+	// With CANCEL: what becomes of the run.
+	Mode CancelMode `protobuf:"varint,5,opt,name=mode,proto3,enum=evalfleet.agent.v1.CancelMode" json:"mode,omitempty"`
 	// True where the command has no effect: its etag was not that of the run, or the agent or the call that
 	// it is for is not at work.
 	Outdated bool `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`
-	// With `cancel_call`: seq of the call's intent.
+	// With CANCEL_CALL: seq of the call's intent.
 	Intent int64 `protobuf:"varint,7,opt,name=intent,proto3" json:"intent,omitempty"`
-	// With `effect`: the asker's key, which is in the intents that follow.
+	// With EFFECT: the asker's key, which is in the intents that follow.
 	ClientKey     string `protobuf:"bytes,8,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4904,11 +5482,11 @@ func (x *CommandReceived) GetCommandId() string {
 	return ""
 }
 
-func (x *CommandReceived) GetType() string {
+func (x *CommandReceived) GetType() CommandType {
 	if x != nil {
 		return x.Type
 	}
-	return ""
+	return CommandType_COMMAND_TYPE_UNSPECIFIED
 }
 
 func (x *CommandReceived) GetReason() string {
@@ -4925,11 +5503,11 @@ func (x *CommandReceived) GetContent() *CommandContent {
 	return nil
 }
 
-func (x *CommandReceived) GetMode() string {
+func (x *CommandReceived) GetMode() CancelMode {
 	if x != nil {
 		return x.Mode
 	}
-	return ""
+	return CancelMode_CANCEL_MODE_UNSPECIFIED
 }
 
 func (x *CommandReceived) GetOutdated() bool {
@@ -4956,9 +5534,9 @@ func (x *CommandReceived) GetClientKey() string {
 // CommandContent is what a command says.
 type CommandContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With `message`: the messages.
+	// With MESSAGE: the messages.
 	Messages []*v11.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	// With `edit`: the call as it should run.
+	// With EDIT: the call as it should run.
 	Call          *v12.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5154,8 +5732,8 @@ type ApprovalDecided struct {
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Who decided.
 	Approver string `protobuf:"bytes,3,opt,name=approver,proto3" json:"approver,omitempty"`
-	// `approve`, `modify`, `reject`, `escalate`, `terminate`.
-	Decision string `protobuf:"bytes,4,opt,name=decision,proto3" json:"decision,omitempty"`
+	// What was decided.
+	Decision ApprovalDecision `protobuf:"varint,4,opt,name=decision,proto3,enum=evalfleet.agent.v1.ApprovalDecision" json:"decision,omitempty"`
 	// Why and, when modified, the call.
 	Content       *ApprovalDecidedContent `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5213,11 +5791,11 @@ func (x *ApprovalDecided) GetApprover() string {
 	return ""
 }
 
-func (x *ApprovalDecided) GetDecision() string {
+func (x *ApprovalDecided) GetDecision() ApprovalDecision {
 	if x != nil {
 		return x.Decision
 	}
-	return ""
+	return ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED
 }
 
 func (x *ApprovalDecided) GetContent() *ApprovalDecidedContent {
@@ -5342,8 +5920,8 @@ type InputAnswered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the request.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
-	// `accepted`, `declined` or `cancelled`.
-	Outcome string `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Whether there is an answer.
+	Outcome InputOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=evalfleet.agent.v1.InputOutcome" json:"outcome,omitempty"`
 	// The answer.
 	Content       *InfoContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5387,11 +5965,11 @@ func (x *InputAnswered) GetIntent() int64 {
 	return 0
 }
 
-func (x *InputAnswered) GetOutcome() string {
+func (x *InputAnswered) GetOutcome() InputOutcome {
 	if x != nil {
 		return x.Outcome
 	}
-	return ""
+	return InputOutcome_INPUT_OUTCOME_UNSPECIFIED
 }
 
 func (x *InputAnswered) GetContent() *InfoContent {
@@ -5405,10 +5983,10 @@ func (x *InputAnswered) GetContent() *InfoContent {
 // outcomes says so. Agents that it had set to work end.
 type Interrupted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `user_cancel`, `limit` or `system`.
-	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// What it was at: `generate`, `tool_call` or `between_turns`, where nothing was cut.
-	Interrupted string `protobuf:"bytes,2,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// What cut it.
+	Source InterruptSource `protobuf:"varint,1,opt,name=source,proto3,enum=evalfleet.agent.v1.InterruptSource" json:"source,omitempty"`
+	// What it was at: BETWEEN_TURNS where nothing was cut.
+	Interrupted InterruptedWork `protobuf:"varint,2,opt,name=interrupted,proto3,enum=evalfleet.agent.v1.InterruptedWork" json:"interrupted,omitempty"`
 	// Id of the cut tool call, the first of several.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Seq of the cut model call's intent, 0 for none.
@@ -5449,18 +6027,18 @@ func (*Interrupted) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
 }
 
-func (x *Interrupted) GetSource() string {
+func (x *Interrupted) GetSource() InterruptSource {
 	if x != nil {
 		return x.Source
 	}
-	return ""
+	return InterruptSource_INTERRUPT_SOURCE_UNSPECIFIED
 }
 
-func (x *Interrupted) GetInterrupted() string {
+func (x *Interrupted) GetInterrupted() InterruptedWork {
 	if x != nil {
 		return x.Interrupted
 	}
-	return ""
+	return InterruptedWork_INTERRUPTED_WORK_UNSPECIFIED
 }
 
 func (x *Interrupted) GetCallId() string {
@@ -6408,10 +6986,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\vWaitChanged\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12/\n" +
 	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\x12\x10\n" +
-	"\x03run\x18\x03 \x01(\bR\x03run\"w\n" +
+	"\x03run\x18\x03 \x01(\bR\x03run\"\x98\x01\n" +
 	"\fOwnerChanged\x12\x1a\n" +
-	"\x05owner\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05owner\x12\x1c\n" +
-	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12-\n" +
+	"\x05owner\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05owner\x12=\n" +
+	"\x06reason\x18\x02 \x01(\x0e2%.evalfleet.agent.v1.OwnerChangeReasonR\x06reason\x12-\n" +
 	"\x04away\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04away\"\xa5\x02\n" +
 	"\vRunFinished\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x122\n" +
@@ -6614,15 +7192,15 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\vInfoContent\x12\x1b\n" +
 	"\tdata_json\x18\x01 \x01(\tR\bdataJson\"A\n" +
 	"\vErrorRaised\x122\n" +
-	"\x05error\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\x87\x01\n" +
-	"\aLogLine\x12\x1a\n" +
-	"\x05level\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05level\x12\x1c\n" +
+	"\x05error\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\x9f\x01\n" +
+	"\aLogLine\x122\n" +
+	"\x05level\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.LogLevelR\x05level\x12\x1c\n" +
 	"\x06logger\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06logger\x12B\n" +
 	"\acontent\x18\x03 \x01(\v2\".evalfleet.agent.v1.LogLineContentB\x04\xb0\xbb\x18\x01R\acontent\"*\n" +
 	"\x0eLogLineContent\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xdc\x01\n" +
-	"\tCompacted\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12#\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xfa\x01\n" +
+	"\tCompacted\x126\n" +
+	"\x04type\x18\x01 \x01(\x0e2\".evalfleet.agent.v1.CompactionTypeR\x04type\x12#\n" +
 	"\rtokens_before\x18\x02 \x01(\x03R\ftokensBefore\x12!\n" +
 	"\ftokens_after\x18\x03 \x01(\x03R\vtokensAfter\x12)\n" +
 	"\rmetadata_json\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\fmetadataJson\x12B\n" +
@@ -6632,12 +7210,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"fromAnchor\"F\n" +
 	"\bAnchored\x12\x1c\n" +
 	"\x06anchor\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06anchor\x12\x1c\n" +
-	"\x06source\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\"\xe1\x01\n" +
+	"\x06source\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\"\x82\x02\n" +
 	"\fCheckpointed\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x05R\n" +
-	"checkpoint\x12\x1e\n" +
-	"\atrigger\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\atrigger\x12S\n" +
+	"checkpoint\x12?\n" +
+	"\atrigger\x18\x02 \x01(\x0e2%.evalfleet.agent.v1.CheckpointTriggerR\atrigger\x12S\n" +
 	"\tsnapshots\x18\x03 \x03(\v2/.evalfleet.agent.v1.Checkpointed.SnapshotsEntryB\x04\xb8\xbb\x18\x01R\tsnapshots\x1a<\n" +
 	"\x0eSnapshotsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -6664,14 +7242,14 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x126\n" +
 	"\x05limit\x18\x02 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x12 \n" +
 	"\vinterrupted\x18\x03 \x01(\bR\vinterrupted\x12?\n" +
-	"\acontent\x18\x04 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\acontent\"\xa5\x02\n" +
+	"\acontent\x18\x04 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\acontent\"\xda\x02\n" +
 	"\x0fCommandReceived\x12#\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\x12\x18\n" +
-	"\x04type\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12\x1c\n" +
+	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\x123\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x1f.evalfleet.agent.v1.CommandTypeR\x04type\x12\x1c\n" +
 	"\x06reason\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12B\n" +
-	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentB\x04\xb0\xbb\x18\x01R\acontent\x12\x18\n" +
-	"\x04mode\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x04mode\x12\x1a\n" +
+	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentB\x04\xb0\xbb\x18\x01R\acontent\x122\n" +
+	"\x04mode\x18\x05 \x01(\x0e2\x1e.evalfleet.agent.v1.CancelModeR\x04mode\x12\x1a\n" +
 	"\boutdated\x18\x06 \x01(\bR\boutdated\x12\x16\n" +
 	"\x06intent\x18\a \x01(\x03R\x06intent\x12#\n" +
 	"\n" +
@@ -6687,12 +7265,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0fApprovalContent\x12/\n" +
 	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\x123\n" +
 	"\x04view\x18\x02 \x01(\v2\x1f.evalfleet.tool.v1.ToolCallViewR\x04view\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xe2\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x82\x02\n" +
 	"\x0fApprovalDecided\x12 \n" +
 	"\bapproval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
-	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12 \n" +
-	"\bdecision\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\bdecision\x12J\n" +
+	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12@\n" +
+	"\bdecision\x18\x04 \x01(\x0e2$.evalfleet.agent.v1.ApprovalDecisionR\bdecision\x12J\n" +
 	"\acontent\x18\x05 \x01(\v2*.evalfleet.agent.v1.ApprovalDecidedContentB\x04\xb0\xbb\x18\x01R\acontent\"s\n" +
 	"\x16ApprovalDecidedContent\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x127\n" +
@@ -6700,14 +7278,14 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0eInputRequested\x12%\n" +
 	"\vfields_json\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"fieldsJson\x12?\n" +
-	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\x88\x01\n" +
+	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xa4\x01\n" +
 	"\rInputAnswered\x12\x16\n" +
-	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1e\n" +
-	"\aoutcome\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\aoutcome\x12?\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xa4\x01\n" +
-	"\vInterrupted\x12\x1c\n" +
-	"\x06source\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\x12&\n" +
-	"\vinterrupted\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\vinterrupted\x12\x1d\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12:\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2 .evalfleet.agent.v1.InputOutcomeR\aoutcome\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xe2\x01\n" +
+	"\vInterrupted\x12;\n" +
+	"\x06source\x18\x01 \x01(\x0e2#.evalfleet.agent.v1.InterruptSourceR\x06source\x12E\n" +
+	"\vinterrupted\x18\x02 \x01(\x0e2#.evalfleet.agent.v1.InterruptedWorkR\vinterrupted\x12\x1d\n" +
 	"\acall_id\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12\x16\n" +
 	"\x06intent\x18\x04 \x01(\x03R\x06intent\x12\x18\n" +
 	"\aoutside\x18\x05 \x01(\bR\aoutside\"9\n" +
@@ -6779,7 +7357,69 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\boutdated\x18\x03 \x01(\bR\boutdated\"f\n" +
 	"\tExtension\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12?\n" +
-	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontentB\xd1\x01\n" +
+	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent*\xbd\x01\n" +
+	"\x11OwnerChangeReason\x12#\n" +
+	"\x1fOWNER_CHANGE_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bOWNER_CHANGE_REASON_RESTART\x10\x01\x12 \n" +
+	"\x1cOWNER_CHANGE_REASON_TAKEOVER\x10\x02\x12 \n" +
+	"\x1cOWNER_CHANGE_REASON_HANDOVER\x10\x03\x12\x1e\n" +
+	"\x1aOWNER_CHANGE_REASON_OUTAGE\x10\x04*\xd2\x01\n" +
+	"\bLogLevel\x12\x19\n" +
+	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fLOG_LEVEL_DEBUG\x10\x01\x12\x13\n" +
+	"\x0fLOG_LEVEL_TRACE\x10\x02\x12\x12\n" +
+	"\x0eLOG_LEVEL_HTTP\x10\x03\x12\x15\n" +
+	"\x11LOG_LEVEL_SANDBOX\x10\x04\x12\x12\n" +
+	"\x0eLOG_LEVEL_INFO\x10\x05\x12\x15\n" +
+	"\x11LOG_LEVEL_WARNING\x10\x06\x12\x13\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\a\x12\x16\n" +
+	"\x12LOG_LEVEL_CRITICAL\x10\b*\x82\x01\n" +
+	"\x0eCompactionType\x12\x1f\n" +
+	"\x1bCOMPACTION_TYPE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17COMPACTION_TYPE_SUMMARY\x10\x01\x12\x18\n" +
+	"\x14COMPACTION_TYPE_EDIT\x10\x02\x12\x18\n" +
+	"\x14COMPACTION_TYPE_TRIM\x10\x03*\xae\x01\n" +
+	"\x11CheckpointTrigger\x12\"\n" +
+	"\x1eCHECKPOINT_TRIGGER_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17CHECKPOINT_TRIGGER_TURN\x10\x01\x12\x1b\n" +
+	"\x17CHECKPOINT_TRIGGER_TIME\x10\x02\x12\x1c\n" +
+	"\x18CHECKPOINT_TRIGGER_TOKEN\x10\x03\x12\x1d\n" +
+	"\x19CHECKPOINT_TRIGGER_MANUAL\x10\x04*\xaa\x02\n" +
+	"\vCommandType\x12\x1c\n" +
+	"\x18COMMAND_TYPE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14COMMAND_TYPE_MESSAGE\x10\x01\x12\x1a\n" +
+	"\x16COMMAND_TYPE_INTERRUPT\x10\x02\x12\x15\n" +
+	"\x11COMMAND_TYPE_HOLD\x10\x03\x12\x17\n" +
+	"\x13COMMAND_TYPE_RESUME\x10\x04\x12\x17\n" +
+	"\x13COMMAND_TYPE_CANCEL\x10\x05\x12\x17\n" +
+	"\x13COMMAND_TYPE_LIMITS\x10\x06\x12\x15\n" +
+	"\x11COMMAND_TYPE_EDIT\x10\a\x12\x17\n" +
+	"\x13COMMAND_TYPE_DECIDE\x10\b\x12\x1c\n" +
+	"\x18COMMAND_TYPE_CANCEL_CALL\x10\t\x12\x17\n" +
+	"\x13COMMAND_TYPE_EFFECT\x10\n" +
+	"*\xd1\x01\n" +
+	"\x10ApprovalDecision\x12!\n" +
+	"\x1dAPPROVAL_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19APPROVAL_DECISION_APPROVE\x10\x01\x12\x1c\n" +
+	"\x18APPROVAL_DECISION_MODIFY\x10\x02\x12\x1c\n" +
+	"\x18APPROVAL_DECISION_REJECT\x10\x03\x12\x1e\n" +
+	"\x1aAPPROVAL_DECISION_ESCALATE\x10\x04\x12\x1f\n" +
+	"\x1bAPPROVAL_DECISION_TERMINATE\x10\x05*\x82\x01\n" +
+	"\fInputOutcome\x12\x1d\n" +
+	"\x19INPUT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16INPUT_OUTCOME_ACCEPTED\x10\x01\x12\x1a\n" +
+	"\x16INPUT_OUTCOME_DECLINED\x10\x02\x12\x1b\n" +
+	"\x17INPUT_OUTCOME_CANCELLED\x10\x03*\x8e\x01\n" +
+	"\x0fInterruptSource\x12 \n" +
+	"\x1cINTERRUPT_SOURCE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cINTERRUPT_SOURCE_USER_CANCEL\x10\x01\x12\x1a\n" +
+	"\x16INTERRUPT_SOURCE_LIMIT\x10\x02\x12\x1b\n" +
+	"\x17INTERRUPT_SOURCE_SYSTEM\x10\x03*\x96\x01\n" +
+	"\x0fInterruptedWork\x12 \n" +
+	"\x1cINTERRUPTED_WORK_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19INTERRUPTED_WORK_GENERATE\x10\x01\x12\x1e\n" +
+	"\x1aINTERRUPTED_WORK_TOOL_CALL\x10\x02\x12\"\n" +
+	"\x1eINTERRUPTED_WORK_BETWEEN_TURNS\x10\x03B\xd1\x01\n" +
 	"\x16com.evalfleet.agent.v1B\n" +
 	"EventProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 
@@ -6795,319 +7435,340 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_event_proto_rawDescData
 }
 
+var file_evalfleet_agent_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
-	(*Event)(nil),                      // 0: evalfleet.agent.v1.Event
-	(*RunCreated)(nil),                 // 1: evalfleet.agent.v1.RunCreated
-	(*RunCreatedContent)(nil),          // 2: evalfleet.agent.v1.RunCreatedContent
-	(*RunStateChanged)(nil),            // 3: evalfleet.agent.v1.RunStateChanged
-	(*WaitChanged)(nil),                // 4: evalfleet.agent.v1.WaitChanged
-	(*OwnerChanged)(nil),               // 5: evalfleet.agent.v1.OwnerChanged
-	(*RunFinished)(nil),                // 6: evalfleet.agent.v1.RunFinished
-	(*SpanBegan)(nil),                  // 7: evalfleet.agent.v1.SpanBegan
-	(*SpanEnded)(nil),                  // 8: evalfleet.agent.v1.SpanEnded
-	(*StepBegan)(nil),                  // 9: evalfleet.agent.v1.StepBegan
-	(*StepEnded)(nil),                  // 10: evalfleet.agent.v1.StepEnded
-	(*MessageAdded)(nil),               // 11: evalfleet.agent.v1.MessageAdded
-	(*HistoryChanged)(nil),             // 12: evalfleet.agent.v1.HistoryChanged
-	(*HistoryContent)(nil),             // 13: evalfleet.agent.v1.HistoryContent
-	(*OutputSet)(nil),                  // 14: evalfleet.agent.v1.OutputSet
-	(*StoreChanged)(nil),               // 15: evalfleet.agent.v1.StoreChanged
-	(*StoreContent)(nil),               // 16: evalfleet.agent.v1.StoreContent
-	(*ModelIntent)(nil),                // 17: evalfleet.agent.v1.ModelIntent
-	(*ModelIntentContent)(nil),         // 18: evalfleet.agent.v1.ModelIntentContent
-	(*ModelOutcome)(nil),               // 19: evalfleet.agent.v1.ModelOutcome
-	(*ModelOutcomeContent)(nil),        // 20: evalfleet.agent.v1.ModelOutcomeContent
-	(*ToolsReviewed)(nil),              // 21: evalfleet.agent.v1.ToolsReviewed
-	(*ToolDecision)(nil),               // 22: evalfleet.agent.v1.ToolDecision
-	(*ToolsReviewedContent)(nil),       // 23: evalfleet.agent.v1.ToolsReviewedContent
-	(*ToolIntent)(nil),                 // 24: evalfleet.agent.v1.ToolIntent
-	(*ToolOutcome)(nil),                // 25: evalfleet.agent.v1.ToolOutcome
-	(*ToolOutcomeContent)(nil),         // 26: evalfleet.agent.v1.ToolOutcomeContent
-	(*SandboxIntent)(nil),              // 27: evalfleet.agent.v1.SandboxIntent
-	(*SandboxOutcome)(nil),             // 28: evalfleet.agent.v1.SandboxOutcome
-	(*SandboxRemoved)(nil),             // 29: evalfleet.agent.v1.SandboxRemoved
-	(*SandboxActed)(nil),               // 30: evalfleet.agent.v1.SandboxActed
-	(*ExecIntent)(nil),                 // 31: evalfleet.agent.v1.ExecIntent
-	(*ExecOutcome)(nil),                // 32: evalfleet.agent.v1.ExecOutcome
-	(*WorkerIntent)(nil),               // 33: evalfleet.agent.v1.WorkerIntent
-	(*WorkerOutcome)(nil),              // 34: evalfleet.agent.v1.WorkerOutcome
-	(*WorkerAnswer)(nil),               // 35: evalfleet.agent.v1.WorkerAnswer
-	(*ScoreIntent)(nil),                // 36: evalfleet.agent.v1.ScoreIntent
-	(*ScoreOutcome)(nil),               // 37: evalfleet.agent.v1.ScoreOutcome
-	(*ScoreContent)(nil),               // 38: evalfleet.agent.v1.ScoreContent
-	(*LimitHit)(nil),                   // 39: evalfleet.agent.v1.LimitHit
-	(*LimitsRetuned)(nil),              // 40: evalfleet.agent.v1.LimitsRetuned
-	(*Info)(nil),                       // 41: evalfleet.agent.v1.Info
-	(*InfoContent)(nil),                // 42: evalfleet.agent.v1.InfoContent
-	(*ErrorRaised)(nil),                // 43: evalfleet.agent.v1.ErrorRaised
-	(*LogLine)(nil),                    // 44: evalfleet.agent.v1.LogLine
-	(*LogLineContent)(nil),             // 45: evalfleet.agent.v1.LogLineContent
-	(*Compacted)(nil),                  // 46: evalfleet.agent.v1.Compacted
-	(*Branched)(nil),                   // 47: evalfleet.agent.v1.Branched
-	(*Anchored)(nil),                   // 48: evalfleet.agent.v1.Anchored
-	(*Checkpointed)(nil),               // 49: evalfleet.agent.v1.Checkpointed
-	(*SubtaskIntent)(nil),              // 50: evalfleet.agent.v1.SubtaskIntent
-	(*SubtaskOutcome)(nil),             // 51: evalfleet.agent.v1.SubtaskOutcome
-	(*AgentBegan)(nil),                 // 52: evalfleet.agent.v1.AgentBegan
-	(*AgentBeganContent)(nil),          // 53: evalfleet.agent.v1.AgentBeganContent
-	(*AgentEnded)(nil),                 // 54: evalfleet.agent.v1.AgentEnded
-	(*CommandReceived)(nil),            // 55: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),             // 56: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),          // 57: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),            // 58: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),            // 59: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),     // 60: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),             // 61: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),              // 62: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),                // 63: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),         // 64: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),                // 65: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),          // 66: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),                // 67: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),           // 68: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),             // 69: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),             // 70: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),      // 71: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),            // 72: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),                // 73: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                  // 74: evalfleet.agent.v1.Extension
-	nil,                                // 75: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                                // 76: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                                // 77: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                                // 78: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),      // 79: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 80: google.protobuf.Duration
-	(*v11.StreamGenerateResponse)(nil), // 81: evalfleet.model.v1.StreamGenerateResponse
-	(*v1.OffloadedField)(nil),          // 82: evalfleet.content.v1.OffloadedField
-	(*RunSpec)(nil),                    // 83: evalfleet.agent.v1.RunSpec
-	(*v12.ToolDefinition)(nil),         // 84: evalfleet.tool.v1.ToolDefinition
-	(*EvalWarning)(nil),                // 85: evalfleet.agent.v1.EvalWarning
-	(*v11.ChatMessage)(nil),            // 86: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                     // 87: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                   // 88: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                      // 89: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                    // 90: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                   // 91: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),               // 92: evalfleet.agent.v1.LimitReached
-	(v11.Role)(0),                      // 93: evalfleet.model.v1.Role
-	(*v11.ModelOutput)(nil),            // 94: evalfleet.model.v1.ModelOutput
-	(*v12.StoreChange)(nil),            // 95: evalfleet.tool.v1.StoreChange
-	(*v12.ToolChoice)(nil),             // 96: evalfleet.tool.v1.ToolChoice
-	(*v11.GenerateConfig)(nil),         // 97: evalfleet.model.v1.GenerateConfig
-	(*v12.ToolInfo)(nil),               // 98: evalfleet.tool.v1.ToolInfo
-	(*v11.ModelUsage)(nil),             // 99: evalfleet.model.v1.ModelUsage
-	(v11.StopReason)(0),                // 100: evalfleet.model.v1.StopReason
-	(*v13.Timing)(nil),                 // 101: evalfleet.effect.v1.Timing
-	(v11.CacheUse)(0),                  // 102: evalfleet.model.v1.CacheUse
-	(*v11.FailedAttempt)(nil),          // 103: evalfleet.model.v1.FailedAttempt
-	(*v11.ModelCall)(nil),              // 104: evalfleet.model.v1.ModelCall
-	(v12.ReviewDecision)(0),            // 105: evalfleet.tool.v1.ReviewDecision
-	(*v12.ToolReview)(nil),             // 106: evalfleet.tool.v1.ToolReview
-	(*v12.ToolCall)(nil),               // 107: evalfleet.tool.v1.ToolCall
-	(v12.ToolErrorType)(0),             // 108: evalfleet.tool.v1.ToolErrorType
-	(*v12.ToolFailure)(nil),            // 109: evalfleet.tool.v1.ToolFailure
-	(*v12.Truncation)(nil),             // 110: evalfleet.tool.v1.Truncation
-	(*v12.ToolResult)(nil),             // 111: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),                // 112: evalfleet.sandbox.v1.Sandbox
-	(*v12.SandboxAction)(nil),          // 113: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),               // 114: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),             // 115: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                  // 116: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                  // 117: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                 // 118: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                      // 119: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                  // 120: evalfleet.agent.v1.RunLimits
-	(*v12.ToolCallView)(nil),           // 121: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                   // 122: evalfleet.agent.v1.EvalSpec
-	(*v1.BlobRef)(nil),                 // 123: evalfleet.content.v1.BlobRef
-	(EvalState)(0),                     // 124: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                 // 125: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),                // 126: evalfleet.agent.v1.EvalResults
+	(OwnerChangeReason)(0),             // 0: evalfleet.agent.v1.OwnerChangeReason
+	(LogLevel)(0),                      // 1: evalfleet.agent.v1.LogLevel
+	(CompactionType)(0),                // 2: evalfleet.agent.v1.CompactionType
+	(CheckpointTrigger)(0),             // 3: evalfleet.agent.v1.CheckpointTrigger
+	(CommandType)(0),                   // 4: evalfleet.agent.v1.CommandType
+	(ApprovalDecision)(0),              // 5: evalfleet.agent.v1.ApprovalDecision
+	(InputOutcome)(0),                  // 6: evalfleet.agent.v1.InputOutcome
+	(InterruptSource)(0),               // 7: evalfleet.agent.v1.InterruptSource
+	(InterruptedWork)(0),               // 8: evalfleet.agent.v1.InterruptedWork
+	(*Event)(nil),                      // 9: evalfleet.agent.v1.Event
+	(*RunCreated)(nil),                 // 10: evalfleet.agent.v1.RunCreated
+	(*RunCreatedContent)(nil),          // 11: evalfleet.agent.v1.RunCreatedContent
+	(*RunStateChanged)(nil),            // 12: evalfleet.agent.v1.RunStateChanged
+	(*WaitChanged)(nil),                // 13: evalfleet.agent.v1.WaitChanged
+	(*OwnerChanged)(nil),               // 14: evalfleet.agent.v1.OwnerChanged
+	(*RunFinished)(nil),                // 15: evalfleet.agent.v1.RunFinished
+	(*SpanBegan)(nil),                  // 16: evalfleet.agent.v1.SpanBegan
+	(*SpanEnded)(nil),                  // 17: evalfleet.agent.v1.SpanEnded
+	(*StepBegan)(nil),                  // 18: evalfleet.agent.v1.StepBegan
+	(*StepEnded)(nil),                  // 19: evalfleet.agent.v1.StepEnded
+	(*MessageAdded)(nil),               // 20: evalfleet.agent.v1.MessageAdded
+	(*HistoryChanged)(nil),             // 21: evalfleet.agent.v1.HistoryChanged
+	(*HistoryContent)(nil),             // 22: evalfleet.agent.v1.HistoryContent
+	(*OutputSet)(nil),                  // 23: evalfleet.agent.v1.OutputSet
+	(*StoreChanged)(nil),               // 24: evalfleet.agent.v1.StoreChanged
+	(*StoreContent)(nil),               // 25: evalfleet.agent.v1.StoreContent
+	(*ModelIntent)(nil),                // 26: evalfleet.agent.v1.ModelIntent
+	(*ModelIntentContent)(nil),         // 27: evalfleet.agent.v1.ModelIntentContent
+	(*ModelOutcome)(nil),               // 28: evalfleet.agent.v1.ModelOutcome
+	(*ModelOutcomeContent)(nil),        // 29: evalfleet.agent.v1.ModelOutcomeContent
+	(*ToolsReviewed)(nil),              // 30: evalfleet.agent.v1.ToolsReviewed
+	(*ToolDecision)(nil),               // 31: evalfleet.agent.v1.ToolDecision
+	(*ToolsReviewedContent)(nil),       // 32: evalfleet.agent.v1.ToolsReviewedContent
+	(*ToolIntent)(nil),                 // 33: evalfleet.agent.v1.ToolIntent
+	(*ToolOutcome)(nil),                // 34: evalfleet.agent.v1.ToolOutcome
+	(*ToolOutcomeContent)(nil),         // 35: evalfleet.agent.v1.ToolOutcomeContent
+	(*SandboxIntent)(nil),              // 36: evalfleet.agent.v1.SandboxIntent
+	(*SandboxOutcome)(nil),             // 37: evalfleet.agent.v1.SandboxOutcome
+	(*SandboxRemoved)(nil),             // 38: evalfleet.agent.v1.SandboxRemoved
+	(*SandboxActed)(nil),               // 39: evalfleet.agent.v1.SandboxActed
+	(*ExecIntent)(nil),                 // 40: evalfleet.agent.v1.ExecIntent
+	(*ExecOutcome)(nil),                // 41: evalfleet.agent.v1.ExecOutcome
+	(*WorkerIntent)(nil),               // 42: evalfleet.agent.v1.WorkerIntent
+	(*WorkerOutcome)(nil),              // 43: evalfleet.agent.v1.WorkerOutcome
+	(*WorkerAnswer)(nil),               // 44: evalfleet.agent.v1.WorkerAnswer
+	(*ScoreIntent)(nil),                // 45: evalfleet.agent.v1.ScoreIntent
+	(*ScoreOutcome)(nil),               // 46: evalfleet.agent.v1.ScoreOutcome
+	(*ScoreContent)(nil),               // 47: evalfleet.agent.v1.ScoreContent
+	(*LimitHit)(nil),                   // 48: evalfleet.agent.v1.LimitHit
+	(*LimitsRetuned)(nil),              // 49: evalfleet.agent.v1.LimitsRetuned
+	(*Info)(nil),                       // 50: evalfleet.agent.v1.Info
+	(*InfoContent)(nil),                // 51: evalfleet.agent.v1.InfoContent
+	(*ErrorRaised)(nil),                // 52: evalfleet.agent.v1.ErrorRaised
+	(*LogLine)(nil),                    // 53: evalfleet.agent.v1.LogLine
+	(*LogLineContent)(nil),             // 54: evalfleet.agent.v1.LogLineContent
+	(*Compacted)(nil),                  // 55: evalfleet.agent.v1.Compacted
+	(*Branched)(nil),                   // 56: evalfleet.agent.v1.Branched
+	(*Anchored)(nil),                   // 57: evalfleet.agent.v1.Anchored
+	(*Checkpointed)(nil),               // 58: evalfleet.agent.v1.Checkpointed
+	(*SubtaskIntent)(nil),              // 59: evalfleet.agent.v1.SubtaskIntent
+	(*SubtaskOutcome)(nil),             // 60: evalfleet.agent.v1.SubtaskOutcome
+	(*AgentBegan)(nil),                 // 61: evalfleet.agent.v1.AgentBegan
+	(*AgentBeganContent)(nil),          // 62: evalfleet.agent.v1.AgentBeganContent
+	(*AgentEnded)(nil),                 // 63: evalfleet.agent.v1.AgentEnded
+	(*CommandReceived)(nil),            // 64: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),             // 65: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),          // 66: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),            // 67: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),            // 68: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),     // 69: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),             // 70: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),              // 71: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),                // 72: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),         // 73: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),                // 74: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),          // 75: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),                // 76: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),           // 77: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),             // 78: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),             // 79: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),      // 80: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),            // 81: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),                // 82: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                  // 83: evalfleet.agent.v1.Extension
+	nil,                                // 84: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                                // 85: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                                // 86: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                                // 87: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),      // 88: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 89: google.protobuf.Duration
+	(*v11.StreamGenerateResponse)(nil), // 90: evalfleet.model.v1.StreamGenerateResponse
+	(*v1.OffloadedField)(nil),          // 91: evalfleet.content.v1.OffloadedField
+	(*RunSpec)(nil),                    // 92: evalfleet.agent.v1.RunSpec
+	(*v12.ToolDefinition)(nil),         // 93: evalfleet.tool.v1.ToolDefinition
+	(*EvalWarning)(nil),                // 94: evalfleet.agent.v1.EvalWarning
+	(*v11.ChatMessage)(nil),            // 95: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                     // 96: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                   // 97: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                      // 98: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                    // 99: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                   // 100: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),               // 101: evalfleet.agent.v1.LimitReached
+	(v11.Role)(0),                      // 102: evalfleet.model.v1.Role
+	(*v11.ModelOutput)(nil),            // 103: evalfleet.model.v1.ModelOutput
+	(*v12.StoreChange)(nil),            // 104: evalfleet.tool.v1.StoreChange
+	(*v12.ToolChoice)(nil),             // 105: evalfleet.tool.v1.ToolChoice
+	(*v11.GenerateConfig)(nil),         // 106: evalfleet.model.v1.GenerateConfig
+	(*v12.ToolInfo)(nil),               // 107: evalfleet.tool.v1.ToolInfo
+	(*v11.ModelUsage)(nil),             // 108: evalfleet.model.v1.ModelUsage
+	(v11.StopReason)(0),                // 109: evalfleet.model.v1.StopReason
+	(*v13.Timing)(nil),                 // 110: evalfleet.effect.v1.Timing
+	(v11.CacheUse)(0),                  // 111: evalfleet.model.v1.CacheUse
+	(*v11.FailedAttempt)(nil),          // 112: evalfleet.model.v1.FailedAttempt
+	(*v11.ModelCall)(nil),              // 113: evalfleet.model.v1.ModelCall
+	(v12.ReviewDecision)(0),            // 114: evalfleet.tool.v1.ReviewDecision
+	(*v12.ToolReview)(nil),             // 115: evalfleet.tool.v1.ToolReview
+	(*v12.ToolCall)(nil),               // 116: evalfleet.tool.v1.ToolCall
+	(v12.ToolErrorType)(0),             // 117: evalfleet.tool.v1.ToolErrorType
+	(*v12.ToolFailure)(nil),            // 118: evalfleet.tool.v1.ToolFailure
+	(*v12.Truncation)(nil),             // 119: evalfleet.tool.v1.Truncation
+	(*v12.ToolResult)(nil),             // 120: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),                // 121: evalfleet.sandbox.v1.Sandbox
+	(*v12.SandboxAction)(nil),          // 122: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),               // 123: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),             // 124: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                  // 125: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                  // 126: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                 // 127: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                      // 128: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                  // 129: evalfleet.agent.v1.RunLimits
+	(CancelMode)(0),                    // 130: evalfleet.agent.v1.CancelMode
+	(*v12.ToolCallView)(nil),           // 131: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                   // 132: evalfleet.agent.v1.EvalSpec
+	(*v1.BlobRef)(nil),                 // 133: evalfleet.content.v1.BlobRef
+	(EvalState)(0),                     // 134: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                 // 135: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),                // 136: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
-	79,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
-	80,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
-	1,   // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
-	3,   // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
-	5,   // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
-	6,   // 5: evalfleet.agent.v1.Event.run_finished:type_name -> evalfleet.agent.v1.RunFinished
-	7,   // 6: evalfleet.agent.v1.Event.span_began:type_name -> evalfleet.agent.v1.SpanBegan
-	8,   // 7: evalfleet.agent.v1.Event.span_ended:type_name -> evalfleet.agent.v1.SpanEnded
-	9,   // 8: evalfleet.agent.v1.Event.step_began:type_name -> evalfleet.agent.v1.StepBegan
-	10,  // 9: evalfleet.agent.v1.Event.step_ended:type_name -> evalfleet.agent.v1.StepEnded
-	4,   // 10: evalfleet.agent.v1.Event.wait_changed:type_name -> evalfleet.agent.v1.WaitChanged
-	11,  // 11: evalfleet.agent.v1.Event.message_added:type_name -> evalfleet.agent.v1.MessageAdded
-	12,  // 12: evalfleet.agent.v1.Event.history_changed:type_name -> evalfleet.agent.v1.HistoryChanged
-	14,  // 13: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
-	15,  // 14: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
-	17,  // 15: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
-	19,  // 16: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
-	21,  // 17: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
-	24,  // 18: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
-	25,  // 19: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
-	27,  // 20: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
-	28,  // 21: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
-	29,  // 22: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
-	30,  // 23: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
-	36,  // 24: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
-	37,  // 25: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
-	31,  // 26: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
-	32,  // 27: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
-	33,  // 28: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
-	34,  // 29: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
-	39,  // 30: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
-	40,  // 31: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
-	41,  // 32: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
-	43,  // 33: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
-	44,  // 34: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
-	46,  // 35: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
-	47,  // 36: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
-	48,  // 37: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
-	49,  // 38: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
-	50,  // 39: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
-	51,  // 40: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
-	52,  // 41: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
-	54,  // 42: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
-	55,  // 43: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
-	57,  // 44: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
-	59,  // 45: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
-	61,  // 46: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
-	62,  // 47: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
-	63,  // 48: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
-	64,  // 49: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
-	65,  // 50: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
-	66,  // 51: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
-	67,  // 52: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
-	68,  // 53: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
-	69,  // 54: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
-	70,  // 55: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
-	72,  // 56: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
-	73,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
-	81,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
-	74,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	82,  // 60: evalfleet.agent.v1.Event.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	83,  // 61: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	84,  // 62: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	2,   // 63: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	85,  // 64: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	86,  // 65: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	87,  // 66: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	75,  // 67: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	88,  // 68: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	89,  // 69: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	90,  // 70: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	80,  // 71: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	89,  // 72: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	91,  // 73: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	92,  // 74: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	80,  // 75: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	80,  // 76: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	93,  // 77: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	86,  // 78: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	13,  // 79: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	86,  // 80: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	94,  // 81: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	16,  // 82: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	95,  // 83: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	96,  // 84: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	97,  // 85: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	18,  // 86: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
-	86,  // 87: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	98,  // 88: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	99,  // 89: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	100, // 90: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	101, // 91: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	102, // 92: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	91,  // 93: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	103, // 94: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	20,  // 95: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	94,  // 96: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	104, // 97: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	104, // 98: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	22,  // 99: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	23,  // 100: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	105, // 101: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	106, // 102: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	107, // 103: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	108, // 104: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	109, // 105: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	110, // 106: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	101, // 107: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	26,  // 108: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	111, // 109: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	107, // 110: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	112, // 111: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	91,  // 112: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	101, // 113: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	113, // 114: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	114, // 115: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	91,  // 116: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	101, // 117: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	115, // 118: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	116, // 119: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	91,  // 120: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	101, // 121: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	35,  // 122: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	95,  // 123: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	117, // 124: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	118, // 125: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	91,  // 126: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	101, // 127: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	38,  // 128: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	119, // 129: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	87,  // 130: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	92,  // 131: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	120, // 132: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	42,  // 133: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	91,  // 134: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	45,  // 135: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	13,  // 136: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	76,  // 137: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	42,  // 138: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	101, // 139: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	42,  // 140: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	120, // 141: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
-	53,  // 142: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
-	88,  // 143: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
-	86,  // 144: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	84,  // 145: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	92,  // 146: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
-	94,  // 147: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
-	56,  // 148: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	86,  // 149: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	107, // 150: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	58,  // 151: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	107, // 152: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	121, // 153: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	60,  // 154: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	107, // 155: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	42,  // 156: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	42,  // 157: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	119, // 158: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	122, // 159: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	123, // 160: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	85,  // 161: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	124, // 162: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	91,  // 163: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	89,  // 164: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	92,  // 165: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	91,  // 166: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	77,  // 167: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	78,  // 168: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	80,  // 169: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	80,  // 170: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	71,  // 171: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	125, // 172: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	126, // 173: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	42,  // 174: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	99,  // 175: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	99,  // 176: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	177, // [177:177] is the sub-list for method output_type
-	177, // [177:177] is the sub-list for method input_type
-	177, // [177:177] is the sub-list for extension type_name
-	177, // [177:177] is the sub-list for extension extendee
-	0,   // [0:177] is the sub-list for field type_name
+	88,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
+	89,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
+	10,  // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
+	12,  // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
+	14,  // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
+	15,  // 5: evalfleet.agent.v1.Event.run_finished:type_name -> evalfleet.agent.v1.RunFinished
+	16,  // 6: evalfleet.agent.v1.Event.span_began:type_name -> evalfleet.agent.v1.SpanBegan
+	17,  // 7: evalfleet.agent.v1.Event.span_ended:type_name -> evalfleet.agent.v1.SpanEnded
+	18,  // 8: evalfleet.agent.v1.Event.step_began:type_name -> evalfleet.agent.v1.StepBegan
+	19,  // 9: evalfleet.agent.v1.Event.step_ended:type_name -> evalfleet.agent.v1.StepEnded
+	13,  // 10: evalfleet.agent.v1.Event.wait_changed:type_name -> evalfleet.agent.v1.WaitChanged
+	20,  // 11: evalfleet.agent.v1.Event.message_added:type_name -> evalfleet.agent.v1.MessageAdded
+	21,  // 12: evalfleet.agent.v1.Event.history_changed:type_name -> evalfleet.agent.v1.HistoryChanged
+	23,  // 13: evalfleet.agent.v1.Event.output_set:type_name -> evalfleet.agent.v1.OutputSet
+	24,  // 14: evalfleet.agent.v1.Event.store_changed:type_name -> evalfleet.agent.v1.StoreChanged
+	26,  // 15: evalfleet.agent.v1.Event.model_intent:type_name -> evalfleet.agent.v1.ModelIntent
+	28,  // 16: evalfleet.agent.v1.Event.model_outcome:type_name -> evalfleet.agent.v1.ModelOutcome
+	30,  // 17: evalfleet.agent.v1.Event.tools_reviewed:type_name -> evalfleet.agent.v1.ToolsReviewed
+	33,  // 18: evalfleet.agent.v1.Event.tool_intent:type_name -> evalfleet.agent.v1.ToolIntent
+	34,  // 19: evalfleet.agent.v1.Event.tool_outcome:type_name -> evalfleet.agent.v1.ToolOutcome
+	36,  // 20: evalfleet.agent.v1.Event.sandbox_intent:type_name -> evalfleet.agent.v1.SandboxIntent
+	37,  // 21: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
+	38,  // 22: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
+	39,  // 23: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
+	45,  // 24: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
+	46,  // 25: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
+	40,  // 26: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
+	41,  // 27: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
+	42,  // 28: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
+	43,  // 29: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
+	48,  // 30: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
+	49,  // 31: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
+	50,  // 32: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
+	52,  // 33: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
+	53,  // 34: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
+	55,  // 35: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
+	56,  // 36: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
+	57,  // 37: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
+	58,  // 38: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
+	59,  // 39: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
+	60,  // 40: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
+	61,  // 41: evalfleet.agent.v1.Event.agent_began:type_name -> evalfleet.agent.v1.AgentBegan
+	63,  // 42: evalfleet.agent.v1.Event.agent_ended:type_name -> evalfleet.agent.v1.AgentEnded
+	64,  // 43: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
+	66,  // 44: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
+	68,  // 45: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
+	70,  // 46: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
+	71,  // 47: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
+	72,  // 48: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
+	73,  // 49: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
+	74,  // 50: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
+	75,  // 51: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
+	76,  // 52: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
+	77,  // 53: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
+	78,  // 54: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
+	79,  // 55: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
+	81,  // 56: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
+	82,  // 57: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
+	90,  // 58: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
+	83,  // 59: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
+	91,  // 60: evalfleet.agent.v1.Event.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	92,  // 61: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	93,  // 62: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	11,  // 63: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
+	94,  // 64: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	95,  // 65: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	96,  // 66: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	84,  // 67: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	97,  // 68: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	98,  // 69: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	99,  // 70: evalfleet.agent.v1.WaitChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	0,   // 71: evalfleet.agent.v1.OwnerChanged.reason:type_name -> evalfleet.agent.v1.OwnerChangeReason
+	89,  // 72: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	98,  // 73: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	100, // 74: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	101, // 75: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	89,  // 76: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	89,  // 77: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	102, // 78: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	95,  // 79: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	22,  // 80: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	95,  // 81: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	103, // 82: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	25,  // 83: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	104, // 84: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	105, // 85: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	106, // 86: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	27,  // 87: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.ModelIntentContent
+	95,  // 88: evalfleet.agent.v1.ModelIntentContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	107, // 89: evalfleet.agent.v1.ModelIntentContent.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	108, // 90: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	109, // 91: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	110, // 92: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	111, // 93: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	100, // 94: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	112, // 95: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	29,  // 96: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	103, // 97: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	113, // 98: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	113, // 99: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	31,  // 100: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	32,  // 101: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	114, // 102: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	115, // 103: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	116, // 104: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	117, // 105: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	118, // 106: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	119, // 107: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	110, // 108: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	35,  // 109: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	120, // 110: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	116, // 111: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	121, // 112: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	100, // 113: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	110, // 114: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	122, // 115: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	123, // 116: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	100, // 117: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	110, // 118: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	124, // 119: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	125, // 120: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	100, // 121: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	110, // 122: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	44,  // 123: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	104, // 124: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	126, // 125: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	127, // 126: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	100, // 127: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	110, // 128: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	47,  // 129: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	128, // 130: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	96,  // 131: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	101, // 132: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	129, // 133: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	51,  // 134: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	100, // 135: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	1,   // 136: evalfleet.agent.v1.LogLine.level:type_name -> evalfleet.agent.v1.LogLevel
+	54,  // 137: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	2,   // 138: evalfleet.agent.v1.Compacted.type:type_name -> evalfleet.agent.v1.CompactionType
+	22,  // 139: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	3,   // 140: evalfleet.agent.v1.Checkpointed.trigger:type_name -> evalfleet.agent.v1.CheckpointTrigger
+	85,  // 141: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	51,  // 142: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	110, // 143: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	51,  // 144: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	129, // 145: evalfleet.agent.v1.AgentBegan.limits:type_name -> evalfleet.agent.v1.RunLimits
+	62,  // 146: evalfleet.agent.v1.AgentBegan.content:type_name -> evalfleet.agent.v1.AgentBeganContent
+	97,  // 147: evalfleet.agent.v1.AgentBeganContent.agent:type_name -> evalfleet.agent.v1.AgentRef
+	95,  // 148: evalfleet.agent.v1.AgentBeganContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	93,  // 149: evalfleet.agent.v1.AgentBeganContent.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	101, // 150: evalfleet.agent.v1.AgentEnded.limit:type_name -> evalfleet.agent.v1.LimitReached
+	103, // 151: evalfleet.agent.v1.AgentEnded.content:type_name -> evalfleet.model.v1.ModelOutput
+	4,   // 152: evalfleet.agent.v1.CommandReceived.type:type_name -> evalfleet.agent.v1.CommandType
+	65,  // 153: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	130, // 154: evalfleet.agent.v1.CommandReceived.mode:type_name -> evalfleet.agent.v1.CancelMode
+	95,  // 155: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	116, // 156: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	67,  // 157: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	116, // 158: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	131, // 159: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	5,   // 160: evalfleet.agent.v1.ApprovalDecided.decision:type_name -> evalfleet.agent.v1.ApprovalDecision
+	69,  // 161: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	116, // 162: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	51,  // 163: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	6,   // 164: evalfleet.agent.v1.InputAnswered.outcome:type_name -> evalfleet.agent.v1.InputOutcome
+	51,  // 165: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	7,   // 166: evalfleet.agent.v1.Interrupted.source:type_name -> evalfleet.agent.v1.InterruptSource
+	8,   // 167: evalfleet.agent.v1.Interrupted.interrupted:type_name -> evalfleet.agent.v1.InterruptedWork
+	128, // 168: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	132, // 169: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	133, // 170: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	94,  // 171: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	134, // 172: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	100, // 173: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	98,  // 174: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	101, // 175: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	100, // 176: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	86,  // 177: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	87,  // 178: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	89,  // 179: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	89,  // 180: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	80,  // 181: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	135, // 182: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	136, // 183: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	51,  // 184: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	108, // 185: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	108, // 186: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	187, // [187:187] is the sub-list for method output_type
+	187, // [187:187] is the sub-list for method input_type
+	187, // [187:187] is the sub-list for extension type_name
+	187, // [187:187] is the sub-list for extension extendee
+	0,   // [0:187] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }
@@ -7186,13 +7847,14 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_event_proto_rawDesc), len(file_evalfleet_agent_v1_event_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      9,
 			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_evalfleet_agent_v1_event_proto_goTypes,
 		DependencyIndexes: file_evalfleet_agent_v1_event_proto_depIdxs,
+		EnumInfos:         file_evalfleet_agent_v1_event_proto_enumTypes,
 		MessageInfos:      file_evalfleet_agent_v1_event_proto_msgTypes,
 	}.Build()
 	File_evalfleet_agent_v1_event_proto = out.File

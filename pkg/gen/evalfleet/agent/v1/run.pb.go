@@ -33,6 +33,120 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// OnPark says what becomes of a run's sandboxes while it waits for long.
+type OnPark int32
+
+const (
+	// Not set; read as KEEP.
+	OnPark_ON_PARK_UNSPECIFIED OnPark = 0
+	// They are kept for 24 hours.
+	OnPark_ON_PARK_KEEP OnPark = 1
+	// They are paused. Not built yet: fails with NOT_BUILT_YET.
+	OnPark_ON_PARK_PAUSE OnPark = 2
+	// They are removed and made again from snapshots. Not built yet: fails with NOT_BUILT_YET.
+	OnPark_ON_PARK_SNAPSHOT OnPark = 3
+)
+
+// Enum value maps for OnPark.
+var (
+	OnPark_name = map[int32]string{
+		0: "ON_PARK_UNSPECIFIED",
+		1: "ON_PARK_KEEP",
+		2: "ON_PARK_PAUSE",
+		3: "ON_PARK_SNAPSHOT",
+	}
+	OnPark_value = map[string]int32{
+		"ON_PARK_UNSPECIFIED": 0,
+		"ON_PARK_KEEP":        1,
+		"ON_PARK_PAUSE":       2,
+		"ON_PARK_SNAPSHOT":    3,
+	}
+)
+
+func (x OnPark) Enum() *OnPark {
+	p := new(OnPark)
+	*p = x
+	return p
+}
+
+func (x OnPark) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnPark) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_run_proto_enumTypes[0].Descriptor()
+}
+
+func (OnPark) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_run_proto_enumTypes[0]
+}
+
+func (x OnPark) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnPark.Descriptor instead.
+func (OnPark) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{0}
+}
+
+// RecordCalls says which raw calls of providers are kept.
+type RecordCalls int32
+
+const (
+	// Not set; read as ERRORS.
+	RecordCalls_RECORD_CALLS_UNSPECIFIED RecordCalls = 0
+	// Those that failed.
+	RecordCalls_RECORD_CALLS_ERRORS RecordCalls = 1
+	// None.
+	RecordCalls_RECORD_CALLS_NONE RecordCalls = 2
+	// All.
+	RecordCalls_RECORD_CALLS_ALL RecordCalls = 3
+)
+
+// Enum value maps for RecordCalls.
+var (
+	RecordCalls_name = map[int32]string{
+		0: "RECORD_CALLS_UNSPECIFIED",
+		1: "RECORD_CALLS_ERRORS",
+		2: "RECORD_CALLS_NONE",
+		3: "RECORD_CALLS_ALL",
+	}
+	RecordCalls_value = map[string]int32{
+		"RECORD_CALLS_UNSPECIFIED": 0,
+		"RECORD_CALLS_ERRORS":      1,
+		"RECORD_CALLS_NONE":        2,
+		"RECORD_CALLS_ALL":         3,
+	}
+)
+
+func (x RecordCalls) Enum() *RecordCalls {
+	p := new(RecordCalls)
+	*p = x
+	return p
+}
+
+func (x RecordCalls) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RecordCalls) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_run_proto_enumTypes[1].Descriptor()
+}
+
+func (RecordCalls) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_run_proto_enumTypes[1]
+}
+
+func (x RecordCalls) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RecordCalls.Descriptor instead.
+func (RecordCalls) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
 // RunState is where a run is in its life.
 type RunState int32
 
@@ -90,11 +204,11 @@ func (x RunState) String() string {
 }
 
 func (RunState) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_agent_v1_run_proto_enumTypes[0].Descriptor()
+	return file_evalfleet_agent_v1_run_proto_enumTypes[2].Descriptor()
 }
 
 func (RunState) Type() protoreflect.EnumType {
-	return &file_evalfleet_agent_v1_run_proto_enumTypes[0]
+	return &file_evalfleet_agent_v1_run_proto_enumTypes[2]
 }
 
 func (x RunState) Number() protoreflect.EnumNumber {
@@ -103,7 +217,257 @@ func (x RunState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunState.Descriptor instead.
 func (RunState) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{0}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{2}
+}
+
+// WaitReason says what a run or an evaluation waits for. A run that waits for STORE, FAULT, REPLICA or a later version's
+// event cannot say so in its journal: the server adds it.
+type WaitReason int32
+
+const (
+	// Not set. Never sent.
+	WaitReason_WAIT_REASON_UNSPECIFIED WaitReason = 0
+	// A provider, or the server's own calls to it.
+	WaitReason_WAIT_REASON_CAPACITY WaitReason = 1
+	// Sandboxes that it may have.
+	WaitReason_WAIT_REASON_QUOTA WaitReason = 2
+	// The engine of the sandbox's driver, which does not answer.
+	WaitReason_WAIT_REASON_ENGINE WaitReason = 3
+	// A budget.
+	WaitReason_WAIT_REASON_BUDGET WaitReason = 4
+	// A worker.
+	WaitReason_WAIT_REASON_WORKER WaitReason = 5
+	// An approval.
+	WaitReason_WAIT_REASON_APPROVAL WaitReason = 6
+	// A message of an operator.
+	WaitReason_WAIT_REASON_INPUT WaitReason = 7
+	// The end of an operator's hold.
+	WaitReason_WAIT_REASON_HOLD WaitReason = 8
+	// Room on the disk: it is nearly full, and nothing new begins.
+	WaitReason_WAIT_REASON_DISK WaitReason = 9
+	// A later version of the server, which wrote its journal or a command and has to go on with it.
+	WaitReason_WAIT_REASON_VERSION WaitReason = 10
+	// The database, which does not take what it does. It goes on by itself.
+	WaitReason_WAIT_REASON_STORE WaitReason = 11
+	// The end of a fault of the server, whose log has the cause. It is tried again.
+	WaitReason_WAIT_REASON_FAULT WaitReason = 12
+	// A decision: an effect was lost too often with the processes that ran it. ResumeRun has it done anew, CancelRun ends the
+	// run.
+	WaitReason_WAIT_REASON_DECISION WaitReason = 13
+	// Of an evaluation alone: a service of the platform, which does not answer. It goes on by itself.
+	WaitReason_WAIT_REASON_SERVICE WaitReason = 14
+	// Of an evaluation alone: its journal, its samples or its scorers, which cannot be loaded. It goes on by itself when they
+	// are back, and can be cancelled meanwhile, except where its journal cannot be read.
+	WaitReason_WAIT_REASON_LOADING WaitReason = 15
+	// A replica: none has taken it yet. One that has fewer runs than the others does so soon.
+	WaitReason_WAIT_REASON_REPLICA WaitReason = 16
+)
+
+// Enum value maps for WaitReason.
+var (
+	WaitReason_name = map[int32]string{
+		0:  "WAIT_REASON_UNSPECIFIED",
+		1:  "WAIT_REASON_CAPACITY",
+		2:  "WAIT_REASON_QUOTA",
+		3:  "WAIT_REASON_ENGINE",
+		4:  "WAIT_REASON_BUDGET",
+		5:  "WAIT_REASON_WORKER",
+		6:  "WAIT_REASON_APPROVAL",
+		7:  "WAIT_REASON_INPUT",
+		8:  "WAIT_REASON_HOLD",
+		9:  "WAIT_REASON_DISK",
+		10: "WAIT_REASON_VERSION",
+		11: "WAIT_REASON_STORE",
+		12: "WAIT_REASON_FAULT",
+		13: "WAIT_REASON_DECISION",
+		14: "WAIT_REASON_SERVICE",
+		15: "WAIT_REASON_LOADING",
+		16: "WAIT_REASON_REPLICA",
+	}
+	WaitReason_value = map[string]int32{
+		"WAIT_REASON_UNSPECIFIED": 0,
+		"WAIT_REASON_CAPACITY":    1,
+		"WAIT_REASON_QUOTA":       2,
+		"WAIT_REASON_ENGINE":      3,
+		"WAIT_REASON_BUDGET":      4,
+		"WAIT_REASON_WORKER":      5,
+		"WAIT_REASON_APPROVAL":    6,
+		"WAIT_REASON_INPUT":       7,
+		"WAIT_REASON_HOLD":        8,
+		"WAIT_REASON_DISK":        9,
+		"WAIT_REASON_VERSION":     10,
+		"WAIT_REASON_STORE":       11,
+		"WAIT_REASON_FAULT":       12,
+		"WAIT_REASON_DECISION":    13,
+		"WAIT_REASON_SERVICE":     14,
+		"WAIT_REASON_LOADING":     15,
+		"WAIT_REASON_REPLICA":     16,
+	}
+)
+
+func (x WaitReason) Enum() *WaitReason {
+	p := new(WaitReason)
+	*p = x
+	return p
+}
+
+func (x WaitReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WaitReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_run_proto_enumTypes[3].Descriptor()
+}
+
+func (WaitReason) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_run_proto_enumTypes[3]
+}
+
+func (x WaitReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WaitReason.Descriptor instead.
+func (WaitReason) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{3}
+}
+
+// CancelMode says what becomes of a run that is cancelled.
+type CancelMode int32
+
+const (
+	// Not set; read as CANCEL.
+	CancelMode_CANCEL_MODE_UNSPECIFIED CancelMode = 0
+	// It is not scored.
+	CancelMode_CANCEL_MODE_CANCEL CancelMode = 1
+	// It stops and is scored.
+	CancelMode_CANCEL_MODE_SCORE CancelMode = 2
+	// It is recorded as an error.
+	CancelMode_CANCEL_MODE_ERROR CancelMode = 3
+)
+
+// Enum value maps for CancelMode.
+var (
+	CancelMode_name = map[int32]string{
+		0: "CANCEL_MODE_UNSPECIFIED",
+		1: "CANCEL_MODE_CANCEL",
+		2: "CANCEL_MODE_SCORE",
+		3: "CANCEL_MODE_ERROR",
+	}
+	CancelMode_value = map[string]int32{
+		"CANCEL_MODE_UNSPECIFIED": 0,
+		"CANCEL_MODE_CANCEL":      1,
+		"CANCEL_MODE_SCORE":       2,
+		"CANCEL_MODE_ERROR":       3,
+	}
+)
+
+func (x CancelMode) Enum() *CancelMode {
+	p := new(CancelMode)
+	*p = x
+	return p
+}
+
+func (x CancelMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CancelMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_run_proto_enumTypes[4].Descriptor()
+}
+
+func (CancelMode) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_run_proto_enumTypes[4]
+}
+
+func (x CancelMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CancelMode.Descriptor instead.
+func (CancelMode) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{4}
+}
+
+// LimitType is a kind of limit.
+type LimitType int32
+
+const (
+	// Not set. Never sent.
+	LimitType_LIMIT_TYPE_UNSPECIFIED LimitType = 0
+	// Messages in the conversation.
+	LimitType_LIMIT_TYPE_MESSAGE LimitType = 1
+	// Tokens.
+	LimitType_LIMIT_TYPE_TOKEN LimitType = 2
+	// Model calls of the agent.
+	LimitType_LIMIT_TYPE_TURN LimitType = 3
+	// Wall time.
+	LimitType_LIMIT_TYPE_TIME LimitType = 4
+	// Working time.
+	LimitType_LIMIT_TYPE_WORKING LimitType = 5
+	// Dollars.
+	LimitType_LIMIT_TYPE_COST LimitType = 6
+	// An operator ended it.
+	LimitType_LIMIT_TYPE_OPERATOR LimitType = 7
+	// A limit of the task or the agent.
+	LimitType_LIMIT_TYPE_CUSTOM LimitType = 8
+	// What the model can read.
+	LimitType_LIMIT_TYPE_CONTEXT LimitType = 9
+)
+
+// Enum value maps for LimitType.
+var (
+	LimitType_name = map[int32]string{
+		0: "LIMIT_TYPE_UNSPECIFIED",
+		1: "LIMIT_TYPE_MESSAGE",
+		2: "LIMIT_TYPE_TOKEN",
+		3: "LIMIT_TYPE_TURN",
+		4: "LIMIT_TYPE_TIME",
+		5: "LIMIT_TYPE_WORKING",
+		6: "LIMIT_TYPE_COST",
+		7: "LIMIT_TYPE_OPERATOR",
+		8: "LIMIT_TYPE_CUSTOM",
+		9: "LIMIT_TYPE_CONTEXT",
+	}
+	LimitType_value = map[string]int32{
+		"LIMIT_TYPE_UNSPECIFIED": 0,
+		"LIMIT_TYPE_MESSAGE":     1,
+		"LIMIT_TYPE_TOKEN":       2,
+		"LIMIT_TYPE_TURN":        3,
+		"LIMIT_TYPE_TIME":        4,
+		"LIMIT_TYPE_WORKING":     5,
+		"LIMIT_TYPE_COST":        6,
+		"LIMIT_TYPE_OPERATOR":    7,
+		"LIMIT_TYPE_CUSTOM":      8,
+		"LIMIT_TYPE_CONTEXT":     9,
+	}
+)
+
+func (x LimitType) Enum() *LimitType {
+	p := new(LimitType)
+	*p = x
+	return p
+}
+
+func (x LimitType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LimitType) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_agent_v1_run_proto_enumTypes[5].Descriptor()
+}
+
+func (LimitType) Type() protoreflect.EnumType {
+	return &file_evalfleet_agent_v1_run_proto_enumTypes[5]
+}
+
+func (x LimitType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LimitType.Descriptor instead.
+func (LimitType) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 // Agent is a kind of agent or solver that runs can use.
@@ -368,7 +732,7 @@ type RunLimits struct {
 	Messages *int32 `protobuf:"varint,1,opt,name=messages,proto3,oneof" json:"messages,omitempty"`
 	// Tokens over all model calls.
 	Tokens *int64 `protobuf:"varint,2,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
-	// Optional. What `tokens` counts: `all` (default), `input`, `output`, or a formula over `input` and `output`.
+	// Optional. What `tokens` counts: `all` (default), `input`, `output`. Open: or a formula over `input` and `output`.
 	TokenFormula string `protobuf:"bytes,3,opt,name=token_formula,json=tokenFormula,proto3" json:"token_formula,omitempty"`
 	// Model calls of the agent.
 	Turns *int32 `protobuf:"varint,4,opt,name=turns,proto3,oneof" json:"turns,omitempty"`
@@ -498,12 +862,12 @@ type RunSpec struct {
 	Attribution *v13.Attribution `protobuf:"bytes,15,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Optional. Labels, for lists.
 	Labels map[string]string `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. What becomes of the sandboxes while the run waits for long: `keep` (default, 24 h), `pause`, `snapshot`.
-	OnPark string `protobuf:"bytes,17,opt,name=on_park,json=onPark,proto3" json:"on_park,omitempty"`
+	// Optional. What becomes of the sandboxes while the run waits for long; default KEEP.
+	OnPark OnPark `protobuf:"varint,17,opt,name=on_park,json=onPark,proto3,enum=evalfleet.agent.v1.OnPark" json:"on_park,omitempty"`
 	// Optional. Whether an error of the run lets it still be scored; default false.
 	ScoreOnError bool `protobuf:"varint,18,opt,name=score_on_error,json=scoreOnError,proto3" json:"score_on_error,omitempty"`
-	// Optional. Whether raw provider calls are kept: `errors`, `none`, `all`; default `errors`.
-	RecordCalls string `protobuf:"bytes,19,opt,name=record_calls,json=recordCalls,proto3" json:"record_calls,omitempty"`
+	// Optional. Which raw provider calls are kept; default ERRORS.
+	RecordCalls RecordCalls `protobuf:"varint,19,opt,name=record_calls,json=recordCalls,proto3,enum=evalfleet.agent.v1.RecordCalls" json:"record_calls,omitempty"`
 	// Optional. Keep the sandboxes when the run ends, under their lease.
 	KeepSandboxes bool `protobuf:"varint,20,opt,name=keep_sandboxes,json=keepSandboxes,proto3" json:"keep_sandboxes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -659,11 +1023,11 @@ func (x *RunSpec) GetLabels() map[string]string {
 	return nil
 }
 
-func (x *RunSpec) GetOnPark() string {
+func (x *RunSpec) GetOnPark() OnPark {
 	if x != nil {
 		return x.OnPark
 	}
-	return ""
+	return OnPark_ON_PARK_UNSPECIFIED
 }
 
 func (x *RunSpec) GetScoreOnError() bool {
@@ -673,11 +1037,11 @@ func (x *RunSpec) GetScoreOnError() bool {
 	return false
 }
 
-func (x *RunSpec) GetRecordCalls() string {
+func (x *RunSpec) GetRecordCalls() RecordCalls {
 	if x != nil {
 		return x.RecordCalls
 	}
-	return ""
+	return RecordCalls_RECORD_CALLS_UNSPECIFIED
 }
 
 func (x *RunSpec) GetKeepSandboxes() bool {
@@ -1171,13 +1535,8 @@ func (x *EvalWarning) GetField() string {
 // RunWait says what a run waits for.
 type RunWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `capacity`, `quota`, `engine` (that of the sandbox's driver does not answer), `budget`, `worker`, `approval`, `input`, `hold`, `disk` (it is nearly full, and nothing new begins),
-	// `version` (its journal or a command was written by a later version, which has to go on with it), `store` (the database does not take what it does; it goes on by itself), `fault` (a fault of the
-	// server keeps it from going on, which the server's log tells; it is tried again).
-	// `replica` (none has taken it yet; one that has fewer runs than the others does so soon),
-	// `decision` (an effect was lost too often with the processes that ran it: ResumeRun has it done anew, CancelRun ends the run).
-	// A run that waits for `store`, `fault`, `replica` or a later version's event cannot say so in its journal: the server adds it.
-	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why.
+	Reason WaitReason `protobuf:"varint,1,opt,name=reason,proto3,enum=evalfleet.agent.v1.WaitReason" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// Since when.
@@ -1223,11 +1582,11 @@ func (*RunWait) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *RunWait) GetReason() string {
+func (x *RunWait) GetReason() WaitReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return WaitReason_WAIT_REASON_UNSPECIFIED
 }
 
 func (x *RunWait) GetMessage() string {
@@ -1350,8 +1709,8 @@ func (x *RunNote) GetNote() *v13.Note {
 // LimitReached says which limit ended a run.
 type LimitReached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `message`, `token`, `turn`, `time`, `working`, `cost`, `operator`, `custom`, `context`.
-	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// Which.
+	Type LimitType `protobuf:"varint,1,opt,name=type,proto3,enum=evalfleet.agent.v1.LimitType" json:"type,omitempty"`
 	// The bound; seconds for times.
 	Limit float64 `protobuf:"fixed64,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// What was used.
@@ -1392,11 +1751,11 @@ func (*LimitReached) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *LimitReached) GetType() string {
+func (x *LimitReached) GetType() LimitType {
 	if x != nil {
 		return x.Type
 	}
-	return ""
+	return LimitType_LIMIT_TYPE_UNSPECIFIED
 }
 
 func (x *LimitReached) GetLimit() float64 {
@@ -1514,7 +1873,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\t_messagesB\t\n" +
 	"\a_tokensB\b\n" +
 	"\x06_turnsB\a\n" +
-	"\x05_cost\"\xb8\f\n" +
+	"\x05_cost\"\xc5\f\n" +
 	"\aRunSpec\x12;\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\x05input\x12\x1c\n" +
 	"\x06prompt\x18\x15 \x01(\tB\x04\xb0\xbb\x18\x01R\x06prompt\x12\x88\x01\n" +
@@ -1535,10 +1894,10 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05store\x18\r \x03(\v2&.evalfleet.agent.v1.RunSpec.StoreEntryB\x04\xb0\xbb\x18\x01R\x05store\x12=\n" +
 	"\bapproval\x18\x0e \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bapproval\x12B\n" +
 	"\vattribution\x18\x0f \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12E\n" +
-	"\x06labels\x18\x10 \x03(\v2'.evalfleet.agent.v1.RunSpec.LabelsEntryB\x04\xb8\xbb\x18\x01R\x06labels\x12;\n" +
-	"\aon_park\x18\x11 \x01(\tB\"\xbaH\x1br\x19R\x00R\x04keepR\x05pauseR\bsnapshot\xb8\xbb\x18\x01R\x06onPark\x12$\n" +
-	"\x0escore_on_error\x18\x12 \x01(\bR\fscoreOnError\x12A\n" +
-	"\frecord_calls\x18\x13 \x01(\tB\x1e\xbaH\x17r\x15R\x00R\x06errorsR\x04noneR\x03all\xb8\xbb\x18\x01R\vrecordCalls\x12%\n" +
+	"\x06labels\x18\x10 \x03(\v2'.evalfleet.agent.v1.RunSpec.LabelsEntryB\x04\xb8\xbb\x18\x01R\x06labels\x12=\n" +
+	"\aon_park\x18\x11 \x01(\x0e2\x1a.evalfleet.agent.v1.OnParkB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06onPark\x12$\n" +
+	"\x0escore_on_error\x18\x12 \x01(\bR\fscoreOnError\x12L\n" +
+	"\frecord_calls\x18\x13 \x01(\x0e2\x1f.evalfleet.agent.v1.RecordCallsB\b\xbaH\x05\x82\x01\x02\x10\x01R\vrecordCalls\x12%\n" +
 	"\x0ekeep_sandboxes\x18\x14 \x01(\bR\rkeepSandboxes\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
@@ -1616,9 +1975,9 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12\x1a\n" +
 	"\x05model\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12+\n" +
 	"\x0eunsent_options\x18\x03 \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12\x1a\n" +
-	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\xee\x01\n" +
-	"\aRunWait\x12\x1c\n" +
-	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
+	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\x88\x02\n" +
+	"\aRunWait\x126\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1e.evalfleet.agent.v1.WaitReasonR\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x129\n" +
 	"\n" +
@@ -1630,15 +1989,25 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x06intent\x18\x02 \x01(\x03R\x06intent\x12\x1c\n" +
 	"\x06sample\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12-\n" +
-	"\x04note\x18\x05 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"t\n" +
-	"\fLimitReached\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12\x14\n" +
+	"\x04note\x18\x05 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"\x8d\x01\n" +
+	"\fLimitReached\x121\n" +
+	"\x04type\x18\x01 \x01(\x0e2\x1d.evalfleet.agent.v1.LimitTypeR\x04type\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x01R\x05limit\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\x01R\x05value\x12\x1e\n" +
 	"\amessage\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\"H\n" +
 	"\bRunError\x12\x1c\n" +
 	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
-	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage*\xc9\x01\n" +
+	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage*\\\n" +
+	"\x06OnPark\x12\x17\n" +
+	"\x13ON_PARK_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fON_PARK_KEEP\x10\x01\x12\x11\n" +
+	"\rON_PARK_PAUSE\x10\x02\x12\x14\n" +
+	"\x10ON_PARK_SNAPSHOT\x10\x03*q\n" +
+	"\vRecordCalls\x12\x1c\n" +
+	"\x18RECORD_CALLS_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13RECORD_CALLS_ERRORS\x10\x01\x12\x15\n" +
+	"\x11RECORD_CALLS_NONE\x10\x02\x12\x14\n" +
+	"\x10RECORD_CALLS_ALL\x10\x03*\xc9\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RUN_STATE_PENDING\x10\x01\x12\x15\n" +
@@ -1647,7 +2016,44 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x11RUN_STATE_SCORING\x10\x04\x12\x17\n" +
 	"\x13RUN_STATE_SUCCEEDED\x10\x05\x12\x14\n" +
 	"\x10RUN_STATE_FAILED\x10\x06\x12\x17\n" +
-	"\x13RUN_STATE_CANCELLED\x10\aB\xcf\x01\n" +
+	"\x13RUN_STATE_CANCELLED\x10\a*\xab\x03\n" +
+	"\n" +
+	"WaitReason\x12\x1b\n" +
+	"\x17WAIT_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14WAIT_REASON_CAPACITY\x10\x01\x12\x15\n" +
+	"\x11WAIT_REASON_QUOTA\x10\x02\x12\x16\n" +
+	"\x12WAIT_REASON_ENGINE\x10\x03\x12\x16\n" +
+	"\x12WAIT_REASON_BUDGET\x10\x04\x12\x16\n" +
+	"\x12WAIT_REASON_WORKER\x10\x05\x12\x18\n" +
+	"\x14WAIT_REASON_APPROVAL\x10\x06\x12\x15\n" +
+	"\x11WAIT_REASON_INPUT\x10\a\x12\x14\n" +
+	"\x10WAIT_REASON_HOLD\x10\b\x12\x14\n" +
+	"\x10WAIT_REASON_DISK\x10\t\x12\x17\n" +
+	"\x13WAIT_REASON_VERSION\x10\n" +
+	"\x12\x15\n" +
+	"\x11WAIT_REASON_STORE\x10\v\x12\x15\n" +
+	"\x11WAIT_REASON_FAULT\x10\f\x12\x18\n" +
+	"\x14WAIT_REASON_DECISION\x10\r\x12\x17\n" +
+	"\x13WAIT_REASON_SERVICE\x10\x0e\x12\x17\n" +
+	"\x13WAIT_REASON_LOADING\x10\x0f\x12\x17\n" +
+	"\x13WAIT_REASON_REPLICA\x10\x10*o\n" +
+	"\n" +
+	"CancelMode\x12\x1b\n" +
+	"\x17CANCEL_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12CANCEL_MODE_CANCEL\x10\x01\x12\x15\n" +
+	"\x11CANCEL_MODE_SCORE\x10\x02\x12\x15\n" +
+	"\x11CANCEL_MODE_ERROR\x10\x03*\xf4\x01\n" +
+	"\tLimitType\x12\x1a\n" +
+	"\x16LIMIT_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12LIMIT_TYPE_MESSAGE\x10\x01\x12\x14\n" +
+	"\x10LIMIT_TYPE_TOKEN\x10\x02\x12\x13\n" +
+	"\x0fLIMIT_TYPE_TURN\x10\x03\x12\x13\n" +
+	"\x0fLIMIT_TYPE_TIME\x10\x04\x12\x16\n" +
+	"\x12LIMIT_TYPE_WORKING\x10\x05\x12\x13\n" +
+	"\x0fLIMIT_TYPE_COST\x10\x06\x12\x17\n" +
+	"\x13LIMIT_TYPE_OPERATOR\x10\a\x12\x15\n" +
+	"\x11LIMIT_TYPE_CUSTOM\x10\b\x12\x16\n" +
+	"\x12LIMIT_TYPE_CONTEXT\x10\tB\xcf\x01\n" +
 	"\x16com.evalfleet.agent.v1B\bRunProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 
 var (
@@ -1662,101 +2068,110 @@ func file_evalfleet_agent_v1_run_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_run_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_evalfleet_agent_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_evalfleet_agent_v1_run_proto_goTypes = []any{
-	(RunState)(0),                 // 0: evalfleet.agent.v1.RunState
-	(*Agent)(nil),                 // 1: evalfleet.agent.v1.Agent
-	(*AgentRef)(nil),              // 2: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 3: evalfleet.agent.v1.ModelRef
-	(*RunLimits)(nil),             // 4: evalfleet.agent.v1.RunLimits
-	(*RunSpec)(nil),               // 5: evalfleet.agent.v1.RunSpec
-	(*Target)(nil),                // 6: evalfleet.agent.v1.Target
-	(*Run)(nil),                   // 7: evalfleet.agent.v1.Run
-	(*EvalWarning)(nil),           // 8: evalfleet.agent.v1.EvalWarning
-	(*RunWait)(nil),               // 9: evalfleet.agent.v1.RunWait
-	(*RunNote)(nil),               // 10: evalfleet.agent.v1.RunNote
-	(*LimitReached)(nil),          // 11: evalfleet.agent.v1.LimitReached
-	(*RunError)(nil),              // 12: evalfleet.agent.v1.RunError
-	nil,                           // 13: evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	nil,                           // 14: evalfleet.agent.v1.RunSpec.SandboxesEntry
-	nil,                           // 15: evalfleet.agent.v1.RunSpec.StoreEntry
-	nil,                           // 16: evalfleet.agent.v1.RunSpec.LabelsEntry
-	nil,                           // 17: evalfleet.agent.v1.Run.UsageEntry
-	nil,                           // 18: evalfleet.agent.v1.Run.RoleUsageEntry
-	nil,                           // 19: evalfleet.agent.v1.Run.StoreEntry
-	nil,                           // 20: evalfleet.agent.v1.Run.SandboxesEntry
-	(*v1.ToolRef)(nil),            // 21: evalfleet.tool.v1.ToolRef
-	(*WorkerRef)(nil),             // 22: evalfleet.agent.v1.WorkerRef
-	(*v11.GenerateConfig)(nil),    // 23: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*v11.ChatMessage)(nil),       // 25: evalfleet.model.v1.ChatMessage
-	(*ScorerRef)(nil),             // 26: evalfleet.agent.v1.ScorerRef
-	(*v1.ApprovalPolicy)(nil),     // 27: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.Attribution)(nil),       // 28: evalfleet.effect.v1.Attribution
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*NamedScore)(nil),            // 30: evalfleet.agent.v1.NamedScore
-	(*v11.ModelOutput)(nil),       // 31: evalfleet.model.v1.ModelOutput
-	(*v13.Note)(nil),              // 32: evalfleet.effect.v1.Note
-	(*v14.OffloadedField)(nil),    // 33: evalfleet.content.v1.OffloadedField
-	(*v12.SandboxSpec)(nil),       // 34: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 35: evalfleet.model.v1.ModelUsage
+	(OnPark)(0),                   // 0: evalfleet.agent.v1.OnPark
+	(RecordCalls)(0),              // 1: evalfleet.agent.v1.RecordCalls
+	(RunState)(0),                 // 2: evalfleet.agent.v1.RunState
+	(WaitReason)(0),               // 3: evalfleet.agent.v1.WaitReason
+	(CancelMode)(0),               // 4: evalfleet.agent.v1.CancelMode
+	(LimitType)(0),                // 5: evalfleet.agent.v1.LimitType
+	(*Agent)(nil),                 // 6: evalfleet.agent.v1.Agent
+	(*AgentRef)(nil),              // 7: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 8: evalfleet.agent.v1.ModelRef
+	(*RunLimits)(nil),             // 9: evalfleet.agent.v1.RunLimits
+	(*RunSpec)(nil),               // 10: evalfleet.agent.v1.RunSpec
+	(*Target)(nil),                // 11: evalfleet.agent.v1.Target
+	(*Run)(nil),                   // 12: evalfleet.agent.v1.Run
+	(*EvalWarning)(nil),           // 13: evalfleet.agent.v1.EvalWarning
+	(*RunWait)(nil),               // 14: evalfleet.agent.v1.RunWait
+	(*RunNote)(nil),               // 15: evalfleet.agent.v1.RunNote
+	(*LimitReached)(nil),          // 16: evalfleet.agent.v1.LimitReached
+	(*RunError)(nil),              // 17: evalfleet.agent.v1.RunError
+	nil,                           // 18: evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	nil,                           // 19: evalfleet.agent.v1.RunSpec.SandboxesEntry
+	nil,                           // 20: evalfleet.agent.v1.RunSpec.StoreEntry
+	nil,                           // 21: evalfleet.agent.v1.RunSpec.LabelsEntry
+	nil,                           // 22: evalfleet.agent.v1.Run.UsageEntry
+	nil,                           // 23: evalfleet.agent.v1.Run.RoleUsageEntry
+	nil,                           // 24: evalfleet.agent.v1.Run.StoreEntry
+	nil,                           // 25: evalfleet.agent.v1.Run.SandboxesEntry
+	(*v1.ToolRef)(nil),            // 26: evalfleet.tool.v1.ToolRef
+	(*WorkerRef)(nil),             // 27: evalfleet.agent.v1.WorkerRef
+	(*v11.GenerateConfig)(nil),    // 28: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*v11.ChatMessage)(nil),       // 30: evalfleet.model.v1.ChatMessage
+	(*ScorerRef)(nil),             // 31: evalfleet.agent.v1.ScorerRef
+	(*v1.ApprovalPolicy)(nil),     // 32: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.Attribution)(nil),       // 33: evalfleet.effect.v1.Attribution
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*NamedScore)(nil),            // 35: evalfleet.agent.v1.NamedScore
+	(*v11.ModelOutput)(nil),       // 36: evalfleet.model.v1.ModelOutput
+	(*v13.Note)(nil),              // 37: evalfleet.effect.v1.Note
+	(*v14.OffloadedField)(nil),    // 38: evalfleet.content.v1.OffloadedField
+	(*v12.SandboxSpec)(nil),       // 39: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 40: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
-	21, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
-	2,  // 1: evalfleet.agent.v1.AgentRef.agents:type_name -> evalfleet.agent.v1.AgentRef
-	22, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
-	23, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
-	24, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
-	24, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
-	25, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
-	2,  // 7: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	3,  // 8: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
-	13, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	23, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	21, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	14, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
-	4,  // 13: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	26, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	6,  // 15: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
-	15, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
-	27, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	28, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
-	16, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
-	5,  // 20: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
-	0,  // 21: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
-	9,  // 22: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
-	29, // 23: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	29, // 24: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	29, // 25: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	11, // 26: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
-	12, // 27: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
-	30, // 28: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
-	17, // 29: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
-	18, // 30: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
-	24, // 31: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
-	25, // 32: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
-	31, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
-	19, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
-	20, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
-	32, // 36: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
-	8,  // 37: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	4,  // 38: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
-	4,  // 39: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
-	9,  // 40: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
-	33, // 41: evalfleet.agent.v1.Run.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	29, // 42: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	29, // 43: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
-	32, // 44: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	3,  // 45: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	34, // 46: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	35, // 47: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	35, // 48: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	26, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
+	7,  // 1: evalfleet.agent.v1.AgentRef.agents:type_name -> evalfleet.agent.v1.AgentRef
+	27, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
+	28, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
+	29, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
+	29, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
+	30, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
+	7,  // 7: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	8,  // 8: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
+	18, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	28, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	26, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	19, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
+	9,  // 13: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	31, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	11, // 15: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
+	20, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
+	32, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	33, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
+	21, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
+	0,  // 20: evalfleet.agent.v1.RunSpec.on_park:type_name -> evalfleet.agent.v1.OnPark
+	1,  // 21: evalfleet.agent.v1.RunSpec.record_calls:type_name -> evalfleet.agent.v1.RecordCalls
+	10, // 22: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
+	2,  // 23: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
+	14, // 24: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
+	34, // 25: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	34, // 26: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	34, // 27: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	16, // 28: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
+	17, // 29: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
+	35, // 30: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
+	22, // 31: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
+	23, // 32: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
+	29, // 33: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
+	30, // 34: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
+	36, // 35: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
+	24, // 36: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
+	25, // 37: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
+	37, // 38: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
+	13, // 39: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	9,  // 40: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
+	9,  // 41: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
+	14, // 42: evalfleet.agent.v1.Run.waits:type_name -> evalfleet.agent.v1.RunWait
+	38, // 43: evalfleet.agent.v1.Run.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	3,  // 44: evalfleet.agent.v1.RunWait.reason:type_name -> evalfleet.agent.v1.WaitReason
+	34, // 45: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	34, // 46: evalfleet.agent.v1.RunWait.retry_time:type_name -> google.protobuf.Timestamp
+	37, // 47: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	5,  // 48: evalfleet.agent.v1.LimitReached.type:type_name -> evalfleet.agent.v1.LimitType
+	8,  // 49: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	39, // 50: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	40, // 51: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	40, // 52: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }
@@ -1772,7 +2187,7 @@ func file_evalfleet_agent_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_proto_rawDesc), len(file_evalfleet_agent_v1_run_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      6,
 			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -80,63 +80,6 @@ func (RunView) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{0}
 }
 
-// CancelMode says what becomes of a run that is cancelled.
-type CancelMode int32
-
-const (
-	// Not set; read as CANCEL.
-	CancelMode_CANCEL_MODE_UNSPECIFIED CancelMode = 0
-	// It is not scored.
-	CancelMode_CANCEL_MODE_CANCEL CancelMode = 1
-	// It stops and is scored.
-	CancelMode_CANCEL_MODE_SCORE CancelMode = 2
-	// It is recorded as an error.
-	CancelMode_CANCEL_MODE_ERROR CancelMode = 3
-)
-
-// Enum value maps for CancelMode.
-var (
-	CancelMode_name = map[int32]string{
-		0: "CANCEL_MODE_UNSPECIFIED",
-		1: "CANCEL_MODE_CANCEL",
-		2: "CANCEL_MODE_SCORE",
-		3: "CANCEL_MODE_ERROR",
-	}
-	CancelMode_value = map[string]int32{
-		"CANCEL_MODE_UNSPECIFIED": 0,
-		"CANCEL_MODE_CANCEL":      1,
-		"CANCEL_MODE_SCORE":       2,
-		"CANCEL_MODE_ERROR":       3,
-	}
-)
-
-func (x CancelMode) Enum() *CancelMode {
-	p := new(CancelMode)
-	*p = x
-	return p
-}
-
-func (x CancelMode) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CancelMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_agent_v1_run_service_proto_enumTypes[1].Descriptor()
-}
-
-func (CancelMode) Type() protoreflect.EnumType {
-	return &file_evalfleet_agent_v1_run_service_proto_enumTypes[1]
-}
-
-func (x CancelMode) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CancelMode.Descriptor instead.
-func (CancelMode) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{1}
-}
-
 // CreateRunRequest asks for a run.
 type CreateRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -344,8 +287,8 @@ type ListRunsRequest struct {
 	Eval string `protobuf:"bytes,5,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. Only those with all these labels.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Only those that wait for this: a reason of RunWait.
-	WaitingFor    string `protobuf:"bytes,7,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// Optional. Only those that wait for this: a reason of a run's wait, which SERVICE and LOADING are not.
+	WaitingFor    WaitReason `protobuf:"varint,7,opt,name=waiting_for,json=waitingFor,proto3,enum=evalfleet.agent.v1.WaitReason" json:"waiting_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -422,11 +365,11 @@ func (x *ListRunsRequest) GetLabels() map[string]string {
 	return nil
 }
 
-func (x *ListRunsRequest) GetWaitingFor() string {
+func (x *ListRunsRequest) GetWaitingFor() WaitReason {
 	if x != nil {
 		return x.WaitingFor
 	}
-	return ""
+	return WaitReason_WAIT_REASON_UNSPECIFIED
 }
 
 // ListRunsResponse holds a page of runs.
@@ -1890,7 +1833,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
 	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\x12/\n" +
-	"\x04view\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xda\x03\n" +
+	"\x04view\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\x97\x03\n" +
 	"\x0fListRunsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1899,8 +1842,8 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x124\n" +
 	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x06states\x12\x12\n" +
 	"\x04eval\x18\x05 \x01(\tR\x04eval\x12G\n" +
-	"\x06labels\x18\x06 \x03(\v2/.evalfleet.agent.v1.ListRunsRequest.LabelsEntryR\x06labels\x12\x8f\x01\n" +
-	"\vwaiting_for\x18\a \x01(\tBn\xbaHkriR\x00R\bcapacityR\x05quotaR\x06engineR\x06budgetR\x06workerR\bapprovalR\x05inputR\x04holdR\x04diskR\aversionR\x05storeR\x05faultR\bdecisionR\n" +
+	"\x06labels\x18\x06 \x03(\v2/.evalfleet.agent.v1.ListRunsRequest.LabelsEntryR\x06labels\x12M\n" +
+	"\vwaiting_for\x18\a \x01(\x0e2\x1e.evalfleet.agent.v1.WaitReasonB\f\xbaH\t\x82\x01\x06\x10\x01 \x0e \x0fR\n" +
 	"waitingFor\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2022,13 +1965,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x02*o\n" +
-	"\n" +
-	"CancelMode\x12\x1b\n" +
-	"\x17CANCEL_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12CANCEL_MODE_CANCEL\x10\x01\x12\x15\n" +
-	"\x11CANCEL_MODE_SCORE\x10\x02\x12\x15\n" +
-	"\x11CANCEL_MODE_ERROR\x10\x032\xa7\x11\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xa7\x11\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -2063,108 +2000,110 @@ func file_evalfleet_agent_v1_run_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(RunView)(0),                  // 0: evalfleet.agent.v1.RunView
-	(CancelMode)(0),               // 1: evalfleet.agent.v1.CancelMode
-	(*CreateRunRequest)(nil),      // 2: evalfleet.agent.v1.CreateRunRequest
-	(*GetRunRequest)(nil),         // 3: evalfleet.agent.v1.GetRunRequest
-	(*WaitRunRequest)(nil),        // 4: evalfleet.agent.v1.WaitRunRequest
-	(*ListRunsRequest)(nil),       // 5: evalfleet.agent.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 6: evalfleet.agent.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 7: evalfleet.agent.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 8: evalfleet.agent.v1.WatchRunResponse
-	(*WatchProjectRequest)(nil),   // 9: evalfleet.agent.v1.WatchProjectRequest
-	(*WatchProjectResponse)(nil),  // 10: evalfleet.agent.v1.WatchProjectResponse
-	(*ListRunEventsRequest)(nil),  // 11: evalfleet.agent.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil), // 12: evalfleet.agent.v1.ListRunEventsResponse
-	(*CancelRunRequest)(nil),      // 13: evalfleet.agent.v1.CancelRunRequest
-	(*DeleteRunRequest)(nil),      // 14: evalfleet.agent.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),     // 15: evalfleet.agent.v1.DeleteRunResponse
-	(*PostMessageRequest)(nil),    // 16: evalfleet.agent.v1.PostMessageRequest
-	(*PostMessageResponse)(nil),   // 17: evalfleet.agent.v1.PostMessageResponse
-	(*InterruptRunRequest)(nil),   // 18: evalfleet.agent.v1.InterruptRunRequest
-	(*InterruptRunResponse)(nil),  // 19: evalfleet.agent.v1.InterruptRunResponse
-	(*CancelCallRequest)(nil),     // 20: evalfleet.agent.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),    // 21: evalfleet.agent.v1.CancelCallResponse
-	(*HoldRunRequest)(nil),        // 22: evalfleet.agent.v1.HoldRunRequest
-	(*ResumeRunRequest)(nil),      // 23: evalfleet.agent.v1.ResumeRunRequest
-	(*RetuneLimitsRequest)(nil),   // 24: evalfleet.agent.v1.RetuneLimitsRequest
-	(*ListAgentsRequest)(nil),     // 25: evalfleet.agent.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 26: evalfleet.agent.v1.ListAgentsResponse
-	nil,                           // 27: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	(*RunSpec)(nil),               // 28: evalfleet.agent.v1.RunSpec
-	(*v1.OffloadedField)(nil),     // 29: evalfleet.content.v1.OffloadedField
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(RunState)(0),                 // 31: evalfleet.agent.v1.RunState
+	(*CreateRunRequest)(nil),      // 1: evalfleet.agent.v1.CreateRunRequest
+	(*GetRunRequest)(nil),         // 2: evalfleet.agent.v1.GetRunRequest
+	(*WaitRunRequest)(nil),        // 3: evalfleet.agent.v1.WaitRunRequest
+	(*ListRunsRequest)(nil),       // 4: evalfleet.agent.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 5: evalfleet.agent.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 6: evalfleet.agent.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 7: evalfleet.agent.v1.WatchRunResponse
+	(*WatchProjectRequest)(nil),   // 8: evalfleet.agent.v1.WatchProjectRequest
+	(*WatchProjectResponse)(nil),  // 9: evalfleet.agent.v1.WatchProjectResponse
+	(*ListRunEventsRequest)(nil),  // 10: evalfleet.agent.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil), // 11: evalfleet.agent.v1.ListRunEventsResponse
+	(*CancelRunRequest)(nil),      // 12: evalfleet.agent.v1.CancelRunRequest
+	(*DeleteRunRequest)(nil),      // 13: evalfleet.agent.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),     // 14: evalfleet.agent.v1.DeleteRunResponse
+	(*PostMessageRequest)(nil),    // 15: evalfleet.agent.v1.PostMessageRequest
+	(*PostMessageResponse)(nil),   // 16: evalfleet.agent.v1.PostMessageResponse
+	(*InterruptRunRequest)(nil),   // 17: evalfleet.agent.v1.InterruptRunRequest
+	(*InterruptRunResponse)(nil),  // 18: evalfleet.agent.v1.InterruptRunResponse
+	(*CancelCallRequest)(nil),     // 19: evalfleet.agent.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 20: evalfleet.agent.v1.CancelCallResponse
+	(*HoldRunRequest)(nil),        // 21: evalfleet.agent.v1.HoldRunRequest
+	(*ResumeRunRequest)(nil),      // 22: evalfleet.agent.v1.ResumeRunRequest
+	(*RetuneLimitsRequest)(nil),   // 23: evalfleet.agent.v1.RetuneLimitsRequest
+	(*ListAgentsRequest)(nil),     // 24: evalfleet.agent.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 25: evalfleet.agent.v1.ListAgentsResponse
+	nil,                           // 26: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	(*RunSpec)(nil),               // 27: evalfleet.agent.v1.RunSpec
+	(*v1.OffloadedField)(nil),     // 28: evalfleet.content.v1.OffloadedField
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(RunState)(0),                 // 30: evalfleet.agent.v1.RunState
+	(WaitReason)(0),               // 31: evalfleet.agent.v1.WaitReason
 	(*Run)(nil),                   // 32: evalfleet.agent.v1.Run
 	(*Event)(nil),                 // 33: evalfleet.agent.v1.Event
 	(*RunNote)(nil),               // 34: evalfleet.agent.v1.RunNote
 	(*Eval)(nil),                  // 35: evalfleet.agent.v1.Eval
-	(*v11.ChatMessage)(nil),       // 36: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),             // 37: evalfleet.agent.v1.RunLimits
-	(*fieldmaskpb.FieldMask)(nil), // 38: google.protobuf.FieldMask
-	(*Agent)(nil),                 // 39: evalfleet.agent.v1.Agent
+	(CancelMode)(0),               // 36: evalfleet.agent.v1.CancelMode
+	(*v11.ChatMessage)(nil),       // 37: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),             // 38: evalfleet.agent.v1.RunLimits
+	(*fieldmaskpb.FieldMask)(nil), // 39: google.protobuf.FieldMask
+	(*Agent)(nil),                 // 40: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
-	28, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
-	29, // 1: evalfleet.agent.v1.CreateRunRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	27, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
+	28, // 1: evalfleet.agent.v1.CreateRunRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	0,  // 2: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	30, // 3: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 3: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 4: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	31, // 5: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	27, // 6: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	32, // 7: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	33, // 8: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	34, // 9: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	32, // 10: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
-	35, // 11: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
-	33, // 12: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	1,  // 13: evalfleet.agent.v1.CancelRunRequest.mode:type_name -> evalfleet.agent.v1.CancelMode
-	36, // 14: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	29, // 15: evalfleet.agent.v1.PostMessageRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	36, // 16: evalfleet.agent.v1.InterruptRunRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	37, // 17: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	38, // 18: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	39, // 19: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	2,  // 20: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	3,  // 21: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	4,  // 22: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
-	5,  // 23: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	7,  // 24: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	11, // 25: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	9,  // 26: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
-	13, // 27: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	14, // 28: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	16, // 29: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	18, // 30: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	20, // 31: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	22, // 32: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	23, // 33: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	24, // 34: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	25, // 35: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	32, // 36: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	32, // 37: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	32, // 38: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
-	6,  // 39: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	8,  // 40: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	12, // 41: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	10, // 42: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
-	32, // 43: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	15, // 44: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	17, // 45: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	19, // 46: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	21, // 47: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	32, // 48: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	32, // 49: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	32, // 50: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	26, // 51: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	36, // [36:52] is the sub-list for method output_type
-	20, // [20:36] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	30, // 5: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	26, // 6: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	31, // 7: evalfleet.agent.v1.ListRunsRequest.waiting_for:type_name -> evalfleet.agent.v1.WaitReason
+	32, // 8: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	33, // 9: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	34, // 10: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	32, // 11: evalfleet.agent.v1.WatchProjectResponse.run:type_name -> evalfleet.agent.v1.Run
+	35, // 12: evalfleet.agent.v1.WatchProjectResponse.eval:type_name -> evalfleet.agent.v1.Eval
+	33, // 13: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	36, // 14: evalfleet.agent.v1.CancelRunRequest.mode:type_name -> evalfleet.agent.v1.CancelMode
+	37, // 15: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	28, // 16: evalfleet.agent.v1.PostMessageRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	37, // 17: evalfleet.agent.v1.InterruptRunRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	38, // 18: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	39, // 19: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	40, // 20: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	1,  // 21: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	2,  // 22: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	3,  // 23: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	4,  // 24: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	6,  // 25: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	10, // 26: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	8,  // 27: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
+	12, // 28: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	13, // 29: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	15, // 30: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	17, // 31: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
+	19, // 32: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
+	21, // 33: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	22, // 34: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	23, // 35: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	24, // 36: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	32, // 37: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	32, // 38: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	32, // 39: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	5,  // 40: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	7,  // 41: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	11, // 42: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	9,  // 43: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
+	32, // 44: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	14, // 45: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	16, // 46: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	18, // 47: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
+	20, // 48: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
+	32, // 49: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	32, // 50: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	32, // 51: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	25, // 52: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	37, // [37:53] is the sub-list for method output_type
+	21, // [21:37] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }
@@ -2189,7 +2128,7 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_service_proto_rawDesc), len(file_evalfleet_agent_v1_run_service_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      1,
 			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,

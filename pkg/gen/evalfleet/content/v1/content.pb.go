@@ -25,6 +25,291 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ImageDetail says how closely a model should look at a picture.
+type ImageDetail int32
+
+const (
+	// Not set; read as AUTO.
+	ImageDetail_IMAGE_DETAIL_UNSPECIFIED ImageDetail = 0
+	// The model decides.
+	ImageDetail_IMAGE_DETAIL_AUTO ImageDetail = 1
+	// Coarsely.
+	ImageDetail_IMAGE_DETAIL_LOW ImageDetail = 2
+	// Closely.
+	ImageDetail_IMAGE_DETAIL_HIGH ImageDetail = 3
+	// At its own size.
+	ImageDetail_IMAGE_DETAIL_ORIGINAL ImageDetail = 4
+)
+
+// Enum value maps for ImageDetail.
+var (
+	ImageDetail_name = map[int32]string{
+		0: "IMAGE_DETAIL_UNSPECIFIED",
+		1: "IMAGE_DETAIL_AUTO",
+		2: "IMAGE_DETAIL_LOW",
+		3: "IMAGE_DETAIL_HIGH",
+		4: "IMAGE_DETAIL_ORIGINAL",
+	}
+	ImageDetail_value = map[string]int32{
+		"IMAGE_DETAIL_UNSPECIFIED": 0,
+		"IMAGE_DETAIL_AUTO":        1,
+		"IMAGE_DETAIL_LOW":         2,
+		"IMAGE_DETAIL_HIGH":        3,
+		"IMAGE_DETAIL_ORIGINAL":    4,
+	}
+)
+
+func (x ImageDetail) Enum() *ImageDetail {
+	p := new(ImageDetail)
+	*p = x
+	return p
+}
+
+func (x ImageDetail) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ImageDetail) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_content_v1_content_proto_enumTypes[0].Descriptor()
+}
+
+func (ImageDetail) Type() protoreflect.EnumType {
+	return &file_evalfleet_content_v1_content_proto_enumTypes[0]
+}
+
+func (x ImageDetail) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ImageDetail.Descriptor instead.
+func (ImageDetail) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{0}
+}
+
+// AudioFormat is the format of a sound.
+type AudioFormat int32
+
+const (
+	// Not set; an error in a request.
+	AudioFormat_AUDIO_FORMAT_UNSPECIFIED AudioFormat = 0
+	// WAV.
+	AudioFormat_AUDIO_FORMAT_WAV AudioFormat = 1
+	// MP3.
+	AudioFormat_AUDIO_FORMAT_MP3 AudioFormat = 2
+)
+
+// Enum value maps for AudioFormat.
+var (
+	AudioFormat_name = map[int32]string{
+		0: "AUDIO_FORMAT_UNSPECIFIED",
+		1: "AUDIO_FORMAT_WAV",
+		2: "AUDIO_FORMAT_MP3",
+	}
+	AudioFormat_value = map[string]int32{
+		"AUDIO_FORMAT_UNSPECIFIED": 0,
+		"AUDIO_FORMAT_WAV":         1,
+		"AUDIO_FORMAT_MP3":         2,
+	}
+)
+
+func (x AudioFormat) Enum() *AudioFormat {
+	p := new(AudioFormat)
+	*p = x
+	return p
+}
+
+func (x AudioFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AudioFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_content_v1_content_proto_enumTypes[1].Descriptor()
+}
+
+func (AudioFormat) Type() protoreflect.EnumType {
+	return &file_evalfleet_content_v1_content_proto_enumTypes[1]
+}
+
+func (x AudioFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AudioFormat.Descriptor instead.
+func (AudioFormat) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{1}
+}
+
+// VideoFormat is the format of a moving picture.
+type VideoFormat int32
+
+const (
+	// Not set; an error in a request.
+	VideoFormat_VIDEO_FORMAT_UNSPECIFIED VideoFormat = 0
+	// MP4.
+	VideoFormat_VIDEO_FORMAT_MP4 VideoFormat = 1
+	// MPEG.
+	VideoFormat_VIDEO_FORMAT_MPEG VideoFormat = 2
+	// QuickTime.
+	VideoFormat_VIDEO_FORMAT_MOV VideoFormat = 3
+)
+
+// Enum value maps for VideoFormat.
+var (
+	VideoFormat_name = map[int32]string{
+		0: "VIDEO_FORMAT_UNSPECIFIED",
+		1: "VIDEO_FORMAT_MP4",
+		2: "VIDEO_FORMAT_MPEG",
+		3: "VIDEO_FORMAT_MOV",
+	}
+	VideoFormat_value = map[string]int32{
+		"VIDEO_FORMAT_UNSPECIFIED": 0,
+		"VIDEO_FORMAT_MP4":         1,
+		"VIDEO_FORMAT_MPEG":        2,
+		"VIDEO_FORMAT_MOV":         3,
+	}
+)
+
+func (x VideoFormat) Enum() *VideoFormat {
+	p := new(VideoFormat)
+	*p = x
+	return p
+}
+
+func (x VideoFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (VideoFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_content_v1_content_proto_enumTypes[2].Descriptor()
+}
+
+func (VideoFormat) Type() protoreflect.EnumType {
+	return &file_evalfleet_content_v1_content_proto_enumTypes[2]
+}
+
+func (x VideoFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use VideoFormat.Descriptor instead.
+func (VideoFormat) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{2}
+}
+
+// ToolUseType is a kind of tool that providers run.
+type ToolUseType int32
+
+const (
+	// Not set: of no kind that is known.
+	ToolUseType_TOOL_USE_TYPE_UNSPECIFIED ToolUseType = 0
+	// A search of the web.
+	ToolUseType_TOOL_USE_TYPE_WEB_SEARCH ToolUseType = 1
+	// A tool of an MCP server.
+	ToolUseType_TOOL_USE_TYPE_MCP_CALL ToolUseType = 2
+	// A program that the provider ran.
+	ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION ToolUseType = 3
+)
+
+// Enum value maps for ToolUseType.
+var (
+	ToolUseType_name = map[int32]string{
+		0: "TOOL_USE_TYPE_UNSPECIFIED",
+		1: "TOOL_USE_TYPE_WEB_SEARCH",
+		2: "TOOL_USE_TYPE_MCP_CALL",
+		3: "TOOL_USE_TYPE_CODE_EXECUTION",
+	}
+	ToolUseType_value = map[string]int32{
+		"TOOL_USE_TYPE_UNSPECIFIED":    0,
+		"TOOL_USE_TYPE_WEB_SEARCH":     1,
+		"TOOL_USE_TYPE_MCP_CALL":       2,
+		"TOOL_USE_TYPE_CODE_EXECUTION": 3,
+	}
+)
+
+func (x ToolUseType) Enum() *ToolUseType {
+	p := new(ToolUseType)
+	*p = x
+	return p
+}
+
+func (x ToolUseType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolUseType) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_content_v1_content_proto_enumTypes[3].Descriptor()
+}
+
+func (ToolUseType) Type() protoreflect.EnumType {
+	return &file_evalfleet_content_v1_content_proto_enumTypes[3]
+}
+
+func (x ToolUseType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolUseType.Descriptor instead.
+func (ToolUseType) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{3}
+}
+
+// DocumentRangeType says what the indexes of a range count.
+type DocumentRangeType int32
+
+const (
+	// Not set: the document as a whole.
+	DocumentRangeType_DOCUMENT_RANGE_TYPE_UNSPECIFIED DocumentRangeType = 0
+	// Blocks.
+	DocumentRangeType_DOCUMENT_RANGE_TYPE_BLOCK DocumentRangeType = 1
+	// Pages.
+	DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE DocumentRangeType = 2
+	// Characters.
+	DocumentRangeType_DOCUMENT_RANGE_TYPE_CHAR DocumentRangeType = 3
+)
+
+// Enum value maps for DocumentRangeType.
+var (
+	DocumentRangeType_name = map[int32]string{
+		0: "DOCUMENT_RANGE_TYPE_UNSPECIFIED",
+		1: "DOCUMENT_RANGE_TYPE_BLOCK",
+		2: "DOCUMENT_RANGE_TYPE_PAGE",
+		3: "DOCUMENT_RANGE_TYPE_CHAR",
+	}
+	DocumentRangeType_value = map[string]int32{
+		"DOCUMENT_RANGE_TYPE_UNSPECIFIED": 0,
+		"DOCUMENT_RANGE_TYPE_BLOCK":       1,
+		"DOCUMENT_RANGE_TYPE_PAGE":        2,
+		"DOCUMENT_RANGE_TYPE_CHAR":        3,
+	}
+)
+
+func (x DocumentRangeType) Enum() *DocumentRangeType {
+	p := new(DocumentRangeType)
+	*p = x
+	return p
+}
+
+func (x DocumentRangeType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DocumentRangeType) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_content_v1_content_proto_enumTypes[4].Descriptor()
+}
+
+func (DocumentRangeType) Type() protoreflect.EnumType {
+	return &file_evalfleet_content_v1_content_proto_enumTypes[4]
+}
+
+func (x DocumentRangeType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DocumentRangeType.Descriptor instead.
+func (DocumentRangeType) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{4}
+}
+
 // MessageContent is what a message or a tool result says: one text, or a list of parts. The two forms are kept apart, since providers and logs tell them apart.
 type MessageContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -594,8 +879,8 @@ type Image struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The picture.
 	Media *Media `protobuf:"bytes,1,opt,name=media,proto3" json:"media,omitempty"`
-	// Optional. How closely the model should look: `auto` (default), `low`, `high`, `original`.
-	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Optional. How closely the model should look; default AUTO.
+	Detail        ImageDetail `protobuf:"varint,2,opt,name=detail,proto3,enum=evalfleet.content.v1.ImageDetail" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -637,11 +922,11 @@ func (x *Image) GetMedia() *Media {
 	return nil
 }
 
-func (x *Image) GetDetail() string {
+func (x *Image) GetDetail() ImageDetail {
 	if x != nil {
 		return x.Detail
 	}
-	return ""
+	return ImageDetail_IMAGE_DETAIL_UNSPECIFIED
 }
 
 // Audio is a sound.
@@ -649,8 +934,8 @@ type Audio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The sound.
 	Media *Media `protobuf:"bytes,1,opt,name=media,proto3" json:"media,omitempty"`
-	// Required. `wav` or `mp3`.
-	Format        string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Required. Its format.
+	Format        AudioFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.content.v1.AudioFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,11 +977,11 @@ func (x *Audio) GetMedia() *Media {
 	return nil
 }
 
-func (x *Audio) GetFormat() string {
+func (x *Audio) GetFormat() AudioFormat {
 	if x != nil {
 		return x.Format
 	}
-	return ""
+	return AudioFormat_AUDIO_FORMAT_UNSPECIFIED
 }
 
 // Video is a moving picture.
@@ -704,8 +989,8 @@ type Video struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The video.
 	Media *Media `protobuf:"bytes,1,opt,name=media,proto3" json:"media,omitempty"`
-	// Required. `mp4`, `mpeg` or `mov`.
-	Format        string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Required. Its format.
+	Format        VideoFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.content.v1.VideoFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,11 +1032,11 @@ func (x *Video) GetMedia() *Media {
 	return nil
 }
 
-func (x *Video) GetFormat() string {
+func (x *Video) GetFormat() VideoFormat {
 	if x != nil {
 		return x.Format
 	}
-	return ""
+	return VideoFormat_VIDEO_FORMAT_UNSPECIFIED
 }
 
 // Document is a document.
@@ -876,8 +1161,8 @@ func (x *Data) GetJson() string {
 // ToolUse is a tool that ran on the provider's servers; no tool of the platform is called for it.
 type ToolUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `web_search`, `mcp_call` or `code_execution`.
-	ToolType string `protobuf:"bytes,1,opt,name=tool_type,json=toolType,proto3" json:"tool_type,omitempty"`
+	// What kind of tool.
+	ToolType ToolUseType `protobuf:"varint,1,opt,name=tool_type,json=toolType,proto3,enum=evalfleet.content.v1.ToolUseType" json:"tool_type,omitempty"`
 	// The provider's id.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// The tool's name.
@@ -924,11 +1209,11 @@ func (*ToolUse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *ToolUse) GetToolType() string {
+func (x *ToolUse) GetToolType() ToolUseType {
 	if x != nil {
 		return x.ToolType
 	}
-	return ""
+	return ToolUseType_TOOL_USE_TYPE_UNSPECIFIED
 }
 
 func (x *ToolUse) GetId() string {
@@ -1186,8 +1471,8 @@ func (x *Range) GetEnd() int64 {
 // DocumentRange is a place in a document.
 type DocumentRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. `block`, `page` or `char`; empty: the document as a whole.
-	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// Optional. What the indexes count; unset: the document as a whole.
+	Type DocumentRangeType `protobuf:"varint,1,opt,name=type,proto3,enum=evalfleet.content.v1.DocumentRangeType" json:"type,omitempty"`
 	// First index, from 0.
 	StartIndex int64 `protobuf:"varint,2,opt,name=start_index,json=startIndex,proto3" json:"start_index,omitempty"`
 	// Last index as the provider gives it.
@@ -1226,11 +1511,11 @@ func (*DocumentRange) Descriptor() ([]byte, []int) {
 	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *DocumentRange) GetType() string {
+func (x *DocumentRange) GetType() DocumentRangeType {
 	if x != nil {
 		return x.Type
 	}
-	return ""
+	return DocumentRangeType_DOCUMENT_RANGE_TYPE_UNSPECIFIED
 }
 
 func (x *DocumentRange) GetStartIndex() int64 {
@@ -1415,25 +1700,25 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\x05Media\x12\x12\n" +
 	"\x03uri\x18\x01 \x01(\tH\x00R\x03uri\x123\n" +
 	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blobB\x0f\n" +
-	"\x06source\x12\x05\xbaH\x02\b\x01\"Z\n" +
+	"\x06source\x12\x05\xbaH\x02\b\x01\"\x87\x01\n" +
 	"\x05Image\x129\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"b\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12C\n" +
+	"\x06detail\x18\x02 \x01(\x0e2!.evalfleet.content.v1.ImageDetailB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06detail\"\x8a\x01\n" +
 	"\x05Audio\x129\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x1e\n" +
-	"\x06format\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x06format\"b\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12F\n" +
+	"\x06format\x18\x02 \x01(\x0e2!.evalfleet.content.v1.AudioFormatB\v\xbaH\b\xc8\x01\x01\x82\x01\x02\x10\x01R\x06format\"\x8a\x01\n" +
 	"\x05Video\x129\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x1e\n" +
-	"\x06format\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x06format\"\x9c\x01\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12F\n" +
+	"\x06format\x18\x02 \x01(\x0e2!.evalfleet.content.v1.VideoFormatB\v\xbaH\b\xc8\x01\x01\x82\x01\x02\x10\x01R\x06format\"\x9c\x01\n" +
 	"\bDocument\x129\n" +
 	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x1a\n" +
 	"\bfilename\x18\x02 \x01(\tR\bfilename\x12\x1b\n" +
 	"\tmime_type\x18\x03 \x01(\tR\bmimeType\x12\x1c\n" +
 	"\tcitations\x18\x04 \x01(\bR\tcitations\"\"\n" +
 	"\x04Data\x12\x1a\n" +
-	"\x04json\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04json\"\xd0\x01\n" +
-	"\aToolUse\x12\x1b\n" +
-	"\ttool_type\x18\x01 \x01(\tR\btoolType\x12\x0e\n" +
+	"\x04json\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04json\"\xfd\x01\n" +
+	"\aToolUse\x12H\n" +
+	"\ttool_type\x18\x01 \x01(\x0e2!.evalfleet.content.v1.ToolUseTypeB\b\xbaH\x05\x82\x01\x02\x10\x01R\btoolType\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n" +
 	"\acontext\x18\x04 \x01(\tH\x00R\acontext\x88\x01\x01\x12\x1c\n" +
@@ -1457,9 +1742,9 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\x06_title\"/\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x03R\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\x03R\x03end\"a\n" +
-	"\rDocumentRange\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1f\n" +
+	"\x03end\x18\x02 \x01(\x03R\x03end\"\x94\x01\n" +
+	"\rDocumentRange\x12E\n" +
+	"\x04type\x18\x01 \x01(\x0e2'.evalfleet.content.v1.DocumentRangeTypeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04type\x12\x1f\n" +
 	"\vstart_index\x18\x02 \x01(\x03R\n" +
 	"startIndex\x12\x1b\n" +
 	"\tend_index\x18\x03 \x01(\x03R\bendIndex\"z\n" +
@@ -1470,7 +1755,32 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"media_type\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\tmediaType\"i\n" +
 	"\x0eOffloadedField\x12\x1c\n" +
 	"\x05field\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x05field\x129\n" +
-	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\x06\xbaH\x03\xc8\x01\x01R\x04blobB\xe1\x01\n" +
+	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\x06\xbaH\x03\xc8\x01\x01R\x04blob*\x8a\x01\n" +
+	"\vImageDetail\x12\x1c\n" +
+	"\x18IMAGE_DETAIL_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11IMAGE_DETAIL_AUTO\x10\x01\x12\x14\n" +
+	"\x10IMAGE_DETAIL_LOW\x10\x02\x12\x15\n" +
+	"\x11IMAGE_DETAIL_HIGH\x10\x03\x12\x19\n" +
+	"\x15IMAGE_DETAIL_ORIGINAL\x10\x04*W\n" +
+	"\vAudioFormat\x12\x1c\n" +
+	"\x18AUDIO_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10AUDIO_FORMAT_WAV\x10\x01\x12\x14\n" +
+	"\x10AUDIO_FORMAT_MP3\x10\x02*n\n" +
+	"\vVideoFormat\x12\x1c\n" +
+	"\x18VIDEO_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10VIDEO_FORMAT_MP4\x10\x01\x12\x15\n" +
+	"\x11VIDEO_FORMAT_MPEG\x10\x02\x12\x14\n" +
+	"\x10VIDEO_FORMAT_MOV\x10\x03*\x88\x01\n" +
+	"\vToolUseType\x12\x1d\n" +
+	"\x19TOOL_USE_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18TOOL_USE_TYPE_WEB_SEARCH\x10\x01\x12\x1a\n" +
+	"\x16TOOL_USE_TYPE_MCP_CALL\x10\x02\x12 \n" +
+	"\x1cTOOL_USE_TYPE_CODE_EXECUTION\x10\x03*\x93\x01\n" +
+	"\x11DocumentRangeType\x12#\n" +
+	"\x1fDOCUMENT_RANGE_TYPE_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19DOCUMENT_RANGE_TYPE_BLOCK\x10\x01\x12\x1c\n" +
+	"\x18DOCUMENT_RANGE_TYPE_PAGE\x10\x02\x12\x1c\n" +
+	"\x18DOCUMENT_RANGE_TYPE_CHAR\x10\x03B\xe1\x01\n" +
 	"\x18com.evalfleet.content.v1B\fContentProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1;contentv1\xa2\x02\x03ECX\xaa\x02\x14Evalfleet.Content.V1\xca\x02\x14Evalfleet\\Content\\V1\xe2\x02 Evalfleet\\Content\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Content::V1b\x06proto3"
 
 var (
@@ -1485,51 +1795,62 @@ func file_evalfleet_content_v1_content_proto_rawDescGZIP() []byte {
 	return file_evalfleet_content_v1_content_proto_rawDescData
 }
 
+var file_evalfleet_content_v1_content_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_evalfleet_content_v1_content_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_evalfleet_content_v1_content_proto_goTypes = []any{
-	(*MessageContent)(nil), // 0: evalfleet.content.v1.MessageContent
-	(*ContentList)(nil),    // 1: evalfleet.content.v1.ContentList
-	(*Content)(nil),        // 2: evalfleet.content.v1.Content
-	(*Text)(nil),           // 3: evalfleet.content.v1.Text
-	(*Reasoning)(nil),      // 4: evalfleet.content.v1.Reasoning
-	(*Media)(nil),          // 5: evalfleet.content.v1.Media
-	(*Image)(nil),          // 6: evalfleet.content.v1.Image
-	(*Audio)(nil),          // 7: evalfleet.content.v1.Audio
-	(*Video)(nil),          // 8: evalfleet.content.v1.Video
-	(*Document)(nil),       // 9: evalfleet.content.v1.Document
-	(*Data)(nil),           // 10: evalfleet.content.v1.Data
-	(*ToolUse)(nil),        // 11: evalfleet.content.v1.ToolUse
-	(*Citation)(nil),       // 12: evalfleet.content.v1.Citation
-	(*Range)(nil),          // 13: evalfleet.content.v1.Range
-	(*DocumentRange)(nil),  // 14: evalfleet.content.v1.DocumentRange
-	(*BlobRef)(nil),        // 15: evalfleet.content.v1.BlobRef
-	(*OffloadedField)(nil), // 16: evalfleet.content.v1.OffloadedField
+	(ImageDetail)(0),       // 0: evalfleet.content.v1.ImageDetail
+	(AudioFormat)(0),       // 1: evalfleet.content.v1.AudioFormat
+	(VideoFormat)(0),       // 2: evalfleet.content.v1.VideoFormat
+	(ToolUseType)(0),       // 3: evalfleet.content.v1.ToolUseType
+	(DocumentRangeType)(0), // 4: evalfleet.content.v1.DocumentRangeType
+	(*MessageContent)(nil), // 5: evalfleet.content.v1.MessageContent
+	(*ContentList)(nil),    // 6: evalfleet.content.v1.ContentList
+	(*Content)(nil),        // 7: evalfleet.content.v1.Content
+	(*Text)(nil),           // 8: evalfleet.content.v1.Text
+	(*Reasoning)(nil),      // 9: evalfleet.content.v1.Reasoning
+	(*Media)(nil),          // 10: evalfleet.content.v1.Media
+	(*Image)(nil),          // 11: evalfleet.content.v1.Image
+	(*Audio)(nil),          // 12: evalfleet.content.v1.Audio
+	(*Video)(nil),          // 13: evalfleet.content.v1.Video
+	(*Document)(nil),       // 14: evalfleet.content.v1.Document
+	(*Data)(nil),           // 15: evalfleet.content.v1.Data
+	(*ToolUse)(nil),        // 16: evalfleet.content.v1.ToolUse
+	(*Citation)(nil),       // 17: evalfleet.content.v1.Citation
+	(*Range)(nil),          // 18: evalfleet.content.v1.Range
+	(*DocumentRange)(nil),  // 19: evalfleet.content.v1.DocumentRange
+	(*BlobRef)(nil),        // 20: evalfleet.content.v1.BlobRef
+	(*OffloadedField)(nil), // 21: evalfleet.content.v1.OffloadedField
 }
 var file_evalfleet_content_v1_content_proto_depIdxs = []int32{
-	1,  // 0: evalfleet.content.v1.MessageContent.list:type_name -> evalfleet.content.v1.ContentList
-	2,  // 1: evalfleet.content.v1.ContentList.parts:type_name -> evalfleet.content.v1.Content
-	3,  // 2: evalfleet.content.v1.Content.text:type_name -> evalfleet.content.v1.Text
-	4,  // 3: evalfleet.content.v1.Content.reasoning:type_name -> evalfleet.content.v1.Reasoning
-	6,  // 4: evalfleet.content.v1.Content.image:type_name -> evalfleet.content.v1.Image
-	7,  // 5: evalfleet.content.v1.Content.audio:type_name -> evalfleet.content.v1.Audio
-	8,  // 6: evalfleet.content.v1.Content.video:type_name -> evalfleet.content.v1.Video
-	9,  // 7: evalfleet.content.v1.Content.document:type_name -> evalfleet.content.v1.Document
-	10, // 8: evalfleet.content.v1.Content.data:type_name -> evalfleet.content.v1.Data
-	11, // 9: evalfleet.content.v1.Content.tool_use:type_name -> evalfleet.content.v1.ToolUse
-	12, // 10: evalfleet.content.v1.Text.citations:type_name -> evalfleet.content.v1.Citation
-	15, // 11: evalfleet.content.v1.Media.blob:type_name -> evalfleet.content.v1.BlobRef
-	5,  // 12: evalfleet.content.v1.Image.media:type_name -> evalfleet.content.v1.Media
-	5,  // 13: evalfleet.content.v1.Audio.media:type_name -> evalfleet.content.v1.Media
-	5,  // 14: evalfleet.content.v1.Video.media:type_name -> evalfleet.content.v1.Media
-	5,  // 15: evalfleet.content.v1.Document.media:type_name -> evalfleet.content.v1.Media
-	13, // 16: evalfleet.content.v1.Citation.cited_range:type_name -> evalfleet.content.v1.Range
-	14, // 17: evalfleet.content.v1.Citation.document:type_name -> evalfleet.content.v1.DocumentRange
-	15, // 18: evalfleet.content.v1.OffloadedField.blob:type_name -> evalfleet.content.v1.BlobRef
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	6,  // 0: evalfleet.content.v1.MessageContent.list:type_name -> evalfleet.content.v1.ContentList
+	7,  // 1: evalfleet.content.v1.ContentList.parts:type_name -> evalfleet.content.v1.Content
+	8,  // 2: evalfleet.content.v1.Content.text:type_name -> evalfleet.content.v1.Text
+	9,  // 3: evalfleet.content.v1.Content.reasoning:type_name -> evalfleet.content.v1.Reasoning
+	11, // 4: evalfleet.content.v1.Content.image:type_name -> evalfleet.content.v1.Image
+	12, // 5: evalfleet.content.v1.Content.audio:type_name -> evalfleet.content.v1.Audio
+	13, // 6: evalfleet.content.v1.Content.video:type_name -> evalfleet.content.v1.Video
+	14, // 7: evalfleet.content.v1.Content.document:type_name -> evalfleet.content.v1.Document
+	15, // 8: evalfleet.content.v1.Content.data:type_name -> evalfleet.content.v1.Data
+	16, // 9: evalfleet.content.v1.Content.tool_use:type_name -> evalfleet.content.v1.ToolUse
+	17, // 10: evalfleet.content.v1.Text.citations:type_name -> evalfleet.content.v1.Citation
+	20, // 11: evalfleet.content.v1.Media.blob:type_name -> evalfleet.content.v1.BlobRef
+	10, // 12: evalfleet.content.v1.Image.media:type_name -> evalfleet.content.v1.Media
+	0,  // 13: evalfleet.content.v1.Image.detail:type_name -> evalfleet.content.v1.ImageDetail
+	10, // 14: evalfleet.content.v1.Audio.media:type_name -> evalfleet.content.v1.Media
+	1,  // 15: evalfleet.content.v1.Audio.format:type_name -> evalfleet.content.v1.AudioFormat
+	10, // 16: evalfleet.content.v1.Video.media:type_name -> evalfleet.content.v1.Media
+	2,  // 17: evalfleet.content.v1.Video.format:type_name -> evalfleet.content.v1.VideoFormat
+	10, // 18: evalfleet.content.v1.Document.media:type_name -> evalfleet.content.v1.Media
+	3,  // 19: evalfleet.content.v1.ToolUse.tool_type:type_name -> evalfleet.content.v1.ToolUseType
+	18, // 20: evalfleet.content.v1.Citation.cited_range:type_name -> evalfleet.content.v1.Range
+	19, // 21: evalfleet.content.v1.Citation.document:type_name -> evalfleet.content.v1.DocumentRange
+	4,  // 22: evalfleet.content.v1.DocumentRange.type:type_name -> evalfleet.content.v1.DocumentRangeType
+	20, // 23: evalfleet.content.v1.OffloadedField.blob:type_name -> evalfleet.content.v1.BlobRef
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_content_v1_content_proto_init() }
@@ -1569,13 +1890,14 @@ func file_evalfleet_content_v1_content_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_content_v1_content_proto_rawDesc), len(file_evalfleet_content_v1_content_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      5,
 			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_evalfleet_content_v1_content_proto_goTypes,
 		DependencyIndexes: file_evalfleet_content_v1_content_proto_depIdxs,
+		EnumInfos:         file_evalfleet_content_v1_content_proto_enumTypes,
 		MessageInfos:      file_evalfleet_content_v1_content_proto_msgTypes,
 	}.Build()
 	File_evalfleet_content_v1_content_proto = out.File

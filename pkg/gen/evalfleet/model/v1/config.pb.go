@@ -24,6 +24,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ReasoningHistory says which past reasoning a model is given again.
+type ReasoningHistory int32
+
+const (
+	// Not set; read as AUTO.
+	ReasoningHistory_REASONING_HISTORY_UNSPECIFIED ReasoningHistory = 0
+	// None.
+	ReasoningHistory_REASONING_HISTORY_NONE ReasoningHistory = 1
+	// All.
+	ReasoningHistory_REASONING_HISTORY_ALL ReasoningHistory = 2
+	// That of the last answer.
+	ReasoningHistory_REASONING_HISTORY_LAST ReasoningHistory = 3
+	// As the provider recommends.
+	ReasoningHistory_REASONING_HISTORY_AUTO ReasoningHistory = 4
+)
+
+// Enum value maps for ReasoningHistory.
+var (
+	ReasoningHistory_name = map[int32]string{
+		0: "REASONING_HISTORY_UNSPECIFIED",
+		1: "REASONING_HISTORY_NONE",
+		2: "REASONING_HISTORY_ALL",
+		3: "REASONING_HISTORY_LAST",
+		4: "REASONING_HISTORY_AUTO",
+	}
+	ReasoningHistory_value = map[string]int32{
+		"REASONING_HISTORY_UNSPECIFIED": 0,
+		"REASONING_HISTORY_NONE":        1,
+		"REASONING_HISTORY_ALL":         2,
+		"REASONING_HISTORY_LAST":        3,
+		"REASONING_HISTORY_AUTO":        4,
+	}
+)
+
+func (x ReasoningHistory) Enum() *ReasoningHistory {
+	p := new(ReasoningHistory)
+	*p = x
+	return p
+}
+
+func (x ReasoningHistory) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReasoningHistory) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_model_v1_config_proto_enumTypes[0].Descriptor()
+}
+
+func (ReasoningHistory) Type() protoreflect.EnumType {
+	return &file_evalfleet_model_v1_config_proto_enumTypes[0]
+}
+
+func (x ReasoningHistory) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReasoningHistory.Descriptor instead.
+func (ReasoningHistory) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{0}
+}
+
 // CachePrompt is prompt caching on the provider's side.
 type CachePrompt int32
 
@@ -65,11 +126,11 @@ func (x CachePrompt) String() string {
 }
 
 func (CachePrompt) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_model_v1_config_proto_enumTypes[0].Descriptor()
+	return file_evalfleet_model_v1_config_proto_enumTypes[1].Descriptor()
 }
 
 func (CachePrompt) Type() protoreflect.EnumType {
-	return &file_evalfleet_model_v1_config_proto_enumTypes[0]
+	return &file_evalfleet_model_v1_config_proto_enumTypes[1]
 }
 
 func (x CachePrompt) Number() protoreflect.EnumNumber {
@@ -78,7 +139,7 @@ func (x CachePrompt) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CachePrompt.Descriptor instead.
 func (CachePrompt) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{0}
+	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{1}
 }
 
 // GenerateConfig says how to generate. Every member is optional, and unset differs from zero: configurations are laid over one another, and a set member of the upper one wins.
@@ -140,20 +201,20 @@ type GenerateConfig struct {
 	FallbackModels *StringList `protobuf:"bytes,26,opt,name=fallback_models,json=fallbackModels,proto3" json:"fallback_models,omitempty"`
 	// A content filter stop is an error; default false.
 	FailOnRefusal *bool `protobuf:"varint,27,opt,name=fail_on_refusal,json=failOnRefusal,proto3,oneof" json:"fail_on_refusal,omitempty"`
-	// `low`, `medium`, `high`; GPT-5 family.
+	// `low`, `medium`, `high`; GPT-5 family. Open: the provider's own.
 	Verbosity *string `protobuf:"bytes,28,opt,name=verbosity,proto3,oneof" json:"verbosity,omitempty"`
-	// `low`, `medium`, `high`, `xhigh`, `max`; Anthropic output effort.
+	// `low`, `medium`, `high`, `xhigh`, `max`; Anthropic output effort. Open: the provider's own.
 	Effort *string `protobuf:"bytes,29,opt,name=effort,proto3,oneof" json:"effort,omitempty"`
-	// `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`; mapped by provider.
+	// `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`; mapped by provider. Open: the provider's own.
 	ReasoningEffort *string `protobuf:"bytes,30,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// `standard`, `pro`; newest OpenAI models.
+	// `standard`, `pro`; newest OpenAI models. Open: the provider's own.
 	ReasoningMode *string `protobuf:"bytes,31,opt,name=reasoning_mode,json=reasoningMode,proto3,oneof" json:"reasoning_mode,omitempty"`
 	// Budget of reasoning tokens.
 	ReasoningTokens *int64 `protobuf:"varint,32,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
-	// `none`, `concise`, `detailed`, `auto`; OpenAI.
+	// `none`, `concise`, `detailed`, `auto`; OpenAI. Open: the provider's own.
 	ReasoningSummary *string `protobuf:"bytes,33,opt,name=reasoning_summary,json=reasoningSummary,proto3,oneof" json:"reasoning_summary,omitempty"`
-	// Which past reasoning is replayed: `none`, `all`, `last`, `auto` (default).
-	ReasoningHistory *string `protobuf:"bytes,34,opt,name=reasoning_history,json=reasoningHistory,proto3,oneof" json:"reasoning_history,omitempty"`
+	// Which past reasoning is replayed; default AUTO.
+	ReasoningHistory *ReasoningHistory `protobuf:"varint,34,opt,name=reasoning_history,json=reasoningHistory,proto3,enum=evalfleet.model.v1.ReasoningHistory,oneof" json:"reasoning_history,omitempty"`
 	// Structured output.
 	ResponseSchema *ResponseSchema `protobuf:"bytes,35,opt,name=response_schema,json=responseSchema,proto3" json:"response_schema,omitempty"`
 	// Headers added to the provider's request.
@@ -431,11 +492,11 @@ func (x *GenerateConfig) GetReasoningSummary() string {
 	return ""
 }
 
-func (x *GenerateConfig) GetReasoningHistory() string {
+func (x *GenerateConfig) GetReasoningHistory() ReasoningHistory {
 	if x != nil && x.ReasoningHistory != nil {
 		return *x.ReasoningHistory
 	}
-	return ""
+	return ReasoningHistory_REASONING_HISTORY_UNSPECIFIED
 }
 
 func (x *GenerateConfig) GetResponseSchema() *ResponseSchema {
@@ -1115,7 +1176,7 @@ var File_evalfleet_model_v1_config_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcf\x13\n" +
+	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf9\x13\n" +
 	"\x0eGenerateConfig\x12$\n" +
 	"\vmax_retries\x18\x01 \x01(\x05H\x00R\n" +
 	"maxRetries\x88\x01\x01\x12\x1d\n" +
@@ -1155,8 +1216,8 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x10reasoning_effort\x18\x1e \x01(\tB\x04\xb8\xbb\x18\x01H\x18R\x0freasoningEffort\x88\x01\x01\x120\n" +
 	"\x0ereasoning_mode\x18\x1f \x01(\tB\x04\xb8\xbb\x18\x01H\x19R\rreasoningMode\x88\x01\x01\x12.\n" +
 	"\x10reasoning_tokens\x18  \x01(\x03H\x1aR\x0freasoningTokens\x88\x01\x01\x126\n" +
-	"\x11reasoning_summary\x18! \x01(\tB\x04\xb8\xbb\x18\x01H\x1bR\x10reasoningSummary\x88\x01\x01\x126\n" +
-	"\x11reasoning_history\x18\" \x01(\tB\x04\xb8\xbb\x18\x01H\x1cR\x10reasoningHistory\x88\x01\x01\x12K\n" +
+	"\x11reasoning_summary\x18! \x01(\tB\x04\xb8\xbb\x18\x01H\x1bR\x10reasoningSummary\x88\x01\x01\x12`\n" +
+	"\x11reasoning_history\x18\" \x01(\x0e2$.evalfleet.model.v1.ReasoningHistoryB\b\xbaH\x05\x82\x01\x02\x10\x01H\x1cR\x10reasoningHistory\x88\x01\x01\x12K\n" +
 	"\x0fresponse_schema\x18# \x01(\v2\".evalfleet.model.v1.ResponseSchemaR\x0eresponseSchema\x12H\n" +
 	"\rextra_headers\x18$ \x01(\v2\x1d.evalfleet.model.v1.HeaderMapB\x04\xb0\xbb\x18\x01R\fextraHeaders\x121\n" +
 	"\x0fextra_body_json\x18% \x01(\tB\x04\xb0\xbb\x18\x01H\x1dR\rextraBodyJson\x88\x01\x01\x12@\n" +
@@ -1267,7 +1328,13 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x05_sizeB\v\n" +
 	"\t_max_sizeB\x0e\n" +
 	"\f_max_batchesB!\n" +
-	"\x1f_max_consecutive_check_failures*m\n" +
+	"\x1f_max_consecutive_check_failures*\xa4\x01\n" +
+	"\x10ReasoningHistory\x12!\n" +
+	"\x1dREASONING_HISTORY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16REASONING_HISTORY_NONE\x10\x01\x12\x19\n" +
+	"\x15REASONING_HISTORY_ALL\x10\x02\x12\x1a\n" +
+	"\x16REASONING_HISTORY_LAST\x10\x03\x12\x1a\n" +
+	"\x16REASONING_HISTORY_AUTO\x10\x04*m\n" +
 	"\vCachePrompt\x12\x1c\n" +
 	"\x18CACHE_PROMPT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CACHE_PROMPT_AUTO\x10\x01\x12\x13\n" +
@@ -1287,49 +1354,51 @@ func file_evalfleet_model_v1_config_proto_rawDescGZIP() []byte {
 	return file_evalfleet_model_v1_config_proto_rawDescData
 }
 
-var file_evalfleet_model_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_evalfleet_model_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_evalfleet_model_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_evalfleet_model_v1_config_proto_goTypes = []any{
-	(CachePrompt)(0),            // 0: evalfleet.model.v1.CachePrompt
-	(*GenerateConfig)(nil),      // 1: evalfleet.model.v1.GenerateConfig
-	(*StringList)(nil),          // 2: evalfleet.model.v1.StringList
-	(*LogitBias)(nil),           // 3: evalfleet.model.v1.LogitBias
-	(*HeaderMap)(nil),           // 4: evalfleet.model.v1.HeaderMap
-	(*AdaptiveConnections)(nil), // 5: evalfleet.model.v1.AdaptiveConnections
-	(*ResponseSchema)(nil),      // 6: evalfleet.model.v1.ResponseSchema
-	(*ModalityList)(nil),        // 7: evalfleet.model.v1.ModalityList
-	(*Modality)(nil),            // 8: evalfleet.model.v1.Modality
-	(*CacheSetting)(nil),        // 9: evalfleet.model.v1.CacheSetting
-	(*CachePolicy)(nil),         // 10: evalfleet.model.v1.CachePolicy
-	(*BatchSetting)(nil),        // 11: evalfleet.model.v1.BatchSetting
-	nil,                         // 12: evalfleet.model.v1.LogitBias.ValuesEntry
-	nil,                         // 13: evalfleet.model.v1.HeaderMap.ValuesEntry
-	nil,                         // 14: evalfleet.model.v1.CachePolicy.ScopesEntry
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
+	(ReasoningHistory)(0),       // 0: evalfleet.model.v1.ReasoningHistory
+	(CachePrompt)(0),            // 1: evalfleet.model.v1.CachePrompt
+	(*GenerateConfig)(nil),      // 2: evalfleet.model.v1.GenerateConfig
+	(*StringList)(nil),          // 3: evalfleet.model.v1.StringList
+	(*LogitBias)(nil),           // 4: evalfleet.model.v1.LogitBias
+	(*HeaderMap)(nil),           // 5: evalfleet.model.v1.HeaderMap
+	(*AdaptiveConnections)(nil), // 6: evalfleet.model.v1.AdaptiveConnections
+	(*ResponseSchema)(nil),      // 7: evalfleet.model.v1.ResponseSchema
+	(*ModalityList)(nil),        // 8: evalfleet.model.v1.ModalityList
+	(*Modality)(nil),            // 9: evalfleet.model.v1.Modality
+	(*CacheSetting)(nil),        // 10: evalfleet.model.v1.CacheSetting
+	(*CachePolicy)(nil),         // 11: evalfleet.model.v1.CachePolicy
+	(*BatchSetting)(nil),        // 12: evalfleet.model.v1.BatchSetting
+	nil,                         // 13: evalfleet.model.v1.LogitBias.ValuesEntry
+	nil,                         // 14: evalfleet.model.v1.HeaderMap.ValuesEntry
+	nil,                         // 15: evalfleet.model.v1.CachePolicy.ScopesEntry
+	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
 }
 var file_evalfleet_model_v1_config_proto_depIdxs = []int32{
-	5,  // 0: evalfleet.model.v1.GenerateConfig.adaptive_connections:type_name -> evalfleet.model.v1.AdaptiveConnections
-	2,  // 1: evalfleet.model.v1.GenerateConfig.stop_seqs:type_name -> evalfleet.model.v1.StringList
-	3,  // 2: evalfleet.model.v1.GenerateConfig.logit_bias:type_name -> evalfleet.model.v1.LogitBias
-	0,  // 3: evalfleet.model.v1.GenerateConfig.cache_prompt:type_name -> evalfleet.model.v1.CachePrompt
-	2,  // 4: evalfleet.model.v1.GenerateConfig.fallback_models:type_name -> evalfleet.model.v1.StringList
-	6,  // 5: evalfleet.model.v1.GenerateConfig.response_schema:type_name -> evalfleet.model.v1.ResponseSchema
-	4,  // 6: evalfleet.model.v1.GenerateConfig.extra_headers:type_name -> evalfleet.model.v1.HeaderMap
-	7,  // 7: evalfleet.model.v1.GenerateConfig.modalities:type_name -> evalfleet.model.v1.ModalityList
-	9,  // 8: evalfleet.model.v1.GenerateConfig.cache:type_name -> evalfleet.model.v1.CacheSetting
-	11, // 9: evalfleet.model.v1.GenerateConfig.batch:type_name -> evalfleet.model.v1.BatchSetting
-	12, // 10: evalfleet.model.v1.LogitBias.values:type_name -> evalfleet.model.v1.LogitBias.ValuesEntry
-	13, // 11: evalfleet.model.v1.HeaderMap.values:type_name -> evalfleet.model.v1.HeaderMap.ValuesEntry
-	8,  // 12: evalfleet.model.v1.ModalityList.values:type_name -> evalfleet.model.v1.Modality
-	10, // 13: evalfleet.model.v1.CacheSetting.policy:type_name -> evalfleet.model.v1.CachePolicy
-	14, // 14: evalfleet.model.v1.CachePolicy.scopes:type_name -> evalfleet.model.v1.CachePolicy.ScopesEntry
-	15, // 15: evalfleet.model.v1.BatchSetting.send_delay:type_name -> google.protobuf.Duration
-	15, // 16: evalfleet.model.v1.BatchSetting.tick:type_name -> google.protobuf.Duration
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	6,  // 0: evalfleet.model.v1.GenerateConfig.adaptive_connections:type_name -> evalfleet.model.v1.AdaptiveConnections
+	3,  // 1: evalfleet.model.v1.GenerateConfig.stop_seqs:type_name -> evalfleet.model.v1.StringList
+	4,  // 2: evalfleet.model.v1.GenerateConfig.logit_bias:type_name -> evalfleet.model.v1.LogitBias
+	1,  // 3: evalfleet.model.v1.GenerateConfig.cache_prompt:type_name -> evalfleet.model.v1.CachePrompt
+	3,  // 4: evalfleet.model.v1.GenerateConfig.fallback_models:type_name -> evalfleet.model.v1.StringList
+	0,  // 5: evalfleet.model.v1.GenerateConfig.reasoning_history:type_name -> evalfleet.model.v1.ReasoningHistory
+	7,  // 6: evalfleet.model.v1.GenerateConfig.response_schema:type_name -> evalfleet.model.v1.ResponseSchema
+	5,  // 7: evalfleet.model.v1.GenerateConfig.extra_headers:type_name -> evalfleet.model.v1.HeaderMap
+	8,  // 8: evalfleet.model.v1.GenerateConfig.modalities:type_name -> evalfleet.model.v1.ModalityList
+	10, // 9: evalfleet.model.v1.GenerateConfig.cache:type_name -> evalfleet.model.v1.CacheSetting
+	12, // 10: evalfleet.model.v1.GenerateConfig.batch:type_name -> evalfleet.model.v1.BatchSetting
+	13, // 11: evalfleet.model.v1.LogitBias.values:type_name -> evalfleet.model.v1.LogitBias.ValuesEntry
+	14, // 12: evalfleet.model.v1.HeaderMap.values:type_name -> evalfleet.model.v1.HeaderMap.ValuesEntry
+	9,  // 13: evalfleet.model.v1.ModalityList.values:type_name -> evalfleet.model.v1.Modality
+	11, // 14: evalfleet.model.v1.CacheSetting.policy:type_name -> evalfleet.model.v1.CachePolicy
+	15, // 15: evalfleet.model.v1.CachePolicy.scopes:type_name -> evalfleet.model.v1.CachePolicy.ScopesEntry
+	16, // 16: evalfleet.model.v1.BatchSetting.send_delay:type_name -> google.protobuf.Duration
+	16, // 17: evalfleet.model.v1.BatchSetting.tick:type_name -> google.protobuf.Duration
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_config_proto_init() }
@@ -1347,7 +1416,7 @@ func file_evalfleet_model_v1_config_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_config_proto_rawDesc), len(file_evalfleet_model_v1_config_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -83,6 +83,67 @@ func (CacheUse) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{0}
 }
 
+// ConnectionPoolChangeReason says why the limit of a pool changed.
+type ConnectionPoolChangeReason int32
+
+const (
+	// Not set. Never sent.
+	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_UNSPECIFIED ConnectionPoolChangeReason = 0
+	// It grows fast from its start.
+	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_SLOW_START ConnectionPoolChangeReason = 1
+	// It grows slowly, since calls succeed.
+	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP ConnectionPoolChangeReason = 2
+	// The provider turned calls away.
+	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT ConnectionPoolChangeReason = 3
+	// An operator changed it.
+	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_MANUAL ConnectionPoolChangeReason = 4
+)
+
+// Enum value maps for ConnectionPoolChangeReason.
+var (
+	ConnectionPoolChangeReason_name = map[int32]string{
+		0: "CONNECTION_POOL_CHANGE_REASON_UNSPECIFIED",
+		1: "CONNECTION_POOL_CHANGE_REASON_SLOW_START",
+		2: "CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP",
+		3: "CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT",
+		4: "CONNECTION_POOL_CHANGE_REASON_MANUAL",
+	}
+	ConnectionPoolChangeReason_value = map[string]int32{
+		"CONNECTION_POOL_CHANGE_REASON_UNSPECIFIED":     0,
+		"CONNECTION_POOL_CHANGE_REASON_SLOW_START":      1,
+		"CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP": 2,
+		"CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT":      3,
+		"CONNECTION_POOL_CHANGE_REASON_MANUAL":          4,
+	}
+)
+
+func (x ConnectionPoolChangeReason) Enum() *ConnectionPoolChangeReason {
+	p := new(ConnectionPoolChangeReason)
+	*p = x
+	return p
+}
+
+func (x ConnectionPoolChangeReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConnectionPoolChangeReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_model_v1_model_service_proto_enumTypes[1].Descriptor()
+}
+
+func (ConnectionPoolChangeReason) Type() protoreflect.EnumType {
+	return &file_evalfleet_model_v1_model_service_proto_enumTypes[1]
+}
+
+func (x ConnectionPoolChangeReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConnectionPoolChangeReason.Descriptor instead.
+func (ConnectionPoolChangeReason) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{1}
+}
+
 // GenerateRequest asks a model to go on with a conversation.
 type GenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -471,7 +532,7 @@ func (x *ExtendPrefixResponse) GetPrefix() *MessagePrefix {
 // RawRequest is a vendor's request as bytes.
 type RawRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `openai-chat`, `openai-responses`, `anthropic`, `gemini`, …
+	// Required. `openai-chat`, `openai-responses`, `anthropic`, `gemini`. Open: one that modelgw speaks.
 	Dialect string `protobuf:"bytes,1,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// Headers that matter; never credentials.
 	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -3387,8 +3448,8 @@ type ConnectionPoolChange struct {
 	OldLimit int32 `protobuf:"varint,2,opt,name=old_limit,json=oldLimit,proto3" json:"old_limit,omitempty"`
 	// The limit after.
 	NewLimit int32 `protobuf:"varint,3,opt,name=new_limit,json=newLimit,proto3" json:"new_limit,omitempty"`
-	// `slow_start`, `steady_state_up`, `rate_limit` or `manual`.
-	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why.
+	Reason ConnectionPoolChangeReason `protobuf:"varint,4,opt,name=reason,proto3,enum=evalfleet.model.v1.ConnectionPoolChangeReason" json:"reason,omitempty"`
 	// The model whose request brought the change.
 	Model         string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3446,11 +3507,11 @@ func (x *ConnectionPoolChange) GetNewLimit() int32 {
 	return 0
 }
 
-func (x *ConnectionPoolChange) GetReason() string {
+func (x *ConnectionPoolChange) GetReason() ConnectionPoolChangeReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_UNSPECIFIED
 }
 
 func (x *ConnectionPoolChange) GetModel() string {
@@ -4187,12 +4248,12 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x03max\x18\x06 \x01(\x05R\x03max\x12G\n" +
 	"\ahistory\x18\a \x03(\v2(.evalfleet.model.v1.ConnectionPoolChangeB\x03\xe0A\x03R\ahistory\x12\x12\n" +
 	"\x04etag\x18\b \x01(\tR\x04etag:e\xeaAb\n" +
-	"\x1cevalfleet.dev/ConnectionPool\x12Baccounts/{provider}/{account}/connectionPools/{connection_pool=**}\"\xae\x01\n" +
+	"\x1cevalfleet.dev/ConnectionPool\x12Baccounts/{provider}/{account}/connectionPools/{connection_pool=**}\"\xde\x01\n" +
 	"\x14ConnectionPoolChange\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
 	"\told_limit\x18\x02 \x01(\x05R\boldLimit\x12\x1b\n" +
-	"\tnew_limit\x18\x03 \x01(\x05R\bnewLimit\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
+	"\tnew_limit\x18\x03 \x01(\x05R\bnewLimit\x12F\n" +
+	"\x06reason\x18\x04 \x01(\x0e2..evalfleet.model.v1.ConnectionPoolChangeReasonR\x06reason\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\"\x85\x01\n" +
 	"\x1aListConnectionPoolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
@@ -4236,7 +4297,13 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bCacheUse\x12\x19\n" +
 	"\x15CACHE_USE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCACHE_USE_READ\x10\x01\x12\x13\n" +
-	"\x0fCACHE_USE_WRITE\x10\x022\xd7\x0e\n" +
+	"\x0fCACHE_USE_WRITE\x10\x02*\x84\x02\n" +
+	"\x1aConnectionPoolChangeReason\x12-\n" +
+	")CONNECTION_POOL_CHANGE_REASON_UNSPECIFIED\x10\x00\x12,\n" +
+	"(CONNECTION_POOL_CHANGE_REASON_SLOW_START\x10\x01\x121\n" +
+	"-CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP\x10\x02\x12,\n" +
+	"(CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT\x10\x03\x12(\n" +
+	"$CONNECTION_POOL_CHANGE_REASON_MANUAL\x10\x042\xd7\x0e\n" +
 	"\fModelService\x12\x8d\x01\n" +
 	"\bGenerate\x12#.evalfleet.model.v1.GenerateRequest\x1a$.evalfleet.model.v1.GenerateResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{parent=projects/*}/models:generate\x12\xb5\x01\n" +
 	"\x0eStreamGenerate\x12).evalfleet.model.v1.StreamGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"J\x82\xd3\xe4\x93\x02D:\arequest\"9/api/v1/{request.parent=projects/*}/models:streamGenerate0\x01\x12\x9f\x01\n" +
@@ -4275,183 +4342,185 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_model_v1_model_service_proto_rawDescData
 }
 
-var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
-	(*GenerateRequest)(nil),             // 1: evalfleet.model.v1.GenerateRequest
-	(*MessagePrefix)(nil),               // 2: evalfleet.model.v1.MessagePrefix
-	(*ExtendPrefixRequest)(nil),         // 3: evalfleet.model.v1.ExtendPrefixRequest
-	(*ExtendPrefixResponse)(nil),        // 4: evalfleet.model.v1.ExtendPrefixResponse
-	(*RawRequest)(nil),                  // 5: evalfleet.model.v1.RawRequest
-	(*RawResponse)(nil),                 // 6: evalfleet.model.v1.RawResponse
-	(*GenerateResponse)(nil),            // 7: evalfleet.model.v1.GenerateResponse
-	(*FailedAttempt)(nil),               // 8: evalfleet.model.v1.FailedAttempt
-	(*StreamGenerateRequest)(nil),       // 9: evalfleet.model.v1.StreamGenerateRequest
-	(*StreamGenerateResponse)(nil),      // 10: evalfleet.model.v1.StreamGenerateResponse
-	(*GenerateStarted)(nil),             // 11: evalfleet.model.v1.GenerateStarted
-	(*GenerateDelta)(nil),               // 12: evalfleet.model.v1.GenerateDelta
-	(*ToolCallDelta)(nil),               // 13: evalfleet.model.v1.ToolCallDelta
-	(*GenerateRestart)(nil),             // 14: evalfleet.model.v1.GenerateRestart
-	(*GenerateHeartbeat)(nil),           // 15: evalfleet.model.v1.GenerateHeartbeat
-	(*AttachGenerateRequest)(nil),       // 16: evalfleet.model.v1.AttachGenerateRequest
-	(*WatchRetriesRequest)(nil),         // 17: evalfleet.model.v1.WatchRetriesRequest
-	(*WatchRetriesResponse)(nil),        // 18: evalfleet.model.v1.WatchRetriesResponse
-	(*CancelGenerateRequest)(nil),       // 19: evalfleet.model.v1.CancelGenerateRequest
-	(*CancelGenerateResponse)(nil),      // 20: evalfleet.model.v1.CancelGenerateResponse
-	(*ReleaseGenerateRequest)(nil),      // 21: evalfleet.model.v1.ReleaseGenerateRequest
-	(*ReleaseGenerateResponse)(nil),     // 22: evalfleet.model.v1.ReleaseGenerateResponse
-	(*ReleaseRunGeneratesRequest)(nil),  // 23: evalfleet.model.v1.ReleaseRunGeneratesRequest
-	(*ReleaseRunGeneratesResponse)(nil), // 24: evalfleet.model.v1.ReleaseRunGeneratesResponse
-	(*CountTokensRequest)(nil),          // 25: evalfleet.model.v1.CountTokensRequest
-	(*CountTokensResponse)(nil),         // 26: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                       // 27: evalfleet.model.v1.Model
-	(*Capabilities)(nil),                // 28: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                      // 29: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),             // 30: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),           // 31: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 32: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),        // 33: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),       // 34: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                    // 35: evalfleet.model.v1.Provider
-	(*Account)(nil),                     // 36: evalfleet.model.v1.Account
-	(*GetCacheSizeRequest)(nil),         // 37: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),        // 38: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),     // 39: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil),    // 40: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),                  // 41: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),           // 42: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),          // 43: evalfleet.model.v1.ClearCacheResponse
-	(*ConnectionPool)(nil),              // 44: evalfleet.model.v1.ConnectionPool
-	(*ConnectionPoolChange)(nil),        // 45: evalfleet.model.v1.ConnectionPoolChange
-	(*ListConnectionPoolsRequest)(nil),  // 46: evalfleet.model.v1.ListConnectionPoolsRequest
-	(*ListConnectionPoolsResponse)(nil), // 47: evalfleet.model.v1.ListConnectionPoolsResponse
-	(*UpdateConnectionPoolRequest)(nil), // 48: evalfleet.model.v1.UpdateConnectionPoolRequest
-	(*Budget)(nil),                      // 49: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),          // 50: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),         // 51: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),         // 52: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                                 // 53: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                                 // 54: evalfleet.model.v1.RawResponse.HeadersEntry
-	nil,                                 // 55: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 56: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 57: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 58: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 59: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 60: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 61: google.protobuf.Duration
-	(*v12.OffloadedField)(nil),          // 62: evalfleet.content.v1.OffloadedField
-	(*ModelOutput)(nil),                 // 63: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 64: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 65: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 66: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 67: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 68: evalfleet.effect.v1.Note
-	(*fieldmaskpb.FieldMask)(nil),       // 69: google.protobuf.FieldMask
+	(ConnectionPoolChangeReason)(0),     // 1: evalfleet.model.v1.ConnectionPoolChangeReason
+	(*GenerateRequest)(nil),             // 2: evalfleet.model.v1.GenerateRequest
+	(*MessagePrefix)(nil),               // 3: evalfleet.model.v1.MessagePrefix
+	(*ExtendPrefixRequest)(nil),         // 4: evalfleet.model.v1.ExtendPrefixRequest
+	(*ExtendPrefixResponse)(nil),        // 5: evalfleet.model.v1.ExtendPrefixResponse
+	(*RawRequest)(nil),                  // 6: evalfleet.model.v1.RawRequest
+	(*RawResponse)(nil),                 // 7: evalfleet.model.v1.RawResponse
+	(*GenerateResponse)(nil),            // 8: evalfleet.model.v1.GenerateResponse
+	(*FailedAttempt)(nil),               // 9: evalfleet.model.v1.FailedAttempt
+	(*StreamGenerateRequest)(nil),       // 10: evalfleet.model.v1.StreamGenerateRequest
+	(*StreamGenerateResponse)(nil),      // 11: evalfleet.model.v1.StreamGenerateResponse
+	(*GenerateStarted)(nil),             // 12: evalfleet.model.v1.GenerateStarted
+	(*GenerateDelta)(nil),               // 13: evalfleet.model.v1.GenerateDelta
+	(*ToolCallDelta)(nil),               // 14: evalfleet.model.v1.ToolCallDelta
+	(*GenerateRestart)(nil),             // 15: evalfleet.model.v1.GenerateRestart
+	(*GenerateHeartbeat)(nil),           // 16: evalfleet.model.v1.GenerateHeartbeat
+	(*AttachGenerateRequest)(nil),       // 17: evalfleet.model.v1.AttachGenerateRequest
+	(*WatchRetriesRequest)(nil),         // 18: evalfleet.model.v1.WatchRetriesRequest
+	(*WatchRetriesResponse)(nil),        // 19: evalfleet.model.v1.WatchRetriesResponse
+	(*CancelGenerateRequest)(nil),       // 20: evalfleet.model.v1.CancelGenerateRequest
+	(*CancelGenerateResponse)(nil),      // 21: evalfleet.model.v1.CancelGenerateResponse
+	(*ReleaseGenerateRequest)(nil),      // 22: evalfleet.model.v1.ReleaseGenerateRequest
+	(*ReleaseGenerateResponse)(nil),     // 23: evalfleet.model.v1.ReleaseGenerateResponse
+	(*ReleaseRunGeneratesRequest)(nil),  // 24: evalfleet.model.v1.ReleaseRunGeneratesRequest
+	(*ReleaseRunGeneratesResponse)(nil), // 25: evalfleet.model.v1.ReleaseRunGeneratesResponse
+	(*CountTokensRequest)(nil),          // 26: evalfleet.model.v1.CountTokensRequest
+	(*CountTokensResponse)(nil),         // 27: evalfleet.model.v1.CountTokensResponse
+	(*Model)(nil),                       // 28: evalfleet.model.v1.Model
+	(*Capabilities)(nil),                // 29: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                      // 30: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),             // 31: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),           // 32: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 33: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),        // 34: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),       // 35: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                    // 36: evalfleet.model.v1.Provider
+	(*Account)(nil),                     // 37: evalfleet.model.v1.Account
+	(*GetCacheSizeRequest)(nil),         // 38: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),        // 39: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),     // 40: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil),    // 41: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),                  // 42: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),           // 43: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),          // 44: evalfleet.model.v1.ClearCacheResponse
+	(*ConnectionPool)(nil),              // 45: evalfleet.model.v1.ConnectionPool
+	(*ConnectionPoolChange)(nil),        // 46: evalfleet.model.v1.ConnectionPoolChange
+	(*ListConnectionPoolsRequest)(nil),  // 47: evalfleet.model.v1.ListConnectionPoolsRequest
+	(*ListConnectionPoolsResponse)(nil), // 48: evalfleet.model.v1.ListConnectionPoolsResponse
+	(*UpdateConnectionPoolRequest)(nil), // 49: evalfleet.model.v1.UpdateConnectionPoolRequest
+	(*Budget)(nil),                      // 50: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 51: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 52: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 53: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 54: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 55: evalfleet.model.v1.RawResponse.HeadersEntry
+	nil,                                 // 56: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 57: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 58: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 59: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 60: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 61: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 62: google.protobuf.Duration
+	(*v12.OffloadedField)(nil),          // 63: evalfleet.content.v1.OffloadedField
+	(*ModelOutput)(nil),                 // 64: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 65: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 66: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 67: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 68: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 69: evalfleet.effect.v1.Note
+	(*fieldmaskpb.FieldMask)(nil),       // 70: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	56, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	57, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	2,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	58, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	59, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	60, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	5,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	61, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	62, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	2,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	57, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	62, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	2,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	53, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	54, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
-	63, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	64, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	57, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	58, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	3,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	59, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	60, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	61, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	6,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
+	62, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	63, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	3,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	58, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	63, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	3,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	54, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	55, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
+	64, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	65, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	65, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	60, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
-	6,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	2,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	8,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	57, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	29, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	62, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	66, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	61, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	65, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	1,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	11, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	12, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	14, // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	15, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	7,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	6,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	62, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	13, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	67, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	68, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	57, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	58, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	62, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	28, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	29, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	27, // 45: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	35, // 46: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	36, // 47: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	55, // 48: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	41, // 49: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	66, // 50: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	45, // 51: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	66, // 52: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	44, // 53: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	44, // 54: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	69, // 55: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	49, // 56: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	49, // 57: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	69, // 58: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 59: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	9,  // 60: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	16, // 61: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	17, // 62: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	19, // 63: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	21, // 64: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	23, // 65: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	3,  // 66: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	25, // 67: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	30, // 68: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	31, // 69: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	33, // 70: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	37, // 71: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	39, // 72: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	42, // 73: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	46, // 74: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	48, // 75: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	50, // 76: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	52, // 77: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	7,  // 78: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	10, // 79: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	10, // 80: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	18, // 81: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	20, // 82: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	22, // 83: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	24, // 84: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	4,  // 85: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	26, // 86: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	27, // 87: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	32, // 88: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	34, // 89: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	38, // 90: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	40, // 91: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	43, // 92: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	47, // 93: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	44, // 94: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	51, // 95: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	49, // 96: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	78, // [78:97] is the sub-list for method output_type
-	59, // [59:78] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	66, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	61, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	7,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	3,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	9,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	58, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	30, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	63, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	67, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	62, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	66, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	2,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	12, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	13, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	15, // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	16, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	8,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	7,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	63, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	14, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	68, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	69, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	58, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	59, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	63, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	29, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	30, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	28, // 45: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	36, // 46: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	37, // 47: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	56, // 48: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	42, // 49: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	67, // 50: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 51: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	67, // 52: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	1,  // 53: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	45, // 54: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	45, // 55: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	70, // 56: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	50, // 57: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	50, // 58: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	70, // 59: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 60: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	10, // 61: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	17, // 62: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	18, // 63: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	20, // 64: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	22, // 65: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	24, // 66: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	4,  // 67: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	26, // 68: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	31, // 69: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	32, // 70: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	34, // 71: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	38, // 72: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	40, // 73: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	43, // 74: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	47, // 75: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	49, // 76: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	51, // 77: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	53, // 78: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	8,  // 79: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	11, // 80: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	11, // 81: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	19, // 82: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	21, // 83: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	23, // 84: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	25, // 85: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	5,  // 86: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	27, // 87: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	28, // 88: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	33, // 89: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	35, // 90: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	39, // 91: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	41, // 92: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	44, // 93: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	48, // 94: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	45, // 95: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	52, // 96: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	50, // 97: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	79, // [79:98] is the sub-list for method output_type
+	60, // [60:79] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -4482,7 +4551,7 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   3,

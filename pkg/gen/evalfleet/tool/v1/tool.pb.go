@@ -138,6 +138,59 @@ func (ToolCallType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{1}
 }
 
+// ViewFormat says how something is shown to a person.
+type ViewFormat int32
+
+const (
+	// Not set; read as TEXT.
+	ViewFormat_VIEW_FORMAT_UNSPECIFIED ViewFormat = 0
+	// As it is.
+	ViewFormat_VIEW_FORMAT_TEXT ViewFormat = 1
+	// As Markdown.
+	ViewFormat_VIEW_FORMAT_MARKDOWN ViewFormat = 2
+)
+
+// Enum value maps for ViewFormat.
+var (
+	ViewFormat_name = map[int32]string{
+		0: "VIEW_FORMAT_UNSPECIFIED",
+		1: "VIEW_FORMAT_TEXT",
+		2: "VIEW_FORMAT_MARKDOWN",
+	}
+	ViewFormat_value = map[string]int32{
+		"VIEW_FORMAT_UNSPECIFIED": 0,
+		"VIEW_FORMAT_TEXT":        1,
+		"VIEW_FORMAT_MARKDOWN":    2,
+	}
+)
+
+func (x ViewFormat) Enum() *ViewFormat {
+	p := new(ViewFormat)
+	*p = x
+	return p
+}
+
+func (x ViewFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ViewFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_tool_v1_tool_proto_enumTypes[2].Descriptor()
+}
+
+func (ViewFormat) Type() protoreflect.EnumType {
+	return &file_evalfleet_tool_v1_tool_proto_enumTypes[2]
+}
+
+func (x ViewFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ViewFormat.Descriptor instead.
+func (ViewFormat) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{2}
+}
+
 // ToolErrorType says what kind of failure the model sees.
 type ToolErrorType int32
 
@@ -215,11 +268,11 @@ func (x ToolErrorType) String() string {
 }
 
 func (ToolErrorType) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_tool_v1_tool_proto_enumTypes[2].Descriptor()
+	return file_evalfleet_tool_v1_tool_proto_enumTypes[3].Descriptor()
 }
 
 func (ToolErrorType) Type() protoreflect.EnumType {
-	return &file_evalfleet_tool_v1_tool_proto_enumTypes[2]
+	return &file_evalfleet_tool_v1_tool_proto_enumTypes[3]
 }
 
 func (x ToolErrorType) Number() protoreflect.EnumNumber {
@@ -228,7 +281,64 @@ func (x ToolErrorType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolErrorType.Descriptor instead.
 func (ToolErrorType) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{3}
+}
+
+// SandboxActionType is a kind of action in a sandbox.
+type SandboxActionType int32
+
+const (
+	// Not set. Never sent.
+	SandboxActionType_SANDBOX_ACTION_TYPE_UNSPECIFIED SandboxActionType = 0
+	// A command.
+	SandboxActionType_SANDBOX_ACTION_TYPE_EXEC SandboxActionType = 1
+	// A file was read.
+	SandboxActionType_SANDBOX_ACTION_TYPE_READ_FILE SandboxActionType = 2
+	// A file was written.
+	SandboxActionType_SANDBOX_ACTION_TYPE_WRITE_FILE SandboxActionType = 3
+)
+
+// Enum value maps for SandboxActionType.
+var (
+	SandboxActionType_name = map[int32]string{
+		0: "SANDBOX_ACTION_TYPE_UNSPECIFIED",
+		1: "SANDBOX_ACTION_TYPE_EXEC",
+		2: "SANDBOX_ACTION_TYPE_READ_FILE",
+		3: "SANDBOX_ACTION_TYPE_WRITE_FILE",
+	}
+	SandboxActionType_value = map[string]int32{
+		"SANDBOX_ACTION_TYPE_UNSPECIFIED": 0,
+		"SANDBOX_ACTION_TYPE_EXEC":        1,
+		"SANDBOX_ACTION_TYPE_READ_FILE":   2,
+		"SANDBOX_ACTION_TYPE_WRITE_FILE":  3,
+	}
+)
+
+func (x SandboxActionType) Enum() *SandboxActionType {
+	p := new(SandboxActionType)
+	*p = x
+	return p
+}
+
+func (x SandboxActionType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SandboxActionType) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_tool_v1_tool_proto_enumTypes[4].Descriptor()
+}
+
+func (SandboxActionType) Type() protoreflect.EnumType {
+	return &file_evalfleet_tool_v1_tool_proto_enumTypes[4]
+}
+
+func (x SandboxActionType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SandboxActionType.Descriptor instead.
+func (SandboxActionType) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{4}
 }
 
 // ToolChoiceMode is a choice that names no function.
@@ -272,11 +382,11 @@ func (x ToolChoiceMode) String() string {
 }
 
 func (ToolChoiceMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_tool_v1_tool_proto_enumTypes[3].Descriptor()
+	return file_evalfleet_tool_v1_tool_proto_enumTypes[5].Descriptor()
 }
 
 func (ToolChoiceMode) Type() protoreflect.EnumType {
-	return &file_evalfleet_tool_v1_tool_proto_enumTypes[3]
+	return &file_evalfleet_tool_v1_tool_proto_enumTypes[5]
 }
 
 func (x ToolChoiceMode) Number() protoreflect.EnumNumber {
@@ -285,7 +395,7 @@ func (x ToolChoiceMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoiceMode.Descriptor instead.
 func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{5}
 }
 
 // ToolInfo is what a model is told of a tool.
@@ -713,8 +823,8 @@ type ToolCallContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Title; may hold `{{argument}}`.
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	// `text` or `markdown`; empty is `text`.
-	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// How to show it; unset is TEXT.
+	Format ViewFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.tool.v1.ViewFormat" json:"format,omitempty"`
 	// What to show; may hold `{{argument}}`, replaced when it is shown.
 	Content       string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -758,11 +868,11 @@ func (x *ToolCallContent) GetTitle() string {
 	return ""
 }
 
-func (x *ToolCallContent) GetFormat() string {
+func (x *ToolCallContent) GetFormat() ViewFormat {
 	if x != nil {
 		return x.Format
 	}
-	return ""
+	return ViewFormat_VIEW_FORMAT_UNSPECIFIED
 }
 
 func (x *ToolCallContent) GetContent() string {
@@ -1050,8 +1160,8 @@ func (x *StoreChange) GetValueJson() string {
 // SandboxAction records what a tool did in a sandbox, for the transcript.
 type SandboxAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `exec`, `read_file` or `write_file`.
-	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	// What was done.
+	Action SandboxActionType `protobuf:"varint,1,opt,name=action,proto3,enum=evalfleet.tool.v1.SandboxActionType" json:"action,omitempty"`
 	// Optional. Resource name of the sandbox.
 	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Optional. The command, quoted for a shell.
@@ -1104,11 +1214,11 @@ func (*SandboxAction) Descriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *SandboxAction) GetAction() string {
+func (x *SandboxAction) GetAction() SandboxActionType {
 	if x != nil {
 		return x.Action
 	}
-	return ""
+	return SandboxActionType_SANDBOX_ACTION_TYPE_UNSPECIFIED
 }
 
 func (x *SandboxAction) GetSandbox() string {
@@ -1467,10 +1577,10 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x04view\x18\x05 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04view\x123\n" +
 	"\x04type\x18\x06 \x01(\x0e2\x1f.evalfleet.tool.v1.ToolCallTypeR\x04type\x12#\n" +
 	"\rinternal_json\x18\a \x01(\tR\finternalJsonB\x0e\n" +
-	"\f_parse_errorJ\x04\b\b\x10\tR\x0earguments_blob\"Y\n" +
+	"\f_parse_errorJ\x04\b\b\x10\tR\x0earguments_blob\"\x82\x01\n" +
 	"\x0fToolCallContent\x12\x14\n" +
-	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
-	"\x06format\x18\x02 \x01(\tR\x06format\x12\x18\n" +
+	"\x05title\x18\x01 \x01(\tR\x05title\x12?\n" +
+	"\x06format\x18\x02 \x01(\x0e2\x1d.evalfleet.tool.v1.ViewFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\tR\acontent\"\x84\x01\n" +
 	"\fToolCallView\x12<\n" +
 	"\acontext\x18\x01 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\acontext\x126\n" +
@@ -1490,9 +1600,9 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\"\n" +
 	"\n" +
 	"value_json\x18\x02 \x01(\tH\x00R\tvalueJson\x88\x01\x01B\r\n" +
-	"\v_value_json\"\xbb\x02\n" +
-	"\rSandboxAction\x12\x16\n" +
-	"\x06action\x18\x01 \x01(\tR\x06action\x12\x18\n" +
+	"\v_value_json\"\xe1\x02\n" +
+	"\rSandboxAction\x12<\n" +
+	"\x06action\x18\x01 \x01(\x0e2$.evalfleet.tool.v1.SandboxActionTypeR\x06action\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\tR\asandbox\x12\x18\n" +
 	"\acommand\x18\x03 \x01(\tR\acommand\x12\x12\n" +
 	"\x04file\x18\x04 \x01(\tR\x04file\x12!\n" +
@@ -1536,7 +1646,12 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\fToolCallType\x12\x1e\n" +
 	"\x1aTOOL_CALL_TYPE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TOOL_CALL_TYPE_FUNCTION\x10\x01\x12\x19\n" +
-	"\x15TOOL_CALL_TYPE_CUSTOM\x10\x02*\xb6\x03\n" +
+	"\x15TOOL_CALL_TYPE_CUSTOM\x10\x02*Y\n" +
+	"\n" +
+	"ViewFormat\x12\x1b\n" +
+	"\x17VIEW_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10VIEW_FORMAT_TEXT\x10\x01\x12\x18\n" +
+	"\x14VIEW_FORMAT_MARKDOWN\x10\x02*\xb6\x03\n" +
 	"\rToolErrorType\x12\x1f\n" +
 	"\x1bTOOL_ERROR_TYPE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TOOL_ERROR_TYPE_PARSING\x10\x01\x12\x1b\n" +
@@ -1551,7 +1666,12 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"#TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE\x10\n" +
 	"\x12\x1b\n" +
 	"\x17TOOL_ERROR_TYPE_UNKNOWN\x10\v\x12 \n" +
-	"\x1cTOOL_ERROR_TYPE_OUTPUT_LIMIT\x10\f*\x82\x01\n" +
+	"\x1cTOOL_ERROR_TYPE_OUTPUT_LIMIT\x10\f*\x9d\x01\n" +
+	"\x11SandboxActionType\x12#\n" +
+	"\x1fSANDBOX_ACTION_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18SANDBOX_ACTION_TYPE_EXEC\x10\x01\x12!\n" +
+	"\x1dSANDBOX_ACTION_TYPE_READ_FILE\x10\x02\x12\"\n" +
+	"\x1eSANDBOX_ACTION_TYPE_WRITE_FILE\x10\x03*\x82\x01\n" +
 	"\x0eToolChoiceMode\x12 \n" +
 	"\x1cTOOL_CHOICE_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15TOOL_CHOICE_MODE_AUTO\x10\x01\x12\x18\n" +
@@ -1571,58 +1691,62 @@ func file_evalfleet_tool_v1_tool_proto_rawDescGZIP() []byte {
 	return file_evalfleet_tool_v1_tool_proto_rawDescData
 }
 
-var file_evalfleet_tool_v1_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_evalfleet_tool_v1_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_evalfleet_tool_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_evalfleet_tool_v1_tool_proto_goTypes = []any{
 	(OnUnknown)(0),              // 0: evalfleet.tool.v1.OnUnknown
 	(ToolCallType)(0),           // 1: evalfleet.tool.v1.ToolCallType
-	(ToolErrorType)(0),          // 2: evalfleet.tool.v1.ToolErrorType
-	(ToolChoiceMode)(0),         // 3: evalfleet.tool.v1.ToolChoiceMode
-	(*ToolInfo)(nil),            // 4: evalfleet.tool.v1.ToolInfo
-	(*ToolDefinition)(nil),      // 5: evalfleet.tool.v1.ToolDefinition
-	(*ToolRef)(nil),             // 6: evalfleet.tool.v1.ToolRef
-	(*ToolCall)(nil),            // 7: evalfleet.tool.v1.ToolCall
-	(*ToolCallContent)(nil),     // 8: evalfleet.tool.v1.ToolCallContent
-	(*ToolCallView)(nil),        // 9: evalfleet.tool.v1.ToolCallView
-	(*ToolCallError)(nil),       // 10: evalfleet.tool.v1.ToolCallError
-	(*ToolFailure)(nil),         // 11: evalfleet.tool.v1.ToolFailure
-	(*Truncation)(nil),          // 12: evalfleet.tool.v1.Truncation
-	(*StoreChange)(nil),         // 13: evalfleet.tool.v1.StoreChange
-	(*SandboxAction)(nil),       // 14: evalfleet.tool.v1.SandboxAction
-	(*ToolResult)(nil),          // 15: evalfleet.tool.v1.ToolResult
-	(*ToolChoice)(nil),          // 16: evalfleet.tool.v1.ToolChoice
-	nil,                         // 17: evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
-	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
-	(*v1.Timing)(nil),           // 19: evalfleet.effect.v1.Timing
-	(*v11.MessageContent)(nil),  // 20: evalfleet.content.v1.MessageContent
-	(*v11.OffloadedField)(nil),  // 21: evalfleet.content.v1.OffloadedField
+	(ViewFormat)(0),             // 2: evalfleet.tool.v1.ViewFormat
+	(ToolErrorType)(0),          // 3: evalfleet.tool.v1.ToolErrorType
+	(SandboxActionType)(0),      // 4: evalfleet.tool.v1.SandboxActionType
+	(ToolChoiceMode)(0),         // 5: evalfleet.tool.v1.ToolChoiceMode
+	(*ToolInfo)(nil),            // 6: evalfleet.tool.v1.ToolInfo
+	(*ToolDefinition)(nil),      // 7: evalfleet.tool.v1.ToolDefinition
+	(*ToolRef)(nil),             // 8: evalfleet.tool.v1.ToolRef
+	(*ToolCall)(nil),            // 9: evalfleet.tool.v1.ToolCall
+	(*ToolCallContent)(nil),     // 10: evalfleet.tool.v1.ToolCallContent
+	(*ToolCallView)(nil),        // 11: evalfleet.tool.v1.ToolCallView
+	(*ToolCallError)(nil),       // 12: evalfleet.tool.v1.ToolCallError
+	(*ToolFailure)(nil),         // 13: evalfleet.tool.v1.ToolFailure
+	(*Truncation)(nil),          // 14: evalfleet.tool.v1.Truncation
+	(*StoreChange)(nil),         // 15: evalfleet.tool.v1.StoreChange
+	(*SandboxAction)(nil),       // 16: evalfleet.tool.v1.SandboxAction
+	(*ToolResult)(nil),          // 17: evalfleet.tool.v1.ToolResult
+	(*ToolChoice)(nil),          // 18: evalfleet.tool.v1.ToolChoice
+	nil,                         // 19: evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
+	(*durationpb.Duration)(nil), // 20: google.protobuf.Duration
+	(*v1.Timing)(nil),           // 21: evalfleet.effect.v1.Timing
+	(*v11.MessageContent)(nil),  // 22: evalfleet.content.v1.MessageContent
+	(*v11.OffloadedField)(nil),  // 23: evalfleet.content.v1.OffloadedField
 }
 var file_evalfleet_tool_v1_tool_proto_depIdxs = []int32{
-	4,  // 0: evalfleet.tool.v1.ToolDefinition.info:type_name -> evalfleet.tool.v1.ToolInfo
+	6,  // 0: evalfleet.tool.v1.ToolDefinition.info:type_name -> evalfleet.tool.v1.ToolInfo
 	0,  // 1: evalfleet.tool.v1.ToolDefinition.on_unknown:type_name -> evalfleet.tool.v1.OnUnknown
-	18, // 2: evalfleet.tool.v1.ToolDefinition.timeout:type_name -> google.protobuf.Duration
-	17, // 3: evalfleet.tool.v1.ToolRef.parameter_descriptions:type_name -> evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
-	5,  // 4: evalfleet.tool.v1.ToolRef.definition:type_name -> evalfleet.tool.v1.ToolDefinition
-	8,  // 5: evalfleet.tool.v1.ToolCall.view:type_name -> evalfleet.tool.v1.ToolCallContent
+	20, // 2: evalfleet.tool.v1.ToolDefinition.timeout:type_name -> google.protobuf.Duration
+	19, // 3: evalfleet.tool.v1.ToolRef.parameter_descriptions:type_name -> evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
+	7,  // 4: evalfleet.tool.v1.ToolRef.definition:type_name -> evalfleet.tool.v1.ToolDefinition
+	10, // 5: evalfleet.tool.v1.ToolCall.view:type_name -> evalfleet.tool.v1.ToolCallContent
 	1,  // 6: evalfleet.tool.v1.ToolCall.type:type_name -> evalfleet.tool.v1.ToolCallType
-	8,  // 7: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
-	8,  // 8: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
-	2,  // 9: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
-	19, // 10: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
-	20, // 11: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
-	10, // 12: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
-	11, // 13: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	12, // 14: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
-	13, // 15: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	14, // 16: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
-	19, // 17: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
-	21, // 18: evalfleet.tool.v1.ToolResult.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	3,  // 19: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	2,  // 7: evalfleet.tool.v1.ToolCallContent.format:type_name -> evalfleet.tool.v1.ViewFormat
+	10, // 8: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
+	10, // 9: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
+	3,  // 10: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
+	4,  // 11: evalfleet.tool.v1.SandboxAction.action:type_name -> evalfleet.tool.v1.SandboxActionType
+	21, // 12: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
+	22, // 13: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
+	12, // 14: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
+	13, // 15: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	14, // 16: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
+	15, // 17: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	16, // 18: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
+	21, // 19: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
+	23, // 20: evalfleet.tool.v1.ToolResult.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	5,  // 21: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_proto_init() }
@@ -1643,7 +1767,7 @@ func file_evalfleet_tool_v1_tool_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_tool_v1_tool_proto_rawDesc), len(file_evalfleet_tool_v1_tool_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      6,
 			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,

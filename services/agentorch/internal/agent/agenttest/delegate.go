@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
@@ -55,7 +56,7 @@ func (m *delegating) Apply(e *agentv1.Event) {
 	case *agentv1.Event_AgentEnded:
 		text := chat.Completion(k.AgentEnded.GetContent())
 		if k.AgentEnded.GetLimit() != nil {
-			text = "limit " + k.AgentEnded.GetLimit().GetType()
+			text = "limit " + enum.Word(k.AgentEnded.GetLimit().GetType())
 		}
 		m.heard = append(m.heard, text)
 	case *agentv1.Event_MessageAdded:

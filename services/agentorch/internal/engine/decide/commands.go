@@ -52,36 +52,36 @@ func (d *Step) command(c inbox.Command) error {
 	switch r := c.Request.(type) {
 	case *agentv1.CancelRunRequest:
 		received.Reason = r.GetReason()
-		received.Type = "cancel"
+		received.Type = agentv1.CommandType_COMMAND_TYPE_CANCEL
 		var ends *agentv1.Event
 		if received.Mode, ends = d.cancel(r); ends != nil {
 			follows = append(follows, ends)
 		}
 	case *agentv1.RetuneLimitsRequest:
-		received.Type = "limits"
+		received.Type = agentv1.CommandType_COMMAND_TYPE_LIMITS
 		if received.Outdated = r.GetEtag() != "" && r.GetEtag() != run.Etag(d.s.Seq); !received.GetOutdated() {
 			follows = append(follows, run.NewEvent(&agentv1.LimitsRetuned{Limits: limit.Retune(d.s.Limits.Bounds(), r.GetLimits(), r.GetUpdateMask().GetPaths())}))
 		}
 	case *agentv1.PostMessageRequest:
-		received.Type, received.Content = "message", operators(r.GetMessages())
+		received.Type, received.Content = agentv1.CommandType_COMMAND_TYPE_MESSAGE, operators(r.GetMessages())
 		to(r.GetSpan())
 	case *agentv1.InterruptRunRequest:
-		received.Type, received.Reason, received.Content = "interrupt", r.GetReason(), operators(r.GetMessages())
+		received.Type, received.Reason, received.Content = agentv1.CommandType_COMMAND_TYPE_INTERRUPT, r.GetReason(), operators(r.GetMessages())
 		if to(r.GetSpan()) {
 			cut := run.NewEvent(d.cut(f))
 			cut.Span = f.Span
 			follows = append(follows, cut)
 		}
 	case *agentv1.CancelCallRequest:
-		received.Type, received.Reason = "cancel_call", r.GetReason()
+		received.Type, received.Reason = agentv1.CommandType_COMMAND_TYPE_CANCEL_CALL, r.GetReason()
 		if to(r.GetSpan()) {
 			received.Intent = openCall(d.s, f, r)
 			received.Outdated = received.GetIntent() == 0
 		}
 	case *agentv1.HoldRunRequest:
-		received.Type, received.Reason = "hold", r.GetReason()
+		received.Type, received.Reason = agentv1.CommandType_COMMAND_TYPE_HOLD, r.GetReason()
 	case *agentv1.ResumeRunRequest:
-		received.Type = "resume"
+		received.Type = agentv1.CommandType_COMMAND_TYPE_RESUME
 		d.s.Waits(func(wait *agentv1.RunWait, i *run.Intent, f *run.Frame) bool {
 			if wait.GetReason() == waits.Decision {
 				follows = append(follows, wentOn(i, f))
@@ -117,17 +117,17 @@ func operators(messages []*modelv1.ChatMessage) *agentv1.CommandContent {
 
 // cancel returns the mode of the command that is journaled, and the event that says what becomes of the run, where it
 // is not simply cancelled.
-func (d *Step) cancel(r *agentv1.CancelRunRequest) (string, *agentv1.Event) {
+func (d *Step) cancel(r *agentv1.CancelRunRequest) (agentv1.CancelMode, *agentv1.Event) {
 	why := r.GetReason()
 	if why == "" {
 		why = "ended by an operator"
 	}
 	switch r.GetMode() {
 	case agentv1.CancelMode_CANCEL_MODE_SCORE:
-		return run.CancelScore, run.NewEvent(&agentv1.LimitHit{Limit: limit.Ended(why), EndsRun: true})
+		return r.GetMode(), run.NewEvent(&agentv1.LimitHit{Limit: limit.Ended(why), EndsRun: true})
 	case agentv1.CancelMode_CANCEL_MODE_ERROR:
-		return run.CancelError, run.NewEvent(&agentv1.ErrorRaised{Error: &agentv1.RunError{Reason: reasonOperator, Message: why}})
+		return r.GetMode(), run.NewEvent(&agentv1.ErrorRaised{Error: &agentv1.RunError{Reason: reasonOperator, Message: why}})
 	default:
-		return run.CancelPlain, nil
+		return agentv1.CancelMode_CANCEL_MODE_CANCEL, nil
 	}
 }

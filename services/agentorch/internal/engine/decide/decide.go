@@ -42,10 +42,10 @@ const (
 
 // Why a journal changed hands, or says how long its run could not go on.
 const (
-	Restart  = "restart"
-	Takeover = "takeover"
+	Restart  = agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_RESTART
+	Takeover = agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_TAKEOVER
 	// Outage is none: the same replica goes on after a time in which it could not.
-	Outage = "outage"
+	Outage = agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_OUTAGE
 )
 
 // Facts are what a step knows beside the state of its run.
@@ -56,7 +56,7 @@ type Facts struct {
 	Replica string
 	Epoch   int64
 	// Adopted is why the run changed hands: [Restart], [Takeover], or nothing.
-	Adopted string
+	Adopted agentv1.OwnerChangeReason
 	// Away is how long no replica drove the run before this one, Missed how long this one could not since its last
 	// append.
 	Away, Missed time.Duration
@@ -127,7 +127,7 @@ func (d *Step) Decide() (*Review, error) {
 func (d *Step) owned() error {
 	// It is the first event of an epoch, so it is there once any is. Of a restart only a run is told whose time is
 	// bounded.
-	if timed := d.facts.Away > 0 && d.s.Limits.Timed(); (d.facts.Adopted != "" || timed) && d.s.Epoch < d.facts.Epoch {
+	if timed := d.facts.Away > 0 && d.s.Limits.Timed(); (d.facts.Adopted != 0 || timed) && d.s.Epoch < d.facts.Epoch {
 		changed := &agentv1.OwnerChanged{Owner: d.facts.Replica, Reason: cmp.Or(d.facts.Adopted, Restart)}
 		if timed {
 			changed.Away = durationpb.New(d.facts.Away)
@@ -434,7 +434,9 @@ func (d *Step) conclude() (bool, error) {
 	return false, d.emit(run.NewEvent(finished))
 }
 
-func (d *Step) cancelled() bool { return d.s.Cancel != nil && d.s.Cancel.Mode == run.CancelPlain }
+func (d *Step) cancelled() bool {
+	return d.s.Cancel != nil && d.s.Cancel.Mode == agentv1.CancelMode_CANCEL_MODE_CANCEL
+}
 
 // toScore reports whether the run is to be scored. An error in scoring itself ends it.
 func (d *Step) toScore() bool {

@@ -17,8 +17,8 @@ import (
 
 // Who cut a turn, as Interrupted.source says it.
 const (
-	byOperator = "user_cancel"
-	bySystem   = "system"
+	byOperator = agentv1.InterruptSource_INTERRUPT_SOURCE_USER_CANCEL
+	bySystem   = agentv1.InterruptSource_INTERRUPT_SOURCE_SYSTEM
 )
 
 var reasonCancelled = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)

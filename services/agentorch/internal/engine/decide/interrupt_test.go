@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -86,7 +87,7 @@ func TestAModelCallThatIsCutIsAnOutcome(t *testing.T) {
 			assert.Equal(t, []string{"command_received", "interrupted"}, kinds(d))
 			cut := d.Entries[1].Event
 			assert.Equal(t, "user:ada", cut.GetActor())
-			assert.Equal(t, []string{"user_cancel", "generate"}, []string{cut.GetInterrupted().GetSource(), cut.GetInterrupted().GetInterrupted()})
+			assert.Equal(t, []string{"user_cancel", "generate"}, []string{enum.Word(cut.GetInterrupted().GetSource()), enum.Word(cut.GetInterrupted().GetInterrupted())})
 			assert.Equal(t, call.Seq(), cut.GetInterrupted().GetIntent())
 			assert.True(t, l.live.Cuts(call), "its owner is to stop it")
 
@@ -127,7 +128,7 @@ func TestATurnIsCutWithItsCalls(t *testing.T) {
 			require.Len(t, l.live.Open, 1, "one after the other")
 			c1 := l.live.Open[0]
 			d := l.step(commands(&agentv1.InterruptRunRequest{}), nil)
-			assert.Equal(t, []string{"tool_call", "c1"}, []string{d.Entries[1].Event.GetInterrupted().GetInterrupted(), d.Entries[1].Event.GetInterrupted().GetCallId()})
+			assert.Equal(t, []string{"tool_call", "c1"}, []string{enum.Word(d.Entries[1].Event.GetInterrupted().GetInterrupted()), d.Entries[1].Event.GetInterrupted().GetCallId()})
 			d = l.step(answers(ended(c1, &toolv1.ToolResult{Failure: &toolv1.ToolFailure{Reason: "EFFECT_CANCELLED"}})), nil)
 			assert.Equal(t, []string{"tool_outcome", "wait_changed"}, kinds(d))
 			outcome := d.Entries[0].Event.GetToolOutcome()
@@ -167,7 +168,7 @@ func TestBetweenTurnsNothingIsCut(t *testing.T) {
 	l.step(answers(stoppedModel(l.live.Open[0])), nil)
 	require.Equal(t, waits.Input, l.live.Wait.GetReason())
 	d := l.step(commands(&agentv1.InterruptRunRequest{}), nil)
-	assert.Equal(t, "between_turns", d.Entries[1].Event.GetInterrupted().GetInterrupted())
+	assert.Equal(t, agentv1.InterruptedWork_INTERRUPTED_WORK_BETWEEN_TURNS, d.Entries[1].Event.GetInterrupted().GetInterrupted())
 	assert.Equal(t, waits.Input, l.live.Wait.GetReason(), "it waits still")
 	d = l.step(commands(&agentv1.InterruptRunRequest{Messages: says("go on")}), nil)
 	assert.Equal(t, "model_intent", kinds(d)[len(d.Entries)-1])
@@ -194,7 +195,7 @@ func TestAWaitIsCut(t *testing.T) {
 	l.step(answers(turned), nil)
 	require.Equal(t, waits.Capacity, l.live.Frame.Wait.GetReason())
 	d := l.step(commands(&agentv1.InterruptRunRequest{}), nil)
-	assert.Equal(t, "generate", d.Entries[1].Event.GetInterrupted().GetInterrupted())
+	assert.Equal(t, agentv1.InterruptedWork_INTERRUPTED_WORK_GENERATE, d.Entries[1].Event.GetInterrupted().GetInterrupted())
 	assert.Equal(t, waits.Input, l.live.Wait.GetReason())
 }
 

@@ -17,7 +17,7 @@ func (d *Step) outside(c inbox.Command, r *agentv1.EffectRequest) (taken bool, e
 	if !refused && (s.Step < 0 || s.Held || s.Pause != nil || d.facts.Unread || d.facts.Lack != "") {
 		return false, nil
 	}
-	received := &agentv1.CommandReceived{CommandId: c.ID, Type: "effect", ClientKey: r.GetClientKey(), Outdated: refused}
+	received := &agentv1.CommandReceived{CommandId: c.ID, Type: agentv1.CommandType_COMMAND_TYPE_EFFECT, ClientKey: r.GetClientKey(), Outdated: refused}
 	if refused {
 		return true, d.emitBy(c.Principal, run.NewEvent(received))
 	}

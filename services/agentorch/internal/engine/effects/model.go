@@ -34,9 +34,9 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 		ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), Keep: i.GetPurpose() == run.PurposeAgent,
 	}
 	switch s.Spec().GetRecordCalls() {
-	case "all":
+	case agentv1.RecordCalls_RECORD_CALLS_ALL:
 		r.RecordCall = true
-	case "errors", "":
+	case agentv1.RecordCalls_RECORD_CALLS_ERRORS, agentv1.RecordCalls_RECORD_CALLS_UNSPECIFIED:
 		r.RecordFailedCall = true
 	}
 	if i.GetContent() != nil {

@@ -22,21 +22,24 @@ import (
 
 // Reasons, as RunWait and EvalWait have them.
 const (
-	Capacity = "capacity" // of a provider, or of the server's own calls to it
-	Quota    = "quota"    // of sandboxes
-	Engine   = "engine"   // that makes sandboxes
-	Budget   = "budget"
-	Worker   = "worker"
-	Input    = "input"
-	Hold     = "hold"
-	Decision = "decision" // of an operator
-	Disk     = "disk"     // is the subject too
-	Store    = "store"
-	Service  = "service" // that does not answer; of evaluations alone
-	Version  = "version" // of the server, which is too early to go on with the run
-	Fault    = "fault"   // of the server, which keeps the run from every step
-	Replica  = "replica" // that drives the run
+	Capacity = agentv1.WaitReason_WAIT_REASON_CAPACITY // of a provider, or of the server's own calls to it
+	Quota    = agentv1.WaitReason_WAIT_REASON_QUOTA    // of sandboxes
+	Engine   = agentv1.WaitReason_WAIT_REASON_ENGINE   // that makes sandboxes
+	Budget   = agentv1.WaitReason_WAIT_REASON_BUDGET
+	Worker   = agentv1.WaitReason_WAIT_REASON_WORKER
+	Input    = agentv1.WaitReason_WAIT_REASON_INPUT
+	Hold     = agentv1.WaitReason_WAIT_REASON_HOLD
+	Decision = agentv1.WaitReason_WAIT_REASON_DECISION // of an operator
+	Disk     = agentv1.WaitReason_WAIT_REASON_DISK
+	Store    = agentv1.WaitReason_WAIT_REASON_STORE
+	Service  = agentv1.WaitReason_WAIT_REASON_SERVICE // that does not answer; of evaluations alone
+	Version  = agentv1.WaitReason_WAIT_REASON_VERSION // of the server, which is too early to go on with the run
+	Fault    = agentv1.WaitReason_WAIT_REASON_FAULT   // of the server, which keeps the run from every step
+	Replica  = agentv1.WaitReason_WAIT_REASON_REPLICA // that drives it; none has taken it yet
 )
+
+// RoomSubject is the subject of waits for room.
+const RoomSubject = "disk"
 
 const (
 	// defaultWait is how long a run waits for capacity where the answer does not say.
@@ -99,7 +102,7 @@ func ForRoom(lack string) *agentv1.RunWait {
 	if lack == "" {
 		return nil
 	}
-	return &agentv1.RunWait{Reason: Disk, Message: lack, Subject: Disk}
+	return &agentv1.RunWait{Reason: Disk, Message: lack, Subject: RoomSubject}
 }
 
 // ForVersion is the wait of a run whose journal a later version of the server wrote.

@@ -16,7 +16,7 @@ func TestAWaitEndsWithWhatItIsFor(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)
 	nothing := Now{Time: start, Held: true, Unread: true}
-	ends := map[string]Now{
+	ends := map[agentv1.WaitReason]Now{
 		Hold:    {Time: start, Unread: true},
 		Input:   {Time: start, Held: true, Unread: true, Posted: true},
 		Version: {Time: start, Held: true},
@@ -25,7 +25,7 @@ func TestAWaitEndsWithWhatItIsFor(t *testing.T) {
 		Worker:  {Time: start, Held: true, Unread: true, Arrived: []string{"", "tool x"}},
 	}
 	retry := timestamppb.New(start.Add(time.Minute))
-	all := map[string]*agentv1.RunWait{
+	all := map[agentv1.WaitReason]*agentv1.RunWait{
 		Hold: ForHold(), Input: ForInput(), Version: ForLaterCommand(), Disk: ForRoom("the disk is full"), Decision: ForDecision("a model call"),
 		Budget: {Reason: Budget, RetryTime: retry}, Worker: {Reason: Worker, Subject: "tool x", RetryTime: retry},
 	}

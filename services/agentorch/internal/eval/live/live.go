@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
@@ -238,7 +239,8 @@ func (v *Viewer) live(ctx context.Context, e *agentv1.Eval, runs []*agentv1.Run)
 			longest = &agentv1.Run{} // The reason and the count are all that is left.
 		}
 		wait := longest.GetWait()
-		p.Waits = append(p.Waits, &agentv1.EvalWait{Reason: w.Reason, Message: wait.GetMessage(), Since: wait.GetSince(), Samples: int32(w.Count)})
+		reason, _ := enum.Parse[agentv1.WaitReason](w.Reason)
+		p.Waits = append(p.Waits, &agentv1.EvalWait{Reason: reason, Message: wait.GetMessage(), Since: wait.GetSince(), Samples: int32(w.Count)})
 	}
 	p.Waits = append(p.Waits, v.deps.Waits(e.GetName())...)
 	for _, wait := range p.GetWaits() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -136,8 +137,8 @@ func checkForm(spec *agentv1.RunSpec) error {
 	if spec.GetPrompt() != "" && len(spec.GetInput()) > 0 {
 		return rpcerr.InvalidField("spec.prompt", "stands in place of input; give one of them")
 	}
-	if !slices.Contains([]string{"", "keep"}, spec.GetOnPark()) {
-		return rpcerr.NotBuiltField("spec.on_park", "parking sandboxes by "+spec.GetOnPark())
+	if spec.GetOnPark() != agentv1.OnPark_ON_PARK_UNSPECIFIED && spec.GetOnPark() != agentv1.OnPark_ON_PARK_KEEP {
+		return rpcerr.NotBuiltField("spec.on_park", "parking sandboxes by "+enum.Word(spec.GetOnPark()))
 	}
 	for i, policy := range spec.GetApproval() {
 		if policy.GetApprover() == "human" {

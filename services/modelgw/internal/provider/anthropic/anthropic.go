@@ -260,7 +260,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Room:          g.room(),
 		ToolsRequired: true,
 		MergeUser:     true, MergeAssistant: true,
-		ForceReasoning: "all",
+		ForceReasoning: modelv1.ReasoningHistory_REASONING_HISTORY_ALL,
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.control() != noThinking,

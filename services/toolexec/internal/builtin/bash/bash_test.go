@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/bash"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool/tooltest"
@@ -82,6 +83,6 @@ func TestView(t *testing.T) {
 		content := view(json.RawMessage(arguments))
 		assert.Equal(t, want, content.GetContent())
 		assert.Equal(t, "bash", content.GetTitle())
-		assert.Equal(t, "markdown", content.GetFormat())
+		assert.Equal(t, toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN, content.GetFormat())
 	}
 }

@@ -20,7 +20,7 @@ func View(title, language, argument string) func(arguments json.RawMessage) *too
 		for strings.Contains(code, fence) {
 			fence += "`"
 		}
-		return &toolv1.ToolCallContent{Title: title, Format: "markdown", Content: fence + language + "\n" + code + "\n" + fence + "\n"}
+		return &toolv1.ToolCallContent{Title: title, Format: toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN, Content: fence + language + "\n" + code + "\n" + fence + "\n"}
 	}
 }
 

@@ -69,5 +69,5 @@ func view(arguments json.RawMessage) *toolv1.ToolCallContent {
 	if json.Unmarshal(arguments, &shown) != nil || strings.TrimSpace(shown.Thought) == "" {
 		return nil
 	}
-	return &toolv1.ToolCallContent{Format: "markdown", Content: shown.Thought}
+	return &toolv1.ToolCallContent{Format: toolv1.ViewFormat_VIEW_FORMAT_MARKDOWN, Content: shown.Thought}
 }
