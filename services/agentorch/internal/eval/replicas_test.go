@@ -183,7 +183,7 @@ func TestSamplesBelongToAnyReplica(t *testing.T) {
 				ends++
 			}
 			if l.Before = e.GetOwnerChanged().GetOwner(); l.Before != "" {
-				assert.Equal(t, "takeover", e.GetOwnerChanged().GetReason(), "a claim of what none had is no change of owner")
+				assert.Equal(t, agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_TAKEOVER, e.GetOwnerChanged().GetReason(), "a claim of what none had is no change of owner")
 			}
 		}
 		assert.Equal(t, 1, ends)
