@@ -274,7 +274,8 @@ func TestAChildsCallShowsItsTools(t *testing.T) {
 	of := run.NewEvent(&agentv1.ModelIntent{Model: "mockllm/model", Tools: []string{"bash"}})
 	of.Span = "2"
 	b := transcript.NewBuilder()
-	for e := range journalOf(created(&agentv1.RunSpec{}), began, of, run.NewEvent(&agentv1.ModelIntent{Model: "mockllm/model", Tools: []string{"bash"}})) {
+	for e, err := range journalOf(created(&agentv1.RunSpec{}), began, of, run.NewEvent(&agentv1.ModelIntent{Model: "mockllm/model", Tools: []string{"bash"}})) {
+		require.NoError(t, err)
 		require.NoError(t, b.Add(e))
 	}
 	var shown []string

@@ -98,11 +98,11 @@ type Outcome struct {
 // Timing returns where the time of a call went, up to now.
 func (o *Outcome) Timing() *effectv1.Timing {
 	return &effectv1.Timing{
-		StartTime:   timestamppb.New(o.Start),
-		EndTime: timestamppb.Now(),
-		Queued:      durationpb.New(o.Queued),
-		RetryWait:   durationpb.New(o.RetryWait),
-		Working:     durationpb.New(o.Working),
-		Attempts:    int32(o.Attempts),
+		StartTime: timestamppb.New(o.Start),
+		EndTime:   timestamppb.Now(),
+		Queued:    durationpb.New(o.Queued),
+		RetryWait: durationpb.New(o.RetryWait),
+		Working:   durationpb.New(o.Working),
+		Attempts:  int32(o.Attempts),
 	}
 }

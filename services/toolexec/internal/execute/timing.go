@@ -19,12 +19,12 @@ func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *e
 		slept += action.GetTiming().GetRetryWait().AsDuration()
 	}
 	return &effectv1.Timing{
-		StartTime:   timestamppb.New(begun),
-		EndTime: timestamppb.New(ended),
-		Queued:      durationpb.New(queued),
-		RetryWait:   durationpb.New(slept),
-		Working:     durationpb.New(max(0, ended.Sub(begun)-queued-slept)),
-		Attempts:    1,
+		StartTime: timestamppb.New(begun),
+		EndTime:   timestamppb.New(ended),
+		Queued:    durationpb.New(queued),
+		RetryWait: durationpb.New(slept),
+		Working:   durationpb.New(max(0, ended.Sub(begun)-queued-slept)),
+		Attempts:  1,
 	}
 }
 
