@@ -16,7 +16,7 @@ build() {
   rm -f "$bin/guestd"
   echo "packages: $(go list -deps "$program" "$guest" | wc -l)"
   go build "${flags[@]}" -o "$bin/guest/guestd" "$guest"
-  echo '{"Replace": {"services/sandboxd/internal/program/embedded/guestd": "'"$bin/guest/guestd"'"}}' >"$bin/guest/overlay.json"
+  echo '{"Replace": {"services/sandboxd/internal/guestbinary/embedded/guestd": "'"$bin/guest/guestd"'"}}' >"$bin/guest/overlay.json"
   go build "${flags[@]}" -overlay "$bin/guest/overlay.json" -o "$bin/" "$program"
 }
 

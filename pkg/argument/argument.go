@@ -13,7 +13,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/argument/yaml11"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 

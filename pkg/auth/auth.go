@@ -19,7 +19,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -125,7 +125,7 @@ func TokenFile(path string) (config.Secret, error) {
 // ReadToken reads the token in path, which is a regular file. It refuses a file that others can read, and one that
 // another user could have put there: by its owner, and by what others may do in its folder.
 func ReadToken(path string) (config.Secret, error) {
-	f, info, err := regular.Open(path)
+	f, info, err := regularfile.Open(path)
 	if err != nil {
 		return config.Secret{}, err
 	}

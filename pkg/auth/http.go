@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -16,10 +16,10 @@ const Challenge = "Bearer"
 func Admit(ctx context.Context, a Authenticator, token string) (context.Context, error) {
 	principal, err := a.Authenticate(ctx, token)
 	if err != nil {
-		accept.SuspectCaller(ctx)
+		connlimit.MarkCallerUnauthenticated(ctx)
 		return ctx, err
 	}
-	accept.KnowCaller(ctx)
+	connlimit.MarkCallerAuthenticated(ctx)
 	return WithPrincipal(ctx, principal), nil
 }
 

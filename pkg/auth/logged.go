@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
 // logEvery is the shortest time between two lines about rejected credentials, which anybody can cause.
@@ -54,7 +54,7 @@ func (l *logged) Authenticate(ctx context.Context, token string) (Principal, err
 
 // from is the address of the caller without its port; empty where the context does not say.
 func from(ctx context.Context) string {
-	addr := accept.CallerAddr(ctx) // of an HTTP request
+	addr := connlimit.CallerAddr(ctx) // of an HTTP request
 	if p, ok := peer.FromContext(ctx); ok {
 		addr = p.Addr
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/peer"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
 func TestRejectedCredentialsAreLoggedSeldomAndWithoutThem(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRejectedCredentialsAreLoggedSeldomAndWithoutThem(t *testing.T) {
 		defer client.Close()
 		defer server.Close()
 		time.Sleep(11 * time.Second)
-		assert.Error(t, ask(accept.WithConn(t.Context(), server), "wrong-secret"))
+		assert.Error(t, ask(connlimit.WithConn(t.Context(), server), "wrong-secret"))
 		assert.Contains(t, b.String(), "rejected=1 from=pipe", "an HTTP request has no peer, but a connection")
 		assert.NotContains(t, b.String(), "secret")
 	})

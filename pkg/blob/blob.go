@@ -71,7 +71,7 @@ type Kept struct {
 	Used time.Time
 }
 
-// Store keeps bodies. Its methods may be called concurrently, also for one body.
+// Store keeps bodies. Its methods are safe for concurrent use, also for one body.
 type Store interface {
 	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same,
 	// save that the last media type stands. An empty mediaType is DefaultMediaType. It fails with a [TooLargeError]

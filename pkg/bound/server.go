@@ -11,7 +11,7 @@ const (
 	Connections = 4096
 	// Strangers is how many connections without an accepted credential a server keeps open at once. When another one
 	// comes, the first that has asked for something is closed; where none has, one of the older half. Where the process
-	// may open few files the number is lower (see pkg/accept).
+	// may open few files the number is lower (see pkg/connlimit).
 	Strangers = 256
 	// SpareIdle is how long a connection with an accepted credential may have no call before it is closed to make room.
 	SpareIdle = 5 * time.Second

@@ -24,10 +24,10 @@ type Info struct {
 	Expires time.Time
 }
 
-// Expired says whether the entry has ended. An entry still counts at the very moment it expires.
+// Expired reports whether the entry has ended. An entry still counts at the very moment it expires.
 func (i Info) Expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }
 
-// Cache keeps bytes. All methods may be called concurrently. A value that was put may be gone at any time; one that is
+// Cache keeps bytes. All methods are safe for concurrent use. A value that was put may be gone at any time; one that is
 // found is whole. Values must not be changed after Put or by those who get them.
 type Cache interface {
 	// Get returns the value under key, and whether there is one that has not expired.

@@ -3,19 +3,19 @@ package chat
 import (
 	"encoding/json"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // option is one member of a configuration in the JSON form.
 type option struct {
 	name string
 	// read sets the member from a field that is there and not null.
-	read func(o *lax.Object, c *modelv1.GenerateConfig)
+	read func(o *lenientjson.Object, c *modelv1.GenerateConfig)
 	// write writes the member where it is set.
-	write func(w *encode.Writer, c *modelv1.GenerateConfig)
+	write func(w *jsonwrite.Writer, c *modelv1.GenerateConfig)
 }
 
 // options are all members, in the order in which they are written.
@@ -40,13 +40,13 @@ var options = []option{
 	int32Option("num_choices", func(c *modelv1.GenerateConfig) **int32 { return &c.NumChoices }),
 	boolOption("logprobs", func(c *modelv1.GenerateConfig) **bool { return &c.Logprobs }),
 	int32Option("top_logprobs", func(c *modelv1.GenerateConfig) **int32 { return &c.TopLogprobs }),
-	{"prompt_logprobs", readPromptLogprobs, func(w *encode.Writer, c *modelv1.GenerateConfig) {
-		encode.OptInt(w, "prompt_logprobs", c.PromptLogprobs)
+	{"prompt_logprobs", readPromptLogprobs, func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
+		jsonwrite.OptInt(w, "prompt_logprobs", c.PromptLogprobs)
 	}},
 	boolOption("parallel_tool_calls", func(c *modelv1.GenerateConfig) **bool { return &c.ParallelToolCalls }),
 	boolOption("internal_tools", func(c *modelv1.GenerateConfig) **bool { return &c.InternalTools }),
 	int64Option("max_tool_output", func(c *modelv1.GenerateConfig) **int64 { return &c.MaxToolOutput }),
-	{"cache_prompt", readCachePrompt, func(w *encode.Writer, c *modelv1.GenerateConfig) {
+	{"cache_prompt", readCachePrompt, func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 		w.RawUnlessEmpty("cache_prompt", cachePromptNames[c.GetCachePrompt()])
 	}},
 	listOption("fallback_models", func(c *modelv1.GenerateConfig) **modelv1.StringList { return &c.FallbackModels }),
@@ -58,15 +58,17 @@ var options = []option{
 	textOption("reasoning_mode", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningMode }, "standard", "pro"),
 	int64Option("reasoning_tokens", func(c *modelv1.GenerateConfig) **int64 { return &c.ReasoningTokens }),
 	textOption("reasoning_summary", func(c *modelv1.GenerateConfig) **string { return &c.ReasoningSummary }, "none", "concise", "detailed", "auto"),
-	{"reasoning_history", readReasoningHistory, func(w *encode.Writer, c *modelv1.GenerateConfig) {
+	{"reasoning_history", readReasoningHistory, func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 		w.TextUnlessEmpty("reasoning_history", enum.Word(c.GetReasoningHistory()))
 	}},
 	{"response_schema", readResponseSchema, writeResponseSchema},
 	{"extra_headers", readExtraHeaders, writeExtraHeaders},
 	{
 		"extra_body",
-		func(o *lax.Object, c *modelv1.GenerateConfig) { c.ExtraBodyJson = new(o.RawObject("extra_body")) },
-		func(w *encode.Writer, c *modelv1.GenerateConfig) {
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) {
+			c.ExtraBodyJson = new(o.RawObject("extra_body"))
+		},
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 			w.RawUnlessEmpty("extra_body", c.GetExtraBodyJson())
 		},
 	},
@@ -77,7 +79,7 @@ var options = []option{
 
 // ParseConfig reads a configuration that someone gives. An unknown option is a fault.
 func ParseConfig(document []byte) (*modelv1.GenerateConfig, error) {
-	o, err := lax.Parse(document)
+	o, err := lenientjson.Parse(document)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func ConfigOptions() []string {
 
 // ConfigJSON writes the options that are set.
 func ConfigJSON(c *modelv1.GenerateConfig) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	if c != nil {
 		for _, option := range options {
@@ -122,32 +124,32 @@ type place[T any] func(*modelv1.GenerateConfig) *T
 func int32Option(name string, at place[*int32]) option {
 	return option{
 		name,
-		func(o *lax.Object, c *modelv1.GenerateConfig) { *at(c) = o.Int32(name) },
-		func(w *encode.Writer, c *modelv1.GenerateConfig) { encode.OptInt(w, name, *at(c)) },
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) { *at(c) = o.Int32(name) },
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) { jsonwrite.OptInt(w, name, *at(c)) },
 	}
 }
 
 func int64Option(name string, at place[*int64]) option {
 	return option{
 		name,
-		func(o *lax.Object, c *modelv1.GenerateConfig) { *at(c) = o.Int64(name) },
-		func(w *encode.Writer, c *modelv1.GenerateConfig) { encode.OptInt(w, name, *at(c)) },
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) { *at(c) = o.Int64(name) },
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) { jsonwrite.OptInt(w, name, *at(c)) },
 	}
 }
 
 func floatOption(name string, at place[*float64]) option {
 	return option{
 		name,
-		func(o *lax.Object, c *modelv1.GenerateConfig) { *at(c) = o.Float(name) },
-		func(w *encode.Writer, c *modelv1.GenerateConfig) { w.OptFloat(name, *at(c)) },
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) { *at(c) = o.Float(name) },
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) { w.OptFloat(name, *at(c)) },
 	}
 }
 
 func boolOption(name string, at place[*bool]) option {
 	return option{
 		name,
-		func(o *lax.Object, c *modelv1.GenerateConfig) { *at(c) = o.Bool(name) },
-		func(w *encode.Writer, c *modelv1.GenerateConfig) { w.OptBool(name, *at(c)) },
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) { *at(c) = o.Bool(name) },
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) { w.OptBool(name, *at(c)) },
 	}
 }
 
@@ -155,26 +157,26 @@ func boolOption(name string, at place[*bool]) option {
 func textOption(name string, at place[*string], allowed ...string) option {
 	return option{
 		name,
-		func(o *lax.Object, c *modelv1.GenerateConfig) {
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 			if len(allowed) > 0 {
 				*at(c) = o.Enum(name, allowed...)
 			} else {
 				*at(c) = o.String(name)
 			}
 		},
-		func(w *encode.Writer, c *modelv1.GenerateConfig) { w.OptText(name, *at(c)) },
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) { w.OptText(name, *at(c)) },
 	}
 }
 
 func listOption(name string, at place[*modelv1.StringList]) option {
 	return option{
 		name,
-		func(o *lax.Object, c *modelv1.GenerateConfig) {
+		func(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 			if texts, ok := o.Strings(name); ok {
 				*at(c) = &modelv1.StringList{Values: texts}
 			}
 		},
-		func(w *encode.Writer, c *modelv1.GenerateConfig) {
+		func(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 			if list := *at(c); list != nil {
 				w.TextList(name, list.GetValues())
 			}

@@ -1,22 +1,23 @@
 package chat
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // The options whose JSON form is more than one value.
 
-func readLogitBias(o *lax.Object, c *modelv1.GenerateConfig) {
+func readLogitBias(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	bias := o.Object("logit_bias")
 	c.LogitBias = &modelv1.LogitBias{Values: map[int64]float64{}}
 	for key := range bias.Members() {
-		token, ok := lax.AsInt([]byte(strconv.Quote(key)))
+		token, ok := lenientjson.AsInt([]byte(strconv.Quote(key)))
 		if !ok {
 			bias.Fail(key, "is no token id")
 			continue
@@ -25,7 +26,7 @@ func readLogitBias(o *lax.Object, c *modelv1.GenerateConfig) {
 	}
 }
 
-func writeLogitBias(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeLogitBias(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	if c.GetLogitBias() == nil {
 		return
 	}
@@ -38,19 +39,19 @@ func writeLogitBias(w *encode.Writer, c *modelv1.GenerateConfig) {
 	w.EndObject()
 }
 
-func readPromptLogprobs(o *lax.Object, c *modelv1.GenerateConfig) {
+func readPromptLogprobs(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	c.PromptLogprobs = o.Int32("prompt_logprobs")
 	if n := c.PromptLogprobs; n != nil && (*n < 1 || *n > 20) {
 		o.Fail("prompt_logprobs", "must be from 1 to 20")
 	}
 }
 
-func readCachePrompt(o *lax.Object, c *modelv1.GenerateConfig) {
-	if word, ok := lax.AsText(o.Raw("cache_prompt")); ok && word == "auto" {
+func readCachePrompt(o *lenientjson.Object, c *modelv1.GenerateConfig) {
+	if word, ok := lenientjson.AsText(o.Raw("cache_prompt")); ok && word == "auto" {
 		c.CachePrompt = modelv1.CachePrompt_CACHE_PROMPT_AUTO
 		return
 	}
-	switch on, ok := lax.AsBool(o.Raw("cache_prompt")); {
+	switch on, ok := lenientjson.AsBool(o.Raw("cache_prompt")); {
 	case !ok:
 		o.Fail("cache_prompt", "must be auto, true or false")
 	case on:
@@ -61,7 +62,7 @@ func readCachePrompt(o *lax.Object, c *modelv1.GenerateConfig) {
 }
 
 // readReasoningHistory reads a mode, or the truth value of older records.
-func readReasoningHistory(o *lax.Object, c *modelv1.GenerateConfig) {
+func readReasoningHistory(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	switch string(o.Raw("reasoning_history")) {
 	case "true":
 		c.ReasoningHistory = new(modelv1.ReasoningHistory_REASONING_HISTORY_ALL)
@@ -72,20 +73,20 @@ func readReasoningHistory(o *lax.Object, c *modelv1.GenerateConfig) {
 	}
 }
 
-func readExtraHeaders(o *lax.Object, c *modelv1.GenerateConfig) {
+func readExtraHeaders(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	if headers, ok := o.StringMap("extra_headers"); ok {
 		c.ExtraHeaders = &modelv1.HeaderMap{Values: headers}
 	}
 }
 
-func writeExtraHeaders(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeExtraHeaders(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	if c.GetExtraHeaders() != nil {
 		w.Key("extra_headers")
 		writeStringMap(w, c.GetExtraHeaders().GetValues())
 	}
 }
 
-func writeStringMap(w *encode.Writer, texts map[string]string) {
+func writeStringMap(w *jsonwrite.Writer, texts map[string]string) {
 	w.BeginObject()
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		w.TextMember(key, texts[key])
@@ -94,7 +95,7 @@ func writeStringMap(w *encode.Writer, texts map[string]string) {
 }
 
 // readModalities reads a list of `"image"` and `{"options": {"openai": {…}}}`.
-func readModalities(o *lax.Object, c *modelv1.GenerateConfig) {
+func readModalities(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	items, ok := o.List("modalities")
 	if !ok {
 		return
@@ -102,11 +103,11 @@ func readModalities(o *lax.Object, c *modelv1.GenerateConfig) {
 	list := &modelv1.ModalityList{}
 	for _, item := range items {
 		modality := &modelv1.Modality{Type: "image"}
-		if word, isWord := lax.AsText(item); isWord {
+		if word, isWord := lenientjson.AsText(item); isWord {
 			if word != "image" {
 				o.Fail("modalities", "%q is not known; image is", word)
 			}
-		} else if object, err := lax.Parse(item); err != nil {
+		} else if object, err := lenientjson.Parse(item); err != nil {
 			o.Fail("modalities", "an item must be image or an object with options")
 		} else {
 			modality.OptionsJson = readImageOptions(o, object)
@@ -116,7 +117,7 @@ func readModalities(o *lax.Object, c *modelv1.GenerateConfig) {
 	c.Modalities = list
 }
 
-func readImageOptions(parent, o *lax.Object) string {
+func readImageOptions(parent, o *lenientjson.Object) string {
 	providers := o.Object("options")
 	if providers == nil {
 		return "{}"
@@ -129,7 +130,7 @@ func readImageOptions(parent, o *lax.Object) string {
 	return o.RawObject("options")
 }
 
-func writeModalities(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeModalities(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	if c.GetModalities() == nil {
 		return
 	}
@@ -147,12 +148,12 @@ func writeModalities(w *encode.Writer, c *modelv1.GenerateConfig) {
 	w.EndList()
 }
 
-// ImageOutput says whether a configuration asks for images, and with which options: those of the last item that has
+// ImageOutput reports whether a configuration asks for images, and with which options: those of the last item that has
 // any, as a JSON object of providers, or an empty text.
 func ImageOutput(c *modelv1.GenerateConfig) (optionsJSON string, wanted bool) {
 	for _, modality := range c.GetModalities().GetValues() {
 		wanted = wanted || modality.GetType() == "image"
-		optionsJSON = orElse(modality.GetOptionsJson(), optionsJSON)
+		optionsJSON = cmp.Or(modality.GetOptionsJson(), optionsJSON)
 	}
 	return optionsJSON, wanted
 }

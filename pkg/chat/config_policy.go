@@ -1,14 +1,15 @@
 package chat
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // The options that switch a mechanism: a truth value, a number, or an object of its settings.
@@ -28,8 +29,8 @@ const (
 // neverExpires is the expiry that the JSON form writes as null.
 const neverExpires = "never"
 
-func readCache(o *lax.Object, c *modelv1.GenerateConfig) {
-	if on, ok := lax.AsBool(o.Raw("cache")); ok {
+func readCache(o *lenientjson.Object, c *modelv1.GenerateConfig) {
+	if on, ok := lenientjson.AsBool(o.Raw("cache")); ok {
 		c.Cache = &modelv1.CacheSetting{Enabled: on}
 		return
 	}
@@ -42,7 +43,7 @@ func readCache(o *lax.Object, c *modelv1.GenerateConfig) {
 	c.Cache = &modelv1.CacheSetting{Enabled: true, Policy: policy}
 }
 
-func writeCache(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeCache(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	switch cache := c.GetCache(); {
 	case cache == nil:
 	case !cache.GetEnabled() || cache.GetPolicy() == nil:
@@ -55,7 +56,7 @@ func writeCache(w *encode.Writer, c *modelv1.GenerateConfig) {
 		if policy.GetExpiry() == neverExpires {
 			w.Null()
 		} else {
-			w.Text(orElse(policy.GetExpiry(), defaultCacheExpiry))
+			w.Text(cmp.Or(policy.GetExpiry(), defaultCacheExpiry))
 		}
 		w.BoolMember("per_epoch", policy.PerEpoch == nil || policy.GetPerEpoch())
 		w.Key("scopes")
@@ -64,13 +65,13 @@ func writeCache(w *encode.Writer, c *modelv1.GenerateConfig) {
 	}
 }
 
-func readBatch(o *lax.Object, c *modelv1.GenerateConfig) {
+func readBatch(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	raw := o.Raw("batch")
-	if on, ok := lax.AsBool(raw); ok && !lax.IsInt(raw) {
+	if on, ok := lenientjson.AsBool(raw); ok && !lenientjson.IsInt(raw) {
 		c.Batch = &modelv1.BatchSetting{Enabled: on}
 		return
 	}
-	if _, ok := lax.AsInt(raw); ok {
+	if _, ok := lenientjson.AsInt(raw); ok {
 		size := o.Int32("batch")
 		c.Batch = &modelv1.BatchSetting{Enabled: orZero32(size) != 0, Size: size}
 		return
@@ -101,7 +102,7 @@ func seconds(f *float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(*f * float64(time.Second)))
 }
 
-func writeBatch(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeBatch(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	b := c.GetBatch()
 	switch {
 	case b == nil:
@@ -115,12 +116,12 @@ func writeBatch(w *encode.Writer, c *modelv1.GenerateConfig) {
 	}
 	w.Key("batch")
 	w.BeginObject()
-	encode.OptInt(w, "size", b.Size)
-	encode.OptInt(w, "max_size", b.MaxSize)
+	jsonwrite.OptInt(w, "size", b.Size)
+	jsonwrite.OptInt(w, "max_size", b.MaxSize)
 	writeSeconds(w, "send_delay", b.GetSendDelay())
 	writeSeconds(w, "tick", b.GetTick())
-	encode.OptInt(w, "max_batches", b.MaxBatches)
-	encode.OptInt(w, "max_consecutive_check_failures", b.MaxConsecutiveCheckFailures)
+	jsonwrite.OptInt(w, "max_batches", b.MaxBatches)
+	jsonwrite.OptInt(w, "max_consecutive_check_failures", b.MaxConsecutiveCheckFailures)
 	w.EndObject()
 }
 
@@ -129,7 +130,7 @@ func onlySize(b *modelv1.BatchSetting) bool {
 	return b.MaxSize == nil && b.SendDelay == nil && b.Tick == nil && b.MaxBatches == nil && b.MaxConsecutiveCheckFailures == nil
 }
 
-func writeSeconds(w *encode.Writer, name string, d *durationpb.Duration) {
+func writeSeconds(w *jsonwrite.Writer, name string, d *durationpb.Duration) {
 	if d != nil {
 		w.Key(name)
 		w.Float(d.AsDuration().Seconds())
@@ -138,18 +139,18 @@ func writeSeconds(w *encode.Writer, name string, d *durationpb.Duration) {
 
 // readAdaptive reads true, false, the highest limit, `min-max`, `min-start-max`, or an object. All but truth values and
 // a number are filled in with defaults and checked.
-func readAdaptive(o *lax.Object, c *modelv1.GenerateConfig) {
+func readAdaptive(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	raw := o.Raw("adaptive_connections")
-	if on, ok := lax.AsBool(raw); ok && !lax.IsInt(raw) {
+	if on, ok := lenientjson.AsBool(raw); ok && !lenientjson.IsInt(raw) {
 		c.AdaptiveConnections = &modelv1.AdaptiveConnections{Enabled: &on}
 		return
 	}
-	if _, ok := lax.AsInt(raw); ok {
+	if _, ok := lenientjson.AsInt(raw); ok {
 		c.AdaptiveConnections = &modelv1.AdaptiveConnections{Max: o.Int32("adaptive_connections")}
 		return
 	}
 	given := &modelv1.AdaptiveConnections{}
-	if text, ok := lax.AsText(raw); ok {
+	if text, ok := lenientjson.AsText(raw); ok {
 		given, ok = adaptiveOfText(text)
 		if !ok {
 			o.Fail("adaptive_connections", "must be true, false, a number, min-max, min-start-max or an object")
@@ -171,7 +172,7 @@ func adaptiveOfText(text string) (*modelv1.AdaptiveConnections, bool) {
 	parts := strings.Split(text, "-")
 	numbers := make([]*int32, len(parts))
 	for i, part := range parts {
-		n, ok := lax.AsInt([]byte(`"` + strings.TrimSpace(part) + `"`))
+		n, ok := lenientjson.AsInt([]byte(`"` + strings.TrimSpace(part) + `"`))
 		if !ok || int64(int32(n)) != n {
 			return nil, false
 		}
@@ -187,7 +188,7 @@ func adaptiveOfText(text string) (*modelv1.AdaptiveConnections, bool) {
 	}
 }
 
-func writeAdaptive(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeAdaptive(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	a := c.GetAdaptiveConnections()
 	if a == nil {
 		return
@@ -204,9 +205,9 @@ func writeAdaptive(w *encode.Writer, c *modelv1.GenerateConfig) {
 	filled, _ := adaptiveBounds(a)
 	w.Key("adaptive_connections")
 	w.BeginObject()
-	encode.OptInt(w, "min", filled.Min)
-	encode.OptInt(w, "max", filled.Max)
-	encode.OptInt(w, "start", filled.Start)
+	jsonwrite.OptInt(w, "min", filled.Min)
+	jsonwrite.OptInt(w, "max", filled.Max)
+	jsonwrite.OptInt(w, "start", filled.Start)
 	w.OptFloat("cooldown_seconds", filled.CooldownSeconds)
 	w.OptFloat("decrease_factor", filled.DecreaseFactor)
 	w.OptFloat("scale_up_percent", filled.ScaleUpPercent)

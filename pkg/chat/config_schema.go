@@ -1,19 +1,21 @@
 package chat
 
 import (
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	"cmp"
+
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // readResponseSchema checks the schema's shape and keeps it as it is written, with all its keywords.
-func readResponseSchema(o *lax.Object, c *modelv1.GenerateConfig) {
+func readResponseSchema(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	if schema := o.Object("response_schema"); schema != nil {
 		c.ResponseSchema = readSchema(schema)
 	}
 }
 
-func readSchema(o *lax.Object) *modelv1.ResponseSchema {
+func readSchema(o *lenientjson.Object) *modelv1.ResponseSchema {
 	schema := &modelv1.ResponseSchema{
 		Name:        o.RequireText("name"),
 		Description: o.String("description"),
@@ -26,17 +28,17 @@ func readSchema(o *lax.Object) *modelv1.ResponseSchema {
 	return schema
 }
 
-func writeResponseSchema(w *encode.Writer, c *modelv1.GenerateConfig) {
+func writeResponseSchema(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	if schema := c.GetResponseSchema(); schema != nil {
 		w.Key("response_schema")
 		writeSchema(w, schema)
 	}
 }
 
-func writeSchema(w *encode.Writer, schema *modelv1.ResponseSchema) {
+func writeSchema(w *jsonwrite.Writer, schema *modelv1.ResponseSchema) {
 	w.BeginObject()
 	w.TextMember("name", schema.GetName())
-	w.RawMember("json_schema", orElse(schema.GetJsonSchema(), "{}"))
+	w.RawMember("json_schema", cmp.Or(schema.GetJsonSchema(), "{}"))
 	w.OptText("description", schema.Description)
 	w.OptBool("strict", schema.Strict)
 	w.EndObject()
@@ -46,8 +48,8 @@ var schemaTypes = []string{"string", "integer", "number", "boolean", "array", "o
 
 // checkSchema finds what no provider accepts in a JSON Schema: sub-schemas that are no objects, and keywords of the
 // wrong kind.
-func checkSchema(o *lax.Object) {
-	if _, isWord := lax.AsText(o.Raw("type")); isWord {
+func checkSchema(o *lenientjson.Object) {
+	if _, isWord := lenientjson.AsText(o.Raw("type")); isWord {
 		o.Enum("type", schemaTypes...)
 	} else if types, _ := o.List("type"); types != nil {
 		o.Strings("type")
@@ -75,7 +77,7 @@ func checkSchema(o *lax.Object) {
 			}
 		}
 	}
-	if _, isBool := lax.AsBool(o.Raw("additionalProperties")); !isBool {
+	if _, isBool := lenientjson.AsBool(o.Raw("additionalProperties")); !isBool {
 		if rest := o.Object("additionalProperties"); rest != nil {
 			checkSchema(rest)
 		}

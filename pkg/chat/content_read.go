@@ -1,21 +1,22 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // readContent reads the field `content`: a text or a list of parts.
-func readContent(o *lax.Object, field string) *contentv1.MessageContent {
+func readContent(o *lenientjson.Object, field string) *contentv1.MessageContent {
 	if !o.Require(field) {
 		return nil
 	}
-	if text, ok := lax.AsText(o.Raw(field)); ok {
+	if text, ok := lenientjson.AsText(o.Raw(field)); ok {
 		return TextContent(text)
 	}
 	objects, ok := o.Objects(field)
@@ -34,7 +35,7 @@ func readContent(o *lax.Object, field string) *contentv1.MessageContent {
 var partReaders = []struct {
 	name  string
 	field string
-	read  func(*lax.Object, *contentv1.Content)
+	read  func(*lenientjson.Object, *contentv1.Content)
 }{
 	{"text", "text", readText},
 	{"reasoning", "reasoning", readReasoning},
@@ -46,7 +47,7 @@ var partReaders = []struct {
 	{"document", "document", readDocument},
 }
 
-func readPart(o *lax.Object) *contentv1.Content {
+func readPart(o *lenientjson.Object) *contentv1.Content {
 	part := &contentv1.Content{InternalJson: o.Any("internal")}
 	name, typed := "", o.Has("type")
 	if typed {
@@ -66,7 +67,7 @@ func readPart(o *lax.Object) *contentv1.Content {
 	return part
 }
 
-func readText(o *lax.Object, part *contentv1.Content) {
+func readText(o *lenientjson.Object, part *contentv1.Content) {
 	text := &contentv1.Text{
 		Text:            o.RequireText("text"),
 		Refusal:         o.Bool("refusal"),
@@ -79,7 +80,7 @@ func readText(o *lax.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_Text{Text: text}
 }
 
-func readCitation(o *lax.Object) *contentv1.Citation {
+func readCitation(o *lenientjson.Object) *contentv1.Citation {
 	c := &contentv1.Citation{InternalJson: o.RawObject("internal"), Title: o.String("title")}
 	if raw := o.Raw("cited_text"); raw != nil {
 		readCited(o, raw, c)
@@ -105,15 +106,15 @@ func readCitation(o *lax.Object) *contentv1.Citation {
 }
 
 // readCited reads `cited_text`: the cited text, or the pair of positions where it stands.
-func readCited(o *lax.Object, raw json.RawMessage, c *contentv1.Citation) {
-	if text, ok := lax.AsText(raw); ok {
+func readCited(o *lenientjson.Object, raw json.RawMessage, c *contentv1.Citation) {
+	if text, ok := lenientjson.AsText(raw); ok {
 		c.Cited = &contentv1.Citation_CitedText{CitedText: text}
 		return
 	}
 	items, _ := o.List("cited_text")
 	if len(items) == 2 {
-		start, okStart := lax.AsInt(items[0])
-		end, okEnd := lax.AsInt(items[1])
+		start, okStart := lenientjson.AsInt(items[0])
+		end, okEnd := lenientjson.AsInt(items[1])
 		if okStart && okEnd {
 			c.Cited = &contentv1.Citation_CitedRange{CitedRange: &contentv1.Range{Start: start, End: end}}
 			return
@@ -122,7 +123,7 @@ func readCited(o *lax.Object, raw json.RawMessage, c *contentv1.Citation) {
 	o.Fail("cited_text", "must be a text or a pair of positions")
 }
 
-func requireInt(o *lax.Object, name string) int64 {
+func requireInt(o *lenientjson.Object, name string) int64 {
 	o.Require(name)
 	if n := o.Int64(name); n != nil {
 		return *n
@@ -130,7 +131,7 @@ func requireInt(o *lax.Object, name string) int64 {
 	return 0
 }
 
-func readReasoning(o *lax.Object, part *contentv1.Content) {
+func readReasoning(o *lenientjson.Object, part *contentv1.Content) {
 	redacted := o.Bool("redacted")
 	part.Part = &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{
 		Reasoning: o.RequireText("reasoning"),
@@ -140,7 +141,7 @@ func readReasoning(o *lax.Object, part *contentv1.Content) {
 	}}
 }
 
-func readImage(o *lax.Object, part *contentv1.Content) {
+func readImage(o *lenientjson.Object, part *contentv1.Content) {
 	image := &contentv1.Image{Media: uriMedia(o.RequireText("image")), Detail: contentv1.ImageDetail_IMAGE_DETAIL_AUTO}
 	if o.Has("detail") && o.Require("detail") {
 		if detail := readEnum[contentv1.ImageDetail](o, "detail"); detail != nil {
@@ -150,20 +151,20 @@ func readImage(o *lax.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_Image{Image: image}
 }
 
-func readAudio(o *lax.Object, part *contentv1.Content) {
+func readAudio(o *lenientjson.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_Audio{Audio: &contentv1.Audio{
 		Media: uriMedia(o.RequireText("audio")), Format: requireEnum[contentv1.AudioFormat](o, "format"),
 	}}
 }
 
-func readVideo(o *lax.Object, part *contentv1.Content) {
+func readVideo(o *lenientjson.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_Video{Video: &contentv1.Video{
 		Media: uriMedia(o.RequireText("video")), Format: requireEnum[contentv1.VideoFormat](o, "format"),
 	}}
 }
 
 // readEnum reads the word of an enum's value; nil where there is none.
-func readEnum[E enum.Enum](o *lax.Object, name string) *E {
+func readEnum[E enum.Enum](o *lenientjson.Object, name string) *E {
 	var none E
 	word := o.Enum(name, enum.Words(none.Descriptor())...)
 	if word == nil {
@@ -173,7 +174,7 @@ func readEnum[E enum.Enum](o *lax.Object, name string) *E {
 	return &v
 }
 
-func requireEnum[E enum.Enum](o *lax.Object, name string) E {
+func requireEnum[E enum.Enum](o *lenientjson.Object, name string) E {
 	o.Require(name)
 	if v := readEnum[E](o, name); v != nil {
 		return *v
@@ -181,7 +182,7 @@ func requireEnum[E enum.Enum](o *lax.Object, name string) E {
 	return 0
 }
 
-func readDocument(o *lax.Object, part *contentv1.Content) {
+func readDocument(o *lenientjson.Object, part *contentv1.Content) {
 	uri := o.RequireText("document")
 	filename, mimeType := describeDocument(uri)
 	if given := o.Text("filename"); given != "" {
@@ -259,15 +260,15 @@ func mimeTypeOf(name string) string {
 	if packing := path.Ext(name); packing == ".gz" || packing == ".bz2" || packing == ".xz" {
 		name = strings.TrimSuffix(name, packing)
 	}
-	return orElse(mimeTypes[path.Ext(name)], "application/octet-stream")
+	return cmp.Or(mimeTypes[path.Ext(name)], "application/octet-stream")
 }
 
-func readData(o *lax.Object, part *contentv1.Content) {
+func readData(o *lenientjson.Object, part *contentv1.Content) {
 	o.Require("data")
 	part.Part = &contentv1.Content_Data{Data: &contentv1.Data{Json: o.RawObject("data")}}
 }
 
-func readToolUse(o *lax.Object, part *contentv1.Content) {
+func readToolUse(o *lenientjson.Object, part *contentv1.Content) {
 	part.Part = &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
 		ToolType:  requireEnum[contentv1.ToolUseType](o, "tool_type"),
 		Id:        o.RequireText("id"),

@@ -1,12 +1,14 @@
 package chat
 
 import (
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"cmp"
+
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-func writeContent(w *encode.Writer, c *contentv1.MessageContent) {
+func writeContent(w *jsonwrite.Writer, c *contentv1.MessageContent) {
 	list := c.GetList()
 	if list == nil {
 		w.Text(c.GetText())
@@ -19,7 +21,7 @@ func writeContent(w *encode.Writer, c *contentv1.MessageContent) {
 	w.EndList()
 }
 
-func writePart(w *encode.Writer, part *contentv1.Content) {
+func writePart(w *jsonwrite.Writer, part *contentv1.Content) {
 	w.BeginObject()
 	w.RawUnlessEmpty("internal", part.GetInternalJson())
 	switch p := part.GetPart().(type) {
@@ -38,7 +40,7 @@ func writePart(w *encode.Writer, part *contentv1.Content) {
 	case *contentv1.Content_Image:
 		w.TextMember("type", "image")
 		w.TextMember("image", mediaURI(p.Image.GetMedia()))
-		w.TextMember("detail", orElse(enum.Word(p.Image.GetDetail()), "auto"))
+		w.TextMember("detail", cmp.Or(enum.Word(p.Image.GetDetail()), "auto"))
 	case *contentv1.Content_Audio:
 		w.TextMember("type", "audio")
 		w.TextMember("audio", mediaURI(p.Audio.GetMedia()))
@@ -52,8 +54,8 @@ func writePart(w *encode.Writer, part *contentv1.Content) {
 		filename, mimeType := describeDocument(uri)
 		w.TextMember("type", "document")
 		w.TextMember("document", uri)
-		w.TextMember("filename", orElse(p.Document.GetFilename(), filename))
-		w.TextMember("mime_type", orElse(p.Document.GetMimeType(), mimeType))
+		w.TextMember("filename", cmp.Or(p.Document.GetFilename(), filename))
+		w.TextMember("mime_type", cmp.Or(p.Document.GetMimeType(), mimeType))
 		w.BoolMember("citations", p.Document.GetCitations())
 	case *contentv1.Content_ToolUse:
 		w.TextMember("type", "tool_use")
@@ -66,12 +68,12 @@ func writePart(w *encode.Writer, part *contentv1.Content) {
 		w.OptText("error", p.ToolUse.Error)
 	default: // data, or a part that a newer peer sent: it has no other form here
 		w.TextMember("type", "data")
-		w.RawMember("data", orElse(part.GetData().GetJson(), "{}"))
+		w.RawMember("data", cmp.Or(part.GetData().GetJson(), "{}"))
 	}
 	w.EndObject()
 }
 
-func writeCitations(w *encode.Writer, citations []*contentv1.Citation) {
+func writeCitations(w *jsonwrite.Writer, citations []*contentv1.Citation) {
 	if len(citations) == 0 {
 		return
 	}
@@ -83,7 +85,7 @@ func writeCitations(w *encode.Writer, citations []*contentv1.Citation) {
 	w.EndList()
 }
 
-func writeCitation(w *encode.Writer, c *contentv1.Citation) {
+func writeCitation(w *jsonwrite.Writer, c *contentv1.Citation) {
 	w.BeginObject()
 	switch cited := c.GetCited().(type) {
 	case *contentv1.Citation_CitedText:
@@ -123,11 +125,4 @@ func mediaURI(m *contentv1.Media) string {
 		return blobScheme + blob.GetHash()
 	}
 	return m.GetUri()
-}
-
-func orElse(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
 }

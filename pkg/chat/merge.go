@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Merge lays configurations over one another, the lowest first: a member that is set in a higher one replaces it whole,

@@ -1,15 +1,16 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // ParseMessage reads one message that someone gives: an absent id is made. A message without a role takes the one that
@@ -24,7 +25,7 @@ func ParseMessage(document []byte) (*modelv1.ChatMessage, error) {
 
 // ParseStoredMessage reads one message of a record: its id stays as it is, also when there is none.
 func ParseStoredMessage(document []byte) (*modelv1.ChatMessage, error) {
-	o, err := lax.Parse(document)
+	o, err := lenientjson.Parse(document)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func ensureID(m *modelv1.ChatMessage) {
 	}
 }
 
-func readMessage(o *lax.Object) *modelv1.ChatMessage {
+func readMessage(o *lenientjson.Object) *modelv1.ChatMessage {
 	m := &modelv1.ChatMessage{
 		Id:           o.Text("id"),
 		Role:         readRole(o),
@@ -96,7 +97,7 @@ func readMessage(o *lax.Object) *modelv1.ChatMessage {
 }
 
 // readRole reads the role, or infers it from the fields that only one role has.
-func readRole(o *lax.Object) modelv1.Role {
+func readRole(o *lenientjson.Object) modelv1.Role {
 	if o.Has("role") {
 		role, ok := roleNames.value(o.RequireText("role"))
 		if !ok {
@@ -104,7 +105,7 @@ func readRole(o *lax.Object) modelv1.Role {
 		}
 		return role
 	}
-	_, callIDIsText := lax.AsText(o.Raw("tool_call_id"))
+	_, callIDIsText := lenientjson.AsText(o.Raw("tool_call_id"))
 	switch {
 	case o.Has("tool_calls") || o.Has("model"):
 		return modelv1.Role_ROLE_ASSISTANT
@@ -118,7 +119,7 @@ func readRole(o *lax.Object) modelv1.Role {
 }
 
 // readToolError reads `error`, or the bare text under `tool_error` of older records.
-func readToolError(o *lax.Object) *toolv1.ToolCallError {
+func readToolError(o *lenientjson.Object) *toolv1.ToolCallError {
 	if legacy := o.Text("tool_error"); legacy != "" {
 		return &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: legacy}
 	}
@@ -133,7 +134,7 @@ func readToolError(o *lax.Object) *toolv1.ToolCallError {
 	return &toolv1.ToolCallError{Type: kind, Message: e.RequireText("message")}
 }
 
-func readCall(o *lax.Object) *toolv1.ToolCall {
+func readCall(o *lenientjson.Object) *toolv1.ToolCall {
 	o.Require("arguments")
 	call := &toolv1.ToolCall{
 		Id:            o.RequireText("id"),
@@ -159,14 +160,14 @@ func readCall(o *lax.Object) *toolv1.ToolCall {
 
 // MessageJSON writes one message.
 func MessageJSON(m *modelv1.ChatMessage) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	writeMessage(&w, m)
 	return w.Bytes()
 }
 
 // MessagesJSON writes a list of messages.
 func MessagesJSON(messages []*modelv1.ChatMessage) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginList()
 	for _, m := range messages {
 		writeMessage(&w, m)
@@ -175,7 +176,7 @@ func MessagesJSON(messages []*modelv1.ChatMessage) json.RawMessage {
 	return w.Bytes()
 }
 
-func writeMessage(w *encode.Writer, m *modelv1.ChatMessage) {
+func writeMessage(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	w.BeginObject()
 	w.TextUnlessEmpty("id", m.GetId())
 	w.Key("content")
@@ -209,7 +210,7 @@ func writeMessage(w *encode.Writer, m *modelv1.ChatMessage) {
 	w.EndObject()
 }
 
-func writeCalls(w *encode.Writer, m *modelv1.ChatMessage) {
+func writeCalls(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	if len(m.GetToolCalls()) == 0 && !m.GetToolCallsRemoved() {
 		return
 	}
@@ -221,21 +222,21 @@ func writeCalls(w *encode.Writer, m *modelv1.ChatMessage) {
 	w.EndList()
 }
 
-func writeCall(w *encode.Writer, call *toolv1.ToolCall) {
+func writeCall(w *jsonwrite.Writer, call *toolv1.ToolCall) {
 	w.BeginObject()
 	w.TextMember("id", call.GetId())
 	w.TextMember("function", call.GetFunction())
-	w.RawMember("arguments", orElse(call.GetArgumentsJson(), "{}"))
+	w.RawMember("arguments", cmp.Or(call.GetArgumentsJson(), "{}"))
 	w.OptText("parse_error", call.ParseError)
 	w.RawUnlessEmpty("internal", call.GetInternalJson())
 	if view := call.GetView(); view != nil {
 		w.Key("view")
 		w.BeginObject()
 		w.TextUnlessEmpty("title", view.GetTitle())
-		w.TextMember("format", orElse(enum.Word(view.GetFormat()), "text"))
+		w.TextMember("format", cmp.Or(enum.Word(view.GetFormat()), "text"))
 		w.TextMember("content", view.GetContent())
 		w.EndObject()
 	}
-	w.TextMember("type", orElse(callTypeNames[call.GetType()], "function"))
+	w.TextMember("type", cmp.Or(callTypeNames[call.GetType()], "function"))
 	w.EndObject()
 }

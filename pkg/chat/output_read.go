@@ -1,8 +1,8 @@
 package chat
 
 import (
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // ParseOutput reads an output that someone gives: absent ids of messages are made, an empty completion is filled in
@@ -19,7 +19,7 @@ func ParseOutput(document []byte) (*modelv1.ModelOutput, error) {
 
 // ParseStoredOutput reads an output of a record: ids stay as they are.
 func ParseStoredOutput(document []byte) (*modelv1.ModelOutput, error) {
-	o, err := lax.Parse(document)
+	o, err := lenientjson.Parse(document)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func ParseStoredOutput(document []byte) (*modelv1.ModelOutput, error) {
 	return output, nil
 }
 
-func readChoice(o *lax.Object) *modelv1.Choice {
+func readChoice(o *lenientjson.Object) *modelv1.Choice {
 	choice := &modelv1.Choice{
 		StopReason:     modelv1.StopReason_STOP_REASON_UNKNOWN,
 		StopDetails:    readStopDetails(o.Object("stop_details")),
@@ -72,7 +72,7 @@ func readChoice(o *lax.Object) *modelv1.Choice {
 	return choice
 }
 
-func readStopDetails(o *lax.Object) *modelv1.StopDetails {
+func readStopDetails(o *lenientjson.Object) *modelv1.StopDetails {
 	if o == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func readStopDetails(o *lax.Object) *modelv1.StopDetails {
 	return details
 }
 
-func readLogprobs(o *lax.Object) *modelv1.Logprobs {
+func readLogprobs(o *lenientjson.Object) *modelv1.Logprobs {
 	if o == nil {
 		return nil
 	}
@@ -104,11 +104,11 @@ func readLogprobs(o *lax.Object) *modelv1.Logprobs {
 	return logprobs
 }
 
-func readBytes(o *lax.Object) []int32 {
+func readBytes(o *lenientjson.Object) []int32 {
 	items, _ := o.List("bytes")
 	values := make([]int32, len(items))
 	for i, item := range items {
-		n, ok := lax.AsInt(item)
+		n, ok := lenientjson.AsInt(item)
 		if !ok || n < 0 || n > 255 {
 			o.Fail("bytes", "item %d must be a byte", i)
 			return nil
@@ -118,7 +118,7 @@ func readBytes(o *lax.Object) []int32 {
 	return values
 }
 
-func requireFloat(o *lax.Object, name string) float64 {
+func requireFloat(o *lenientjson.Object, name string) float64 {
 	o.Require(name)
 	if f := o.Float(name); f != nil {
 		return *f
@@ -126,7 +126,7 @@ func requireFloat(o *lax.Object, name string) float64 {
 	return 0
 }
 
-func readUsage(o *lax.Object) *modelv1.ModelUsage {
+func readUsage(o *lenientjson.Object) *modelv1.ModelUsage {
 	if o == nil {
 		return nil
 	}
@@ -141,7 +141,7 @@ func readUsage(o *lax.Object) *modelv1.ModelUsage {
 	})
 }
 
-func readFallback(o *lax.Object) *modelv1.ModelFallback {
+func readFallback(o *lenientjson.Object) *modelv1.ModelFallback {
 	if o == nil {
 		return nil
 	}

@@ -3,13 +3,13 @@ package chat
 import (
 	"encoding/json"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // OutputJSON writes an output.
 func OutputJSON(output *modelv1.ModelOutput) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("model", output.GetModel())
 	w.Key("choices")
@@ -23,7 +23,7 @@ func OutputJSON(output *modelv1.ModelOutput) json.RawMessage {
 		w.Key("usage")
 		writeUsage(&w, usage)
 	}
-	encode.OptInt(&w, "input_context_tokens", output.InputContextTokens)
+	jsonwrite.OptInt(&w, "input_context_tokens", output.InputContextTokens)
 	if fallback := output.GetFallback(); fallback != nil {
 		w.Key("fallback")
 		w.BeginObject()
@@ -43,24 +43,24 @@ func OutputJSON(output *modelv1.ModelOutput) json.RawMessage {
 
 // UsageJSON writes usage.
 func UsageJSON(usage *modelv1.ModelUsage) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	writeUsage(&w, usage)
 	return w.Bytes()
 }
 
-func writeUsage(w *encode.Writer, usage *modelv1.ModelUsage) {
+func writeUsage(w *jsonwrite.Writer, usage *modelv1.ModelUsage) {
 	w.BeginObject()
 	w.IntMember("input_tokens", usage.GetInputTokens())
 	w.IntMember("output_tokens", usage.GetOutputTokens())
 	w.IntMember("total_tokens", usage.GetTotalTokens())
-	encode.OptInt(w, "input_tokens_cache_write", usage.InputTokensCacheWrite)
-	encode.OptInt(w, "input_tokens_cache_read", usage.InputTokensCacheRead)
-	encode.OptInt(w, "reasoning_tokens", usage.ReasoningTokens)
+	jsonwrite.OptInt(w, "input_tokens_cache_write", usage.InputTokensCacheWrite)
+	jsonwrite.OptInt(w, "input_tokens_cache_read", usage.InputTokensCacheRead)
+	jsonwrite.OptInt(w, "reasoning_tokens", usage.ReasoningTokens)
 	w.OptFloat("total_cost", usage.TotalCost)
 	w.EndObject()
 }
 
-func writeChoice(w *encode.Writer, choice *modelv1.Choice) {
+func writeChoice(w *jsonwrite.Writer, choice *modelv1.Choice) {
 	w.BeginObject()
 	w.Key("message")
 	writeMessage(w, choice.GetMessage())
@@ -74,7 +74,7 @@ func writeChoice(w *encode.Writer, choice *modelv1.Choice) {
 	w.EndObject()
 }
 
-func writeStopDetails(w *encode.Writer, details *modelv1.StopDetails) {
+func writeStopDetails(w *jsonwrite.Writer, details *modelv1.StopDetails) {
 	w.BeginObject()
 	w.TextUnlessEmpty("type", details.GetType())
 	w.TextUnlessEmpty("category", details.GetCategory())
@@ -91,7 +91,7 @@ func writeStopDetails(w *encode.Writer, details *modelv1.StopDetails) {
 	w.EndObject()
 }
 
-func writeLogprobs(w *encode.Writer, name string, logprobs *modelv1.Logprobs) {
+func writeLogprobs(w *jsonwrite.Writer, name string, logprobs *modelv1.Logprobs) {
 	if logprobs == nil {
 		return
 	}
@@ -118,7 +118,7 @@ func writeLogprobs(w *encode.Writer, name string, logprobs *modelv1.Logprobs) {
 	w.EndObject()
 }
 
-func writeToken(w *encode.Writer, token string, logprob float64, bytes []int32) {
+func writeToken(w *jsonwrite.Writer, token string, logprob float64, bytes []int32) {
 	w.TextMember("token", token)
 	w.Key("logprob")
 	w.Float(logprob)

@@ -1,10 +1,11 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // noParameters is the schema of a tool without parameters.
@@ -12,13 +13,13 @@ const noParameters = `{"type":"object","properties":{},"required":[],"additional
 
 // ToolsJSON writes a list of tools.
 func ToolsJSON(tools []*toolv1.ToolInfo) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginList()
 	for _, tool := range tools {
 		w.BeginObject()
 		w.TextMember("name", tool.GetName())
 		w.TextMember("description", tool.GetDescription())
-		w.RawMember("parameters", orElse(tool.GetParametersJson(), noParameters))
+		w.RawMember("parameters", cmp.Or(tool.GetParametersJson(), noParameters))
 		w.RawUnlessEmpty("options", tool.GetOptionsJson())
 		w.EndObject()
 	}
@@ -28,13 +29,13 @@ func ToolsJSON(tools []*toolv1.ToolInfo) json.RawMessage {
 
 // ToolChoiceJSON writes a choice; nil is `auto`.
 func ToolChoiceJSON(choice *toolv1.ToolChoice) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	if function, ok := choice.GetChoice().(*toolv1.ToolChoice_Function); ok {
 		w.BeginObject()
 		w.TextMember("name", function.Function)
 		w.EndObject()
 	} else {
-		w.Text(orElse(choiceModeNames[choice.GetMode()], "auto"))
+		w.Text(cmp.Or(choiceModeNames[choice.GetMode()], "auto"))
 	}
 	return w.Bytes()
 }

@@ -3,8 +3,8 @@ package chat
 import (
 	"math"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
 // longCacheFactor is what writing to a cache that lives for an hour costs more than its price.
@@ -58,7 +58,7 @@ func SumCost(costs ...float64) float64 {
 
 // ParseUsage reads usage; absent counts are 0, and unknown fields are dropped.
 func ParseUsage(document []byte) (*modelv1.ModelUsage, error) {
-	o, err := lax.Parse(document)
+	o, err := lenientjson.Parse(document)
 	if err != nil {
 		return nil, err
 	}

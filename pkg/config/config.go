@@ -28,7 +28,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
@@ -52,7 +52,7 @@ func Load(ctx context.Context, cfg any, file string, env func(string) (string, b
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
 	if file != "" {
-		b, err := regular.Read(ctx, file, bound.ConfigFileBytes)
+		b, err := regularfile.Read(ctx, file, bound.ConfigFileBytes)
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
-	"github.com/evalfleet/evalfleet/pkg/front"
+	"github.com/evalfleet/evalfleet/pkg/connmux"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -46,7 +46,7 @@ func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) 
 	if isWeb {
 		pages.Handle("/", web.Handler())
 	}
-	s := &grpcServer{backend: backend, calls: front.New(front.Config{GRPC: rpcs, Handler: pages, Connections: parts.Connections, Logger: parts.Logger})}
+	s := &grpcServer{backend: backend, calls: connmux.New(connmux.Config{GRPC: rpcs, Handler: pages, Connections: parts.Connections, Logger: parts.Logger})}
 	s.running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if isWeb {
 		return webServer{s, web}, nil

@@ -7,7 +7,7 @@ package dialect
 import (
 	"github.com/evalfleet/evalfleet/pkg/argument"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // ToolCall makes a call from what a model wrote. Arguments that cannot be read are a call with a parse error, which is

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
 // Facts are what limits and accounts need of an answer that is passed on unread. What the answer has not said yet is

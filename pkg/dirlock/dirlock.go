@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/version"
 )
 
-// Dir is a folder that one process may serve. Its methods may be called concurrently.
+// Dir is a folder that one process may serve. Its methods are safe for concurrent use.
 type Dir struct {
 	Path string
 	// Option is how an operator names another folder, such as --data-dir.

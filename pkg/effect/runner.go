@@ -112,7 +112,7 @@ type Result struct {
 	Joined bool
 }
 
-// Runner executes the effects of one process over a ledger. Its methods may be called concurrently.
+// Runner executes the effects of one process over a ledger. Its methods are safe for concurrent use.
 type Runner struct {
 	cfg     Config
 	working sync.WaitGroup
@@ -157,9 +157,9 @@ func New(cfg Config) (*Runner, error) {
 // before anyone sees it.
 //
 // An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled],
-// [ErrReleased], [ErrIndeterminate], [ErrDraining], a [*SupersededError], an [*ElsewhereError], or the ledger's, in which
-// case the outcome may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the work
-// ended.
+// [ErrReleased], [ErrIndeterminate], [ErrDraining], a [*SupersededError], an [*ElsewhereError], or the ledger's, in
+// which case the outcome may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the
+// work ended.
 func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if req.Key.IsZero() {
 		ctx, cancel := bound(ctx, req.Timeout)

@@ -2,7 +2,7 @@
 
 package failpoint
 
-// Enabled says whether this binary was built with failpoints.
+// Enabled reports whether this binary was built with failpoints.
 const Enabled = false
 
 // Hit does nothing in this build.

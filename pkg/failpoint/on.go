@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Enabled says whether this binary was built with failpoints.
+// Enabled reports whether this binary was built with failpoints.
 const Enabled = true
 
 // orders are the places to end at, with the number of passes that are left. They are read once.

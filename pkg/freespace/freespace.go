@@ -23,7 +23,7 @@ const lookEvery = time.Second
 // them, or a negative number free, as CephFS.
 type space struct{ free, size, freeFiles, files int64 }
 
-// Floor is the least free space of some folders at which something new begins. Its methods may be called concurrently.
+// Floor is the least free space of some folders at which something new begins. Its methods are safe for concurrent use.
 type Floor struct {
 	least int64
 	dirs  []string

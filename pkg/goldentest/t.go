@@ -78,8 +78,8 @@ func (t *T) Equal(want, got any, opts ...match.Option) bool {
 	return len(found) == 0
 }
 
-// Same says whether got is what was recorded, and fails nothing: for a record that leaves open which of several ways it
-// was made in.
+// Same reports whether got is what was recorded, and fails nothing: for a record that leaves open which of several ways
+// it was made in.
 func (t *T) Same(want, got any, opts ...match.Option) bool {
 	t.Helper()
 	return len(t.matcher.Equal(want, got, opts...)) == 0
@@ -153,7 +153,7 @@ func (t *T) Fail() { t.record.fail("") }
 // FailNow marks the case as failed and ends it.
 func (t *T) FailNow() { t.Fail(); runtime.Goexit() }
 
-// Failed says whether the case failed so far.
+// Failed reports whether the case failed so far.
 func (t *T) Failed() bool {
 	t.record.mu.Lock()
 	defer t.record.mu.Unlock()
@@ -190,7 +190,7 @@ func (t *T) Skipf(format string, args ...any) {
 // SkipNow says that there is no driver for the case and ends it.
 func (t *T) SkipNow() { t.Skip("it gives no reason") }
 
-// Skipped says whether the case was skipped.
+// Skipped reports whether the case was skipped.
 func (t *T) Skipped() bool {
 	t.record.mu.Lock()
 	defer t.record.mu.Unlock()

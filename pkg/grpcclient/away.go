@@ -22,7 +22,7 @@ func Away(conn grpc.ClientConnInterface) bool {
 	return state == connectivity.TransientFailure
 }
 
-// Watch tells whether nobody answers at the other end of a connection, at first and whenever that changes, until ctx
+// Watch reports whether nobody answers at the other end of a connection, at first and whenever that changes, until ctx
 // ends. It keeps the connection made. Connections that New did not make never are away, and nothing is told of them.
 func Watch(ctx context.Context, conn grpc.ClientConnInterface, tell func(away bool)) {
 	c, ok := conn.(*grpc.ClientConn)

@@ -106,7 +106,7 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewCallMetrics(nil)
 	}
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, blobs: o.Blobs, known: map[string]bool{}, plain: map[string]bool{}, strangers: strangers{max: bound.StrangerCalls}}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, blobs: o.Blobs, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),
@@ -134,7 +134,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// SetReady says whether the server takes calls; health checks tell it on.
+// SetReady reports whether the server takes calls; health checks tell it on.
 func (s *Server) SetReady(ready bool) {
 	status := healthv1.HealthCheckResponse_NOT_SERVING
 	if ready {

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -47,8 +47,8 @@ type chain struct {
 	// known are the methods that are registered, and plain those of them that have one request, one answer and a
 	// credential. They are complete before calls come.
 	known, plain map[string]bool
-	// strangers are the calls without a credential.
-	strangers strangers
+	// unauthenticatedCalls are the calls without a credential.
+	strangers unauthenticatedCalls
 }
 
 // unary is the interceptor of calls with one request within the process; guarded is that of those over the network.
@@ -176,11 +176,11 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 	count := c.metrics.Begin(c.label(method))
 	m := metered(ctx)
 	if m != nil {
-		accept.Begin(m.Conn)
+		connlimit.CallBegan(m.Conn)
 	}
 	return func(ctx context.Context, err error, panicked any) error {
 		if m != nil {
-			defer accept.End(m.Conn)
+			defer connlimit.CallEnded(m.Conn)
 		}
 		if panicked != nil {
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
 // What a call takes in the transport, measured with grpc-go 1.85: by itself, and for each byte of its header list as
@@ -94,7 +94,7 @@ func newMeter(conn net.Conn, shared *sharedWork) *meter {
 
 // know says that the caller has shown a credential.
 func (m *meter) know() {
-	accept.Know(m.Conn)
+	connlimit.MarkAuthenticated(m.Conn)
 	m.known.Store(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +131,7 @@ func (m *meter) Read(p []byte) (int, error) {
 // next reads the header of a frame, and all of a frame that has headers, once there is room.
 func (m *meter) next() error {
 	if m.frames++; m.asked || m.frames > bound.StrangerFrames {
-		accept.Suspect(m.Conn) // The transport has seen the call, and it had no credential.
+		connlimit.MarkUnauthenticated(m.Conn) // The transport has seen the call, and it had no credential.
 	}
 	if err := m.room(); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (m *meter) room() error {
 		case <-changed:
 		case <-m.closed:
 			return net.ErrClosed
-		case <-accept.Closed(m.Conn):
+		case <-connlimit.Closed(m.Conn):
 			return net.ErrClosed
 		case <-patience.C:
 			return errHolds

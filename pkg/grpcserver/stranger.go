@@ -19,9 +19,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// strangers are the calls without a credential that run. When another one comes than there may be, the oldest is ended,
-// so that health checks are answered while somebody holds all calls that there are.
-type strangers struct {
+// unauthenticatedCalls are the calls without a credential that run. When another one comes than there may be, the
+// oldest is ended, so that health checks are answered while somebody holds all calls that there are.
+type unauthenticatedCalls struct {
 	max int
 
 	mu      sync.Mutex
@@ -32,14 +32,14 @@ var errCrowded = errors.New("too many calls without a credential")
 
 // serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call where there
 // are too many.
-func (s *strangers) serve(ctx context.Context, ss grpc.ServerStream, handler func(grpc.ServerStream) error) error {
+func (s *unauthenticatedCalls) serve(ctx context.Context, ss grpc.ServerStream, handler func(grpc.ServerStream) error) error {
 	end := ender(ctx)
 	if end == nil { // within the process
 		return handler(ss)
 	}
 	defer s.enter(end)()
 	own, _ := ctx.Value(weighedKey{}).(weighed)
-	err := handler(&strangerStream{ServerStream: ss, weighed: own})
+	err := handler(&unauthenticatedStream{ServerStream: ss, weighed: own})
 	if errors.Is(context.Cause(ctx), errCrowded) {
 		return status.Errorf(codes.ResourceExhausted, "more than %d calls without a credential; send the token", s.max)
 	}
@@ -47,7 +47,7 @@ func (s *strangers) serve(ctx context.Context, ss grpc.ServerStream, handler fun
 }
 
 // enter notes a call, by what ends it. The returned function forgets it.
-func (s *strangers) enter(end context.CancelCauseFunc) (leave func()) {
+func (s *unauthenticatedCalls) enter(end context.CancelCauseFunc) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running.Len() >= s.max {
@@ -62,8 +62,8 @@ func (s *strangers) enter(end context.CancelCauseFunc) (leave func()) {
 	}
 }
 
-// strangerStream receives small messages alone, and its connection's meter knows what it receives and sends.
-type strangerStream struct {
+// unauthenticatedStream receives small messages alone, and its connection's meter knows what it receives and sends.
+type unauthenticatedStream struct {
 	grpc.ServerStream
 	weighed // nothing on a connection whose other calls have shown a credential
 	// reserved says that the meter has room for the answer to the last message.
@@ -71,7 +71,7 @@ type strangerStream struct {
 }
 
 // SendMsg implements [grpc.ServerStream]. It waits while answers that the client does not read take too much.
-func (s *strangerStream) SendMsg(m any) error {
+func (s *unauthenticatedStream) SendMsg(m any) error {
 	if answer, ok := m.(proto.Message); ok && s.meter != nil {
 		size := proto.Size(answer) + messageHeader
 		if s.reserved {
@@ -86,7 +86,7 @@ func (s *strangerStream) SendMsg(m any) error {
 
 // reserve waits until there is room for an answer, where answers are so large that none should be made before, and
 // until the work of making it is allowed.
-func (s *strangerStream) reserve() error {
+func (s *unauthenticatedStream) reserve() error {
 	if !s.large || s.reserved {
 		return nil
 	}
@@ -109,7 +109,7 @@ type incoming interface {
 }
 
 // RecvMsg implements [grpc.ServerStream].
-func (s *strangerStream) RecvMsg(m any) error {
+func (s *unauthenticatedStream) RecvMsg(m any) error {
 	in, ok := grpc.ServerTransportStreamFromContext(s.ServerStream.Context()).(incoming)
 	request, isProto := m.(proto.Message)
 	if !ok || !isProto {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/status"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
 // What the work for a caller without a credential counts, see [bound.StrangerWork].
@@ -62,7 +62,7 @@ func (m *meter) pay(ctx context.Context, work int) error {
 			return status.FromContextError(ctx.Err()).Err()
 		case <-m.closed:
 			return net.ErrClosed
-		case <-accept.Closed(m.Conn):
+		case <-connlimit.Closed(m.Conn):
 			return net.ErrClosed
 		}
 	}
@@ -77,7 +77,7 @@ func (m *meter) pay(ctx context.Context, work int) error {
 		taken.Cancel()
 		return status.FromContextError(ctx.Err()).Err()
 	case <-m.closed:
-	case <-accept.Closed(m.Conn):
+	case <-connlimit.Closed(m.Conn):
 	}
 	taken.Cancel()
 	return net.ErrClosed

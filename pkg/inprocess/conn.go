@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Conn is a client's connection. It may be used concurrently; Close ends it with the calls that are under way.
+// Conn is a client's connection. It is safe for concurrent use; Close ends it with the calls that are under way.
 type Conn struct {
 	listener *Listener
 	maxBytes int

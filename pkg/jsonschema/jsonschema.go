@@ -17,7 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 const (
@@ -39,7 +39,7 @@ var (
 // location is the name of every schema; none is ever loaded from it.
 const location = "schema:"
 
-// Schema is a compiled schema. It may be used concurrently.
+// Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
 	text     json.RawMessage
 	compiled *jsonschema.Schema

@@ -23,7 +23,7 @@ var ErrUnknownPool = errors.New("no such pool")
 // ErrTooLow is returned where a limit would be below 1, at which nothing could go on.
 var ErrTooLow = errors.New("a limit must be at least 1")
 
-// Limiter admits callers to pools. All methods may be called concurrently.
+// Limiter admits callers to pools. All methods are safe for concurrent use.
 type Limiter interface {
 	// Acquire waits for a slot of the pool under r.Key and returns the function that frees it, which may be called more
 	// than once. The first call for a key makes the pool with r's bounds; later bounds are not looked at. It fails with

@@ -20,14 +20,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/standstill"
+	"github.com/evalfleet/evalfleet/pkg/clockjump"
 )
 
 // ErrUnknown is returned for a process that has no row: it has left, was replaced, or never joined.
 var ErrUnknown = errors.New("replica: the process has left or was replaced")
 
 // Table keeps the rows of replicas. Every change is durable before its method returns nil, and is one statement of the
-// store. Methods may be called concurrently.
+// store. Methods are safe for concurrent use.
 type Table interface {
 	// Join makes m.Process the process of a replica. The process before counts as dead from then on. Of the row that it
 	// returns the epoch is higher than that of all processes before, and Silence is how long ago the process before
@@ -84,11 +84,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Process is this process as others see it. Its methods may be called concurrently.
+// Process is this process as others see it. Its methods are safe for concurrent use.
 type Process struct {
 	cfg    Config
 	joined Row
-	clock  standstill.Detector
+	clock  clockjump.Detector
 
 	mu      sync.Mutex
 	patient time.Time // until then no other process counts as dead for its silence

@@ -53,7 +53,8 @@ type Policy struct {
 	Timeout *time.Duration
 }
 
-// Allows says whether another attempt may follow failure n, counted from 1, at elapsed since the first attempt began.
+// Allows reports whether another attempt may follow failure n, counted from 1, at elapsed since the first attempt
+// began.
 func (p Policy) Allows(n int, elapsed time.Duration) bool {
 	if p.MaxRetries != nil && n > *p.MaxRetries {
 		return false

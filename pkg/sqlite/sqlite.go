@@ -62,7 +62,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// DB is one open database. Its methods may be called concurrently.
+// DB is one open database. Its methods are safe for concurrent use.
 type DB struct {
 	writer    *writer
 	readers   *readers

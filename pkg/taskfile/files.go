@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 )
 
 // Files are the files that a task file names, by the names that it has for them.
@@ -49,7 +49,7 @@ func (f *folder) path(name string) string {
 // Body implements [Files].
 func (f *folder) Body(ctx context.Context, name string) (*contentv1.BlobRef, error) {
 	path := f.path(name)
-	file, _, err := regular.Open(path)
+	file, _, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &MissingError{fmt.Sprintf("there is no file %s; relative paths start %s", path, f.start)}
 	}
@@ -58,7 +58,7 @@ func (f *folder) Body(ctx context.Context, name string) (*contentv1.BlobRef, err
 	}
 	defer file.Close()
 	hash := sha256.New()
-	size, err := io.Copy(hash, regular.Leaving(ctx, file))
+	size, err := io.Copy(hash, regularfile.ReaderPastCache(ctx, file))
 	if err != nil {
 		return nil, err
 	}
@@ -69,5 +69,5 @@ func (f *folder) Body(ctx context.Context, name string) (*contentv1.BlobRef, err
 
 // Read implements [Files].
 func (f *folder) Read(ctx context.Context, name string, most int64) ([]byte, error) {
-	return regular.Read(ctx, f.path(name), most)
+	return regularfile.Read(ctx, f.path(name), most)
 }

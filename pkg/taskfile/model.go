@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // scriptArg is the argument of a model that names a file of scripted answers; blobPrefix marks one that names a body

@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
@@ -58,7 +58,7 @@ func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 	case info.Size() > bound.TaskFileBytes:
 		return nil, fmt.Errorf("%s has %d bytes, more than %d for a task file; put samples into a dataset file", path, info.Size(), bound.TaskFileBytes)
 	}
-	b, err := regular.Read(ctx, path, bound.TaskFileBytes)
+	b, err := regularfile.Read(ctx, path, bound.TaskFileBytes)
 	if err != nil {
 		return nil, err
 	}

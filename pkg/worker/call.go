@@ -274,7 +274,7 @@ func (h *Host) drop(c *call) {
 	}
 	for s := range c.holders {
 		delete(s.calls, c.Key.ID)
-		h.vacant(s)
+		h.fillSlots(s)
 	}
 }
 

@@ -134,7 +134,7 @@ func (h *Host) Connect(stream workerv1.WorkerService_ConnectServer) error {
 	log := h.deps.Logger.With("worker", s.name, "project", s.project)
 	log.InfoContext(stream.Context(), "a worker is connected", "offers", len(s.offers))
 	defer func() {
-		left := h.dismiss(s)
+		left := h.removeSession(s)
 		log.InfoContext(stream.Context(), "a worker has left", "calls", left, "cause", s.cause)
 	}()
 	// Both end with the stream, which ends when this returns.
@@ -250,7 +250,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 		s.strays.Known()
 		delete(s.calls, id)
 		h.answered(c, s, sent)
-		h.vacant(s)
+		h.fillSlots(s)
 		return nil
 	}
 	if parked, held := s.held[id]; held {
@@ -262,7 +262,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 		}
 		h.parked += sent.size()
 		s.held[id] = sent
-		h.vacant(s)
+		h.fillSlots(s)
 		return nil
 	}
 	if _, twice := s.delivered[id]; !twice {
@@ -271,8 +271,8 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 	return s.strays.Stray(s.name)
 }
 
-// vacant gives a session's free slots to calls that wait.
-func (h *Host) vacant(s *session) {
+// fillSlots gives a session's free slots to calls that wait.
+func (h *Host) fillSlots(s *session) {
 	if s.draining {
 		return
 	}
@@ -283,8 +283,9 @@ func (h *Host) vacant(s *session) {
 	}
 }
 
-// dismiss removes a session whose connection has ended, and deals with the calls that it had. It returns their number.
-func (h *Host) dismiss(s *session) int {
+// removeSession removes a session whose connection has ended, and deals with the calls that it had. It returns their
+// number.
+func (h *Host) removeSession(s *session) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s)

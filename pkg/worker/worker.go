@@ -30,9 +30,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -97,7 +97,7 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Host takes workers in and gives them calls. Its methods may be called concurrently.
+// Host takes workers in and gives them calls. Its methods are safe for concurrent use.
 type Host struct {
 	workerv1.UnimplementedWorkerServiceServer
 
@@ -114,7 +114,7 @@ type Host struct {
 	calls    map[effect.Key]*call
 	losses   map[effect.Key]int
 	parked   int // bytes
-	served   board.Board[Offered, struct{}]
+	served   lastvalue.Map[Offered, struct{}]
 }
 
 // New makes a host. Close ends it.
@@ -186,7 +186,7 @@ func (h *Host) List(project, kind string) []*workerv1.Offer {
 }
 
 // Served tells what workers that take calls serve, as they come and go.
-func (h *Host) Served() *board.Board[Offered, struct{}] { return &h.served }
+func (h *Host) Served() *lastvalue.Map[Offered, struct{}] { return &h.served }
 
 // Accept tells whoever answered a call that its result is durable. It is called once the effect around Do has kept the
 // result.

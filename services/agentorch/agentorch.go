@@ -15,15 +15,18 @@
 // The packages in internal, from the floor up:
 //
 //   - journal keeps logs of events, one a run or an eval; journal/sqlite is the embedded store;
-//   - run folds a run's log into its state; limit, history, template, content are its pure helpers;
-//   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
-//   - workers asks workers for what is no tool; note names what is known of effects while they are open;
+//   - run folds a run's log into its state; limit, history and redact are its pure helpers;
+//   - agent is the port of agents and solvers, agent/… are theirs, score judges, score/exec by a program in a sandbox;
+//   - task/… reads datasets, choices and templates; pycompat has Python's rules for text, patterns and numbers;
+//   - workers asks workers for what is no tool; progress has the latest notes of open effects;
 //   - engine drives runs: it decides, journals, and has effects done by their owners, each once;
-//   - retain lets go of what is over and was deleted, or has reached its age;
+//   - retention removes what was deleted or has reached its age;
 //   - runs checks specifications, creates runs, steers and shows them; mailbox sends commands to the owners of journals;
 //   - eval makes runs of a dataset's samples; eval/live shows how they stand;
 //   - watch follows a journal for a watcher;
-//   - server and evalserver answer the RPCs; transcript reads a journal as people and log files do; evalexport makes logs in the form of evallog.
+//   - server answers the RPCs;
+//   - inspect/transcript reads a journal as people and log files do; inspect/evalexport makes logs in the form of
+//     inspect/evallog.
 package agentorch
 
 import (
@@ -54,22 +57,21 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval/live"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/retention"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/exec"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
@@ -82,7 +84,7 @@ type Config struct {
 	// Eval sets how evaluations run.
 	Eval eval.Config `yaml:"eval"`
 	// Retention sets how long what is over is kept.
-	Retention retain.Config `yaml:"retention"`
+	Retention retention.Config `yaml:"retention"`
 	// Workers sets how long workers of scorers and of agents' functions may be silent or away.
 	Workers worker.Config `yaml:"workers"`
 }
@@ -111,15 +113,15 @@ type Deps struct {
 	DataDir  string
 }
 
-// Service is the orchestrator. It may be used concurrently.
+// Service is the orchestrator. It is safe for concurrent use.
 type Service struct {
 	engine    *engine.Engine
 	evals     *eval.Engine
 	runs      *server.Runs
-	evalRPCs  *evalserver.Server
+	evalRPCs  *server.Evals
 	admin     *server.Admin
 	workers   *workers.Workers
-	keeper    *retain.Keeper
+	keeper    *retention.Keeper
 	logger    *slog.Logger
 	adoptions sync.WaitGroup
 }
@@ -136,7 +138,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		tools     = toolv1.NewToolServiceClient(deps.Tools)
 		sandboxes = sandboxv1.NewSandboxServiceClient(deps.Sandboxes)
 		agents    = agent.NewRegistry(append(prompt.Definitions(), generate.Definition(), multichoice.Definition(), react.Definition())...)
-		judges    = eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()}
+		judges    = eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), exec.Definition())...), Metrics: metric.NewRegistry()}
 	)
 	var alive func(ctx context.Context, owner string) (bool, error)
 	if deps.Replica != nil {
@@ -154,14 +156,14 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
-	kept := retain.Deps{Journals: store, Logger: deps.Logger, CommandText: inbox.Text}
-	kept.Bodies, _ = deps.Blobs.(retain.Bodies) // A store that cannot be swept is kept whole.
+	kept := retention.Deps{Journals: store, Logger: deps.Logger, CommandText: inbox.Text}
+	kept.Bodies, _ = deps.Blobs.(retention.Bodies) // A store that cannot be swept is kept whole.
 	folder := ""
 	if dir, ok := deps.Blobs.(interface{ Dir() string }); ok {
 		folder = filepath.Clean(dir.Dir())
 		kept.OwnBodies = deps.DataDir != "" && folder == filepath.Join(deps.DataDir, "blobs")
 	}
-	kept.Owners = map[string]retain.Owner{
+	kept.Owners = map[string]retention.Owner{
 		"modelgw": func(ctx context.Context, parent string, runs []string) error {
 			_, err := models.ReleaseRunGenerates(ctx, &modelv1.ReleaseRunGeneratesRequest{Parent: parent, Runs: runs})
 			return err
@@ -176,11 +178,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		},
 		"workers": s.workers.ReleaseRuns,
 	}
-	s.keeper = retain.New(cfg.Retention, kept)
+	s.keeper = retention.New(cfg.Retention, kept)
 	if err := s.keeper.Find(ctx); err != nil {
 		return nil, fmt.Errorf("agentorch: bodies in %s: %w", folder, err)
 	}
-	notes := &note.Board{}
+	notes := &progress.Board{}
 	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
 		Store: store, Replica: deps.Replica, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
 		WakeEval: func(name string) { s.evals.Wake(name) },
@@ -190,7 +192,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	// Samples wait for a service that is away. A client who asks for a run or an evaluation is told of it.
 	of := func(service string, conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-		return grpcclient.Patient(conn, service, grpcclient.Patience)
+		return grpcclient.WaitForReady(conn, service, grpcclient.Patience)
 	}
 	made := runs.New(runs.Deps{
 		Store: store, Engine: s.engine, Notes: notes, Logger: deps.Logger,
@@ -209,8 +211,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
 	shown := live.New(live.Deps{Engine: s.evals, Journals: store, Notes: notes, Waits: s.waits, Waiting: s.engine.Waiting})
-	s.runs = server.NewRuns(server.Deps{Runs: made, Store: store, Evals: shown.Listed, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
-	s.evalRPCs = evalserver.New(evalserver.Deps{
+	s.runs = server.NewRuns(server.RunsDeps{Runs: made, Store: store, Evals: shown.Listed, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
+	s.evalRPCs = server.NewEvals(server.EvalsDeps{
 		Engine: s.evals, Journals: store, Judges: judges, Exporter: exporter, Notes: notes, Delete: s.keeper.Delete, Bodies: bodies{deps.Blobs},
 		Live: shown,
 	})

@@ -32,7 +32,7 @@ func (b bodies) Open(ctx context.Context, project, hash string) (io.ReadCloser, 
 	return body, err
 }
 
-// Size implements evalserver.Bodies.
+// Size implements server.Bodies.
 func (b bodies) Size(ctx context.Context, project, hash string) (int64, error) {
 	ref, err := b.store.Stat(ctx, project, hash)
 	if errors.Is(err, blob.ErrNotFound) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
-	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/httpdeadline"
 )
 
 // modelConnections bounds the connections to modelgw that are kept for later.
@@ -46,6 +46,6 @@ func forward(address string, within time.Duration, known auth.Authenticator, log
 		// Else the server may close the request's body when the answer begins, a moment before the transport has seen
 		// the body's end.
 		_ = http.NewResponseController(w).EnableFullDuplex()
-		proxy.ServeHTTP(pace.NewWriter(w, within), r)
+		proxy.ServeHTTP(httpdeadline.NewWriter(w, within), r)
 	}), transport.CloseIdleConnections
 }

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
-	"github.com/evalfleet/evalfleet/pkg/front"
+	"github.com/evalfleet/evalfleet/pkg/connmux"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -26,13 +26,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
-	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/httpdeadline"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/openapi"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/rest"
-	"github.com/evalfleet/evalfleet/services/gateway/internal/split"
+	"github.com/evalfleet/evalfleet/services/gateway/internal/workerproxy"
 )
 
 // Config sets whom the gateway serves.
@@ -80,8 +80,8 @@ type Deps struct {
 
 // Gateway serves clients.
 type Gateway struct {
-	front   *front.Server
-	workers *split.Front
+	front   *connmux.Server
+	workers *workerproxy.Proxy
 	// idle closes connections that are kept for later.
 	idle func()
 	// stopWatching ends what watches the services behind, and watched waits for that.
@@ -92,10 +92,10 @@ type Gateway struct {
 // New builds a gateway; it listens once Serve is called.
 func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	peers := map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes, "agentorch": deps.Orchestrator}
-	deps.Models = grpcclient.Patient(deps.Models, "modelgw", grpcclient.Patience)
-	deps.Tools = grpcclient.Patient(deps.Tools, "toolexec", grpcclient.Patience)
-	deps.Sandboxes = grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience)
-	deps.Orchestrator = grpcclient.Patient(deps.Orchestrator, "agentorch", grpcclient.Patience)
+	deps.Models = grpcclient.WaitForReady(deps.Models, "modelgw", grpcclient.Patience)
+	deps.Tools = grpcclient.WaitForReady(deps.Tools, "toolexec", grpcclient.Patience)
+	deps.Sandboxes = grpcclient.WaitForReady(deps.Sandboxes, "sandboxd", grpcclient.Patience)
+	deps.Orchestrator = grpcclient.WaitForReady(deps.Orchestrator, "agentorch", grpcclient.Patience)
 	conns := map[string]grpc.ClientConnInterface{
 		modelv1.ModelService_ServiceDesc.ServiceName:          deps.Models,
 		modelv1.CacheService_ServiceDesc.ServiceName:          deps.Models,
@@ -135,7 +135,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	orchestrator := workerv1.NewWorkerServiceClient(deps.Orchestrator)
-	workers := split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{
+	workers := workerproxy.New(workerproxy.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{
 		"tool": workerv1.NewWorkerServiceClient(deps.Tools), "scorer": orchestrator, "continue": orchestrator,
 	}})
 	workerv1.RegisterWorkerServiceServer(s, workers)
@@ -149,7 +149,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	for name, conn := range peers {
 		g.watched.Go(func() { grpcclient.Watch(watching, conn, func(away bool) { s.SetPeer(name, !away) }) })
 	}
-	g.front = front.New(front.Config{
+	g.front = connmux.New(connmux.Config{
 		GRPC: s, Handler: guard(cfg, deps.Listen, routes(api, vendor, cfg, deps)), Connections: deps.Connections, Logger: deps.Logger,
 	})
 	return g, nil
@@ -177,7 +177,7 @@ func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 
 // paced ends answers of next that a client lets lie unread for longer than within; zero is no bound.
 func paced(next http.Handler, within time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(pace.NewWriter(w, within), r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(httpdeadline.NewWriter(w, within), r) })
 }
 
 // Serve takes connections of l, gRPC and HTTP alike, until Stop.

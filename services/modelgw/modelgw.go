@@ -36,7 +36,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
@@ -221,7 +221,7 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Service is the model gateway. It may be used concurrently.
+// Service is the model gateway. It is safe for concurrent use.
 type Service struct {
 	server    *server.Server
 	web       http.Handler
@@ -265,7 +265,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Effects:  effects,
 		Budgets:  budgets,
 		Prices:   prices,
-		Memory:   memory.NewStore(bound.KeptConversationBytes),
+		Memory:   prefixcache.New(bound.KeptConversationBytes),
 		Blobs:    deps.Blobs,
 	})
 	s.server = server.New(server.Deps{

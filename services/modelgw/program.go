@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -43,7 +43,7 @@ func reader(blobs blob.Store) func(ctx context.Context, project, hash string) ([
 			err = rpcerr.BodyTooLarge(bound.BlobWholeBytes, "the body has %d bytes, more than %d", ref.Size, bound.BlobWholeBytes)
 			return nil, errors.Join(err, body.Close())
 		}
-		whole, err := io.ReadAll(regular.Reader(ctx, body))
+		whole, err := io.ReadAll(regularfile.ContextReader(ctx, body))
 		return whole, errors.Join(err, body.Close())
 	}
 }

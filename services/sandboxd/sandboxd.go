@@ -88,7 +88,7 @@ type Deps struct {
 // was waited for.
 const folderPatience = time.Second
 
-// Service is sandboxd. It may be used concurrently.
+// Service is sandboxd. It is safe for concurrent use.
 type Service struct {
 	boxes  *lifecycle.Sandboxes
 	server *server.Server

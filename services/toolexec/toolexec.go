@@ -63,7 +63,7 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Service is toolexec. It may be used concurrently.
+// Service is toolexec. It is safe for concurrent use.
 type Service struct {
 	tools    *server.Tools
 	effects  *effectrpc.Owner

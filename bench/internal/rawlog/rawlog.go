@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Log is an open log. Append may be called concurrently.
+// Log is an open log. Append is safe for concurrent use.
 type Log struct {
 	file  *os.File
 	queue chan request

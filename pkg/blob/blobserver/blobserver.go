@@ -26,7 +26,7 @@ const (
 	maxChunk = 1 << 20
 )
 
-// Server is BlobService. It may be used concurrently.
+// Server is BlobService. It is safe for concurrent use.
 type Server struct {
 	blobv1.UnimplementedBlobServiceServer
 	store blob.Store

@@ -14,7 +14,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/lru"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 )
 
 // whole reads a body from its first byte to its last, and holds the last ones back until the hash of all is known to be
@@ -88,7 +88,7 @@ func (s *Store) check(ctx context.Context, f *os.File, project, hash string) err
 		return nil
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, regular.Reader(ctx, io.NewSectionReader(f, 0, info.Size()))); err != nil {
+	if _, err := io.Copy(sum, regularfile.ContextReader(ctx, io.NewSectionReader(f, 0, info.Size()))); err != nil {
 		return fmt.Errorf("blob: %w", err)
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != hash {

@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -104,7 +104,7 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 	}()
 	hash := sha256.New()
 	// One byte more than allowed tells a body at the limit from one over it.
-	limited := io.LimitReader(regular.Reader(ctx, body), s.maxBytes+1)
+	limited := io.LimitReader(regularfile.ContextReader(ctx, body), s.maxBytes+1)
 	size, err := io.Copy(io.MultiWriter(temp, hash), limited)
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("blob: receive: %w", err)

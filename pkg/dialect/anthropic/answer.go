@@ -4,11 +4,11 @@ import (
 	"cmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // newID makes an id in the form of the vendor's.
@@ -22,7 +22,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
-	e.w = encode.Append(dst, 512+messageSize(message))
+	e.w = jsonwrite.Append(dst, 512+messageSize(message))
 	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())
@@ -31,7 +31,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 }
 
 // newEncoder returns an encoder for what is no request.
-func newEncoder() *encoder { return &encoder{Request: &Request{}, w: &encode.Writer{}} }
+func newEncoder() *encoder { return &encoder{Request: &Request{}, w: &jsonwrite.Writer{}} }
 
 // head opens a message and writes it up to its content.
 func (e *encoder) head(id, model string, content func()) {
@@ -155,7 +155,7 @@ func (e *encoder) usage(u *modelv1.ModelUsage) {
 
 // AppendCountResponse implements dialect.TokenCounter.
 func (Codec) AppendCountResponse(dst []byte, tokens int64) []byte {
-	w := encode.Append(dst, 32)
+	w := jsonwrite.Append(dst, 32)
 	w.BeginObject()
 	w.IntMember("input_tokens", tokens)
 	w.EndObject()

@@ -62,7 +62,7 @@ func roleAt(messages []*modelv1.ChatMessage, at int) modelv1.Role {
 	return messages[at].GetRole()
 }
 
-// endsInServersTool says whether the last that a message holds is what a tool of the server gave.
+// endsInServersTool reports whether the last that a message holds is what a tool of the server gave.
 func endsInServersTool(m *modelv1.ChatMessage) bool {
 	parts := m.GetContent().GetList().GetParts()
 	return len(m.GetToolCalls()) == 0 && len(parts) > 0 && parts[len(parts)-1].GetToolUse() != nil

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // turns writes the turns of a conversation, and the one that the server paused.
@@ -82,7 +82,7 @@ func (e *encoder) rawBlock(document string, marked bool) {
 		return
 	}
 	open := strings.TrimSuffix(strings.TrimSpace(document), "}")
-	mark := encode.NewWriter(64)
+	mark := jsonwrite.NewWriter(64)
 	(&encoder{Request: e.Request, w: mark}).cacheControl()
 	e.w.Raw(open + `,"cache_control":` + mark.String() + "}")
 }
@@ -175,7 +175,7 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	}
 }
 
-// isThinking says whether reasoning goes back as thinking, and not as a text.
+// isThinking reports whether reasoning goes back as thinking, and not as a text.
 func isThinking(r *contentv1.Reasoning) bool { return r.GetRedacted() }
 
 func (e *encoder) thinkingBlock(thinking, signature string) {

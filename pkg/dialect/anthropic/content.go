@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // wireBlock is a block of content on the wire, of any type.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // failure is an error on the wire.
@@ -132,7 +132,7 @@ func transient(message, kind string) bool {
 
 // AppendError implements dialect.Codec.
 func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
-	w := encode.Append(dst, 128+len(f.Message))
+	w := jsonwrite.Append(dst, 128+len(f.Message))
 	w.BeginObject()
 	w.TextMember("type", "error")
 	w.Key("error")

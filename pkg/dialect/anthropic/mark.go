@@ -12,14 +12,14 @@ import (
 // maxMarks is how many marks of the prompt cache a request may hold.
 const maxMarks = 4
 
-// isMarked says whether a part is a text that its author marked for the cache.
+// isMarked reports whether a part is a text that its author marked for the cache.
 func isMarked(part *contentv1.Content) bool { return part.GetText().GetCacheBreakpoint() }
 
 func hasMarks(m *modelv1.ChatMessage) bool {
 	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
 }
 
-// losesMark says whether a mark cannot stand in a request: on an empty text, in a system message within the
+// losesMark reports whether a mark cannot stand in a request: on an empty text, in a system message within the
 // conversation, or in a tool's result. One that only an empty text follows would lose the break between the two.
 func losesMark(messages []*modelv1.ChatMessage) bool {
 	begun := false
@@ -119,7 +119,7 @@ func (p *plan) beforeLast() *block {
 	return nil
 }
 
-// markable says whether the server lets the block be marked.
+// markable reports whether the server lets the block be marked.
 func (b *block) markable() bool {
 	return !isThinking(b.part.GetReasoning()) && (b.part.GetData() == nil || dataKind(b.part.GetData()) != fallbackBlock)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // wireRequest is a request on the wire.

@@ -3,10 +3,10 @@ package anthropic
 import (
 	"encoding/json"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Request is what to ask, with what differs between models, which is the caller's to know. Its messages go through
@@ -88,7 +88,7 @@ func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{Request: r, w: encode.Append(dst, 1024+r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
+	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
 	for _, m := range r.Members {
 		e.replaced[m.Name] = true
 	}
@@ -116,7 +116,7 @@ func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 // encoder writes one request.
 type encoder struct {
 	*Request
-	w *encode.Writer
+	w *jsonwrite.Writer
 	// replaced are the names of Members.
 	replaced map[string]bool
 	// cites says that a document is to be cited. The server then wants it of all documents.

@@ -7,8 +7,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Message is an answer on the wire, read as far as is needed to go on with it. It implements dialect.Response.

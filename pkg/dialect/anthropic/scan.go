@@ -5,7 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
 // scanned are the members of an answer, or of an event, that ScanUsage looks for.

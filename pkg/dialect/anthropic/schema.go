@@ -1,6 +1,6 @@
 package anthropic
 
-import "github.com/evalfleet/evalfleet/pkg/orderedjson"
+import "github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 
 // closed returns a schema that allows no members but those that are named, here and in all schemas within, as the
 // format asks of a schema of answers, and without the bounds of numbers and texts, which the server refuses. What is no

@@ -7,7 +7,7 @@ import (
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Kinds of tools that a provider runs.
@@ -136,7 +136,7 @@ func (e *encoder) codeOutput(use *contentv1.ToolUse) {
 	e.w.EndObject()
 }
 
-// isOwnResult says whether a result is a block of this format already.
+// isOwnResult reports whether a result is a block of this format already.
 func isOwnResult(result string) bool {
 	var head struct {
 		Type string `json:"type"`
@@ -149,7 +149,7 @@ func isObject(document string) bool { return begins(document, '{') }
 
 func isList(document string) bool { return begins(document, '[') }
 
-// begins says whether a document is JSON and begins with this bracket.
+// begins reports whether a document is JSON and begins with this bracket.
 func begins(document string, bracket byte) bool {
 	trimmed := strings.TrimLeft(document, " \t\r\n")
 	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // maxBlocks bounds the blocks of one answer: their places are numbers that a server sends.
@@ -242,7 +242,7 @@ func (s *streamReader) Response() dialect.Response {
 // whole returns the block as it came, with all that was added to it.
 func (b *growing) whole() wireBlock {
 	members := map[string]json.RawMessage{}
-	text := func(name, value string) { members[name] = encode.AppendText(nil, value) }
+	text := func(name, value string) { members[name] = jsonwrite.AppendText(nil, value) }
 	switch b.first.Type {
 	case "text":
 		text("text", b.text.String())
@@ -271,7 +271,7 @@ func (b *growing) whole() wireBlock {
 }
 
 func list(items []json.RawMessage) json.RawMessage {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginList()
 	for _, item := range items {
 		w.Raw(string(item))
@@ -285,7 +285,7 @@ func laidOver(object json.RawMessage, members map[string]json.RawMessage) json.R
 	all := map[string]json.RawMessage{}
 	_ = json.Unmarshal(object, &all)
 	maps.Copy(all, members)
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		w.RawMember(name, string(all[name]))

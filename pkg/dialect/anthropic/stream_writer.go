@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // streamWriter writes an answer for a client as it comes, each event with one write:
@@ -38,7 +38,7 @@ type streamWriter struct {
 // sentCall is a call of which something was sent.
 type sentCall struct {
 	place int
-	// arguments says whether any of them were sent.
+	// arguments reports whether any of them were sent.
 	arguments bool
 }
 
@@ -317,7 +317,7 @@ func (s *streamWriter) stop() {
 
 // event writes an event with these members.
 func (s *streamWriter) event(name string, members func(*encoder)) error {
-	s.encoder.w = encode.Append(s.data[:0], 0)
+	s.encoder.w = jsonwrite.Append(s.data[:0], 0)
 	s.encoder.w.BeginObject()
 	s.encoder.w.TextMember("type", name)
 	if members != nil {

@@ -3,7 +3,7 @@ package anthropic
 import (
 	"testing"
 
-	"github.com/evalfleet/evalfleet/pkg/jsonread/jsonreadtest"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread/jsonreadtest"
 )
 
 // What is on the wire reads as encoding/json reads it, and is refused as it refuses it.

@@ -295,7 +295,7 @@ func requireMalformed(t testing.TB, err error, of string) {
 	}
 }
 
-// isAnswerError says whether an error is one of those that reading an answer may end with.
+// isAnswerError reports whether an error is one of those that reading an answer may end with.
 func isAnswerError(err error) bool {
 	_, malformed := errors.AsType[*dialect.MalformedError](err)
 	_, vendor := errors.AsType[*dialect.Error](err)

@@ -5,11 +5,11 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // AppendResponse implements dialect.Codec.
@@ -17,7 +17,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	if len(output.GetChoices()) == 0 {
 		return nil, dialect.ErrNoChoices
 	}
-	w := encode.Append(dst, 512+answerSize(output))
+	w := jsonwrite.Append(dst, 512+answerSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	begin(w, &meta, output, "chat.completion")
 	w.Key("choices")
@@ -44,7 +44,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 func newID() string { return idPrefix + chat.NewID() }
 
 // begin opens an answer or a chunk.
-func begin(w *encode.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
+func begin(w *jsonwrite.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
 	w.BeginObject()
 	w.TextMember("id", m.ID)
 	w.TextMember("object", object)
@@ -88,7 +88,7 @@ func openReasoning(r *contentv1.Reasoning) string {
 	return r.GetReasoning()
 }
 
-func writeAnswer(w *encode.Writer, m *modelv1.ChatMessage) {
+func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 	s := saidBy(m)
 	w.BeginObject()
 	w.TextMember("role", "assistant")
@@ -144,7 +144,7 @@ func finishReason(reason modelv1.StopReason) string {
 	}
 }
 
-func writeUsage(w *encode.Writer, u *modelv1.ModelUsage) {
+func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	input := chat.InputTokens(u)
 	w.BeginObject()
 	w.IntMember("prompt_tokens", input)
@@ -154,7 +154,7 @@ func writeUsage(w *encode.Writer, u *modelv1.ModelUsage) {
 		w.Key("prompt_tokens_details")
 		w.BeginObject()
 		w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
-		encode.OptInt(w, "cache_write_tokens", u.InputTokensCacheWrite)
+		jsonwrite.OptInt(w, "cache_write_tokens", u.InputTokensCacheWrite)
 		w.EndObject()
 	}
 	if u.ReasoningTokens != nil {
@@ -166,7 +166,7 @@ func writeUsage(w *encode.Writer, u *modelv1.ModelUsage) {
 	w.EndObject()
 }
 
-func writeLogprobs(w *encode.Writer, l *modelv1.Logprobs) {
+func writeLogprobs(w *jsonwrite.Writer, l *modelv1.Logprobs) {
 	w.Key("logprobs")
 	if l == nil {
 		w.Null()
@@ -194,7 +194,7 @@ func writeLogprobs(w *encode.Writer, l *modelv1.Logprobs) {
 	w.EndObject()
 }
 
-func writeLogprob(w *encode.Writer, token string, logprob float64, bytes []int32) {
+func writeLogprob(w *jsonwrite.Writer, token string, logprob float64, bytes []int32) {
 	w.TextMember("token", token)
 	w.Key("logprob")
 	w.Float(logprob)

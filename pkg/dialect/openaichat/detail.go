@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // The format has no place for reasoning. `reasoning_content`, which many servers and clients know, holds it for those
@@ -54,7 +54,7 @@ func ownDetails(list []json.RawMessage) []*contentv1.Content {
 }
 
 // writeDetails writes `reasoning_details`, unless the reasoning of all parts is plain text.
-func writeDetails(w *encode.Writer, parts []*contentv1.Content) {
+func writeDetails(w *jsonwrite.Writer, parts []*contentv1.Content) {
 	var reasoning []*contentv1.Content
 	plain := true
 	for _, part := range parts {
@@ -78,7 +78,7 @@ func writeDetails(w *encode.Writer, parts []*contentv1.Content) {
 	w.EndList()
 }
 
-func writeDetail(w *encode.Writer, part *contentv1.Content) {
+func writeDetail(w *jsonwrite.Writer, part *contentv1.Content) {
 	r := part.GetReasoning()
 	w.BeginObject()
 	if r.GetRedacted() {

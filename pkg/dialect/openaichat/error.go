@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // failure is an error on the wire. Servers differ in the types of its members.
@@ -89,7 +89,7 @@ func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 			known.kind = typeInvalid
 		}
 	}
-	w := encode.Append(dst, 128+len(f.Message))
+	w := jsonwrite.Append(dst, 128+len(f.Message))
 	w.BeginObject()
 	w.Key("error")
 	w.BeginObject()
@@ -103,7 +103,7 @@ func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 }
 
 // textOrNull writes a member that is null where it says nothing.
-func textOrNull(w *encode.Writer, name, text string) {
+func textOrNull(w *jsonwrite.Writer, name, text string) {
 	w.Key(name)
 	if text == "" {
 		w.Null()

@@ -18,7 +18,7 @@ func hasMarks(m *modelv1.ChatMessage) bool {
 	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
 }
 
-// canMark says whether messages have marks, and all of them where the format has a place for them.
+// canMark reports whether messages have marks, and all of them where the format has a place for them.
 func canMark(messages []*modelv1.ChatMessage) bool {
 	some := false
 	for _, m := range messages {
@@ -33,7 +33,7 @@ func canMark(messages []*modelv1.ChatMessage) bool {
 	return some
 }
 
-// endsSystem says whether the message at i is the last of the system messages that come first.
+// endsSystem reports whether the message at i is the last of the system messages that come first.
 func (e *encoder) endsSystem(i int) bool {
 	isSystem := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_SYSTEM }
 	return !slices.ContainsFunc(e.Messages[:i+1], func(m *modelv1.ChatMessage) bool { return !isSystem(m) }) &&

@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // wireMessage is a message of a client's request on the wire.

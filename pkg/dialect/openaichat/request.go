@@ -3,11 +3,11 @@ package openaichat
 import (
 	"slices"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Request is what to ask, and how the server wants to be asked: servers that speak the format differ.
@@ -32,7 +32,7 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format. Members of the configuration's extra_body come last and replace all others.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	e := &encoder{Request: r, w: encode.Append(dst, 1024+r.size())}
+	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.size())}
 	extra, err := extraMembers(r.Config)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 // encoder writes one request.
 type encoder struct {
 	*Request
-	w *encode.Writer
+	w *jsonwrite.Writer
 	// replaced are members that the configuration's extra_body gives instead.
 	replaced *orderedjson.Object
 	// marks says that marks for the cache are sent.

@@ -11,7 +11,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // completion is an answer on the wire.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
 // scanned are the members of an answer, or of a chunk, that ScanUsage looks for.

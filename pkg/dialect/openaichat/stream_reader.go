@@ -9,7 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // done is the data of the last event of a stream.

@@ -6,9 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // streamWriter writes an answer as server-sent events, each call with one write:
@@ -42,13 +42,13 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 	switch piece := delta.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
 		c.text.WriteString(piece.Text)
-		s.piece(delta.GetChoice(), func(w *encode.Writer) { w.TextMember("content", piece.Text) })
+		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { w.TextMember("content", piece.Text) })
 	case *modelv1.GenerateDelta_Reasoning:
 		c.reasoning.WriteString(piece.Reasoning)
-		s.piece(delta.GetChoice(), func(w *encode.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
+		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
 	case *modelv1.GenerateDelta_ToolCall:
 		c.calls[piece.ToolCall.GetIndex()] = true
-		s.piece(delta.GetChoice(), func(w *encode.Writer) { writeCallDelta(w, piece.ToolCall) })
+		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { writeCallDelta(w, piece.ToolCall) })
 	}
 	return s.send()
 }
@@ -71,7 +71,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		s.rest(int32(i), choice)
 	}
 	if s.meta.IncludeUsage {
-		s.chunk(output, func(w *encode.Writer) {
+		s.chunk(output, func(w *jsonwrite.Writer) {
 			w.Key("choices")
 			w.BeginList()
 			w.EndList()
@@ -103,23 +103,23 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 	c, all := s.choice(index), saidBy(choice.GetMessage())
 	if rest, more := strings.CutPrefix(all.reasoning, c.reasoning.String()); more && rest != "" {
-		s.piece(index, func(w *encode.Writer) { w.TextMember(memberReasoningContent, rest) })
+		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, rest) })
 	}
 	// A refusal is streamed as text by whoever does not tell the two apart.
 	if c.text.Len() == 0 && all.refusal != "" {
-		s.piece(index, func(w *encode.Writer) { w.TextMember("refusal", all.refusal) })
+		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("refusal", all.refusal) })
 	}
 	if rest, more := strings.CutPrefix(all.text, c.text.String()); more && rest != "" {
-		s.piece(index, func(w *encode.Writer) { w.TextMember("content", rest) })
+		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("content", rest) })
 	}
 	for i, call := range all.calls {
 		if !c.calls[int32(i)] {
-			s.piece(index, func(w *encode.Writer) {
+			s.piece(index, func(w *jsonwrite.Writer) {
 				writeCallDelta(w, &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction(), Arguments: argumentsOf(call)})
 			})
 		}
 	}
-	s.chunk(nil, func(w *encode.Writer) {
+	s.chunk(nil, func(w *jsonwrite.Writer) {
 		w.Key("choices")
 		w.BeginList()
 		w.BeginObject()
@@ -141,7 +141,7 @@ func (s *streamWriter) choice(index int32) *streamed {
 	if !open {
 		c = &streamed{calls: map[int32]bool{}}
 		s.choices[index] = c
-		s.piece(index, func(w *encode.Writer) {
+		s.piece(index, func(w *jsonwrite.Writer) {
 			w.TextMember("role", "assistant")
 			w.TextMember("content", "")
 		})
@@ -150,8 +150,8 @@ func (s *streamWriter) choice(index int32) *streamed {
 }
 
 // piece writes a chunk with a piece of a choice.
-func (s *streamWriter) piece(index int32, members func(*encode.Writer)) {
-	s.chunk(nil, func(w *encode.Writer) {
+func (s *streamWriter) piece(index int32, members func(*jsonwrite.Writer)) {
+	s.chunk(nil, func(w *jsonwrite.Writer) {
 		w.Key("choices")
 		w.BeginList()
 		w.BeginObject()
@@ -168,8 +168,8 @@ func (s *streamWriter) piece(index int32, members func(*encode.Writer)) {
 }
 
 // chunk writes an event that is a chunk.
-func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*encode.Writer)) {
-	w := encode.Append(s.data[:0], 0)
+func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*jsonwrite.Writer)) {
+	w := jsonwrite.Append(s.data[:0], 0)
 	begin(w, &s.meta, output, "chat.completion.chunk")
 	members(w)
 	w.EndObject()
@@ -193,7 +193,7 @@ func (s *streamWriter) event(data []byte) {
 	s.events.WriteString("\n\n")
 }
 
-func writeCallDelta(w *encode.Writer, call *modelv1.ToolCallDelta) {
+func writeCallDelta(w *jsonwrite.Writer, call *modelv1.ToolCallDelta) {
 	w.Key("tool_calls")
 	w.BeginList()
 	w.BeginObject()

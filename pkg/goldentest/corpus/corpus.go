@@ -90,7 +90,7 @@ func All(root string) ([]Case, error) {
 	return cases, errors.Join(err, faults)
 }
 
-// holdsCases says whether the file is one of the forms by its name and its neighbours.
+// holdsCases reports whether the file is one of the forms by its name and its neighbours.
 func holdsCases(root, name string) bool {
 	switch path.Ext(name) {
 	case ".jsonl":

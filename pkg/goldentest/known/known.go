@@ -33,7 +33,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
 )
 
-// Kind says whether a difference is to go.
+// Kind reports whether a difference is to go.
 type Kind string
 
 // The kinds of known differences.
@@ -70,10 +70,10 @@ type Entry struct {
 // Exact says that the entry names its cases by id. Such a case that passes makes the entry false.
 func (e *Entry) Exact() bool { return e.ID != "" || len(e.IDs) > 0 }
 
-// Runs says whether a covered case is executed.
+// Runs reports whether a covered case is executed.
 func (e *Entry) Runs() bool { return e.Run == nil || *e.Run }
 
-// Covers says whether the case is one of the entry's.
+// Covers reports whether the case is one of the entry's.
 func (e *Entry) Covers(c corpus.Case) bool {
 	return e.covers(c, func() any { return ruleValue(c.Fields) })
 }
@@ -89,7 +89,7 @@ func (e *Entry) covers(c corpus.Case, value func() any) bool {
 	return e.program == nil || holds(e.program, value())
 }
 
-// Matches says whether an entry's pattern names the theme.
+// Matches reports whether an entry's pattern names the theme.
 func Matches(pattern, theme string) bool {
 	if below, ok := strings.CutSuffix(pattern, "/**"); ok {
 		return strings.HasPrefix(theme, below+"/")

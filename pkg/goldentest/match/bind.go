@@ -29,7 +29,8 @@ func (b bindings) bindOnly(marker, text string) bool {
 	return true
 }
 
-// match says whether text is the parts in their order, with a fitting text in place of each marker, and binds the ids.
+// match reports whether text is the parts in their order, with a fitting text in place of each marker, and binds the
+// ids.
 //
 // It takes for each literal its first place after the shortest fitting text of the markers before it. That is enough:
 // a text that fits a marker still fits it when it grows to either side, so an earlier place never excludes a later one.

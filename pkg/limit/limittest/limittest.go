@@ -71,7 +71,7 @@ func (f *fixture) start(r limit.Request) *caller {
 	return c
 }
 
-// admitted says whether the call has returned.
+// admitted reports whether the call has returned.
 func (c *caller) admitted() bool {
 	select {
 	case <-c.done:

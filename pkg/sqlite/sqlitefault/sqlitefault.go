@@ -28,7 +28,7 @@ const (
 	Gone
 )
 
-// Disk is a disk whose files fail together. Its methods may be called concurrently.
+// Disk is a disk whose files fail together. Its methods are safe for concurrent use.
 type Disk struct {
 	name   string
 	fault  atomic.Int32

@@ -17,7 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// Registry holds agents by name. It is filled when it is made; after that it may be used concurrently.
+// Registry holds agents by name. It is filled when it is made; after that it is safe for concurrent use.
 type Registry struct {
 	definitions map[string]Definition
 	schemas     map[string]*jsonschema.Schema

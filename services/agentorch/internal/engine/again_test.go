@@ -14,7 +14,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // TestARateLimitIsAskedAgainUnderANewKey: the gateway has tried and keeps the failure under the key, so the run waits
@@ -27,7 +27,7 @@ func TestARateLimitIsAskedAgainUnderANewKey(t *testing.T) {
 		if asked++; asked == 1 {
 			return nil, rpcerr.ProviderRateLimited("openai", 429, 30*time.Millisecond, "slow down")
 		}
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	name := f.Create(spec(step("generate", ""))).Name
 	got := f.Finish(name)
@@ -96,7 +96,7 @@ func TestAStoppedRunIsJudgedInItsSandbox(t *testing.T) {
 func TestACancelStopsTheJudgesToo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("done"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("done"))
 	begun := make(chan struct{}, 1)
 	f.Sandboxes.Run = func(ctx context.Context, _ *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 		begun <- struct{}{}
@@ -116,14 +116,14 @@ func TestACancelStopsTheJudgesToo(t *testing.T) {
 func TestCallsOfOneIDAreDifferentCalls(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Tools.Tools["echo"] = ownertest.Tool{Parallel: true, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["echo"] = servicetest.Tool{Parallel: true, Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		text, _ := c.Arguments["text"].(string)
-		return ownertest.Text(text), nil
+		return servicetest.Text(text), nil
 	}}
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says("a", call("c1", "echo", `{"text": "one"}`), call("c1", "echo", `{"text": "two"}`)),
-		ownertest.Says("b", call("c1", "echo", `{"text": "three"}`)),
-		ownertest.Says("c"),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says("a", call("c1", "echo", `{"text": "one"}`), call("c1", "echo", `{"text": "two"}`)),
+		servicetest.Says("b", call("c1", "echo", `{"text": "three"}`)),
+		servicetest.Says("c"),
 	)
 	got := f.Finish(f.Create(spec(step("generate", "", "echo"))).Name)
 	assert.Equal(t, []string{"U:Start.", "A:a", "T:one", "T:two", "A:b", "T:three", "A:c"}, texts(got.Messages()))

@@ -13,7 +13,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // instant is a model gateway that answers at once and keeps nothing.
@@ -23,7 +23,7 @@ type instant struct {
 }
 
 func (i instant) Generate(context.Context, *modelv1.GenerateRequest, ...callOption) (*modelv1.GenerateResponse, error) {
-	return &modelv1.GenerateResponse{Output: ownertest.Say(i.text), Timing: &effectv1.Timing{Attempts: 1}}, nil
+	return &modelv1.GenerateResponse{Output: servicetest.Say(i.text), Timing: &effectv1.Timing{Attempts: 1}}, nil
 }
 
 func (instant) ReleaseGenerate(context.Context, *modelv1.ReleaseGenerateRequest, ...callOption) (*modelv1.ReleaseGenerateResponse, error) {

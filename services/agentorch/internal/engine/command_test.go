@@ -19,8 +19,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func (f *fleet) send(name, id string, request proto.Message) {
@@ -99,12 +99,12 @@ func TestCancelAcrossARestart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	begun := make(chan struct{}, 2)
-	f.Tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["hang"] = servicetest.Tool{Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "hang", `{}`)))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "hang", `{}`)))
 	name := f.Create(spec(step("generate", "", "hang"))).Name
 	waittest.For(t, begun, "the call of the tool that hangs")
 	f.End()
@@ -172,11 +172,11 @@ func TestHoldAndResume(t *testing.T) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
 			waittest.Hold(t, let)
-			return ownertest.Say("go", call("c1", "add", `{}`)), nil
+			return servicetest.Say("go", call("c1", "add", `{}`)), nil
 		}
-		return ownertest.Say("end"), nil
+		return servicetest.Say("end"), nil
 	}
-	f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
+	f.Tools.Tools["add"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) { return servicetest.Text("1"), nil }}
 	name := f.Create(spec(step("generate", "", "add"))).Name
 	waittest.For(t, begun, "the model call of the run")
 	f.send(name, "h", &agentv1.HoldRunRequest{})
@@ -199,9 +199,9 @@ func TestPostedMessagesComeBeforeTheNextTurn(t *testing.T) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
 			waittest.Hold(t, let)
-			return ownertest.Say("Thinking."), nil
+			return servicetest.Say("Thinking."), nil
 		}
-		return ownertest.Say("Done", call("c1", "submit", `{"answer": "42"}`)), nil
+		return servicetest.Say("Done", call("c1", "submit", `{"answer": "42"}`)), nil
 	}
 	name := f.Create(spec(step("react", `{"prompt": null}`))).Name
 	waittest.For(t, begun, "the model call of the run")
@@ -219,7 +219,7 @@ func TestPostedMessagesComeBeforeTheNextTurn(t *testing.T) {
 func TestWaitsForSomeoneToAsk(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done", call("c1", "submit", `{"answer": "42"}`)))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("Done", call("c1", "submit", `{"answer": "42"}`)))
 	s := spec(step("react", `{"prompt": "Listen."}`))
 	s.Input = nil
 	name := f.Create(s).Name
@@ -241,7 +241,7 @@ func TestRetuneLimits(t *testing.T) {
 			begun <- struct{}{}
 			waittest.Hold(t, let)
 		}
-		return ownertest.Say("Thinking."), nil
+		return servicetest.Say("Thinking."), nil
 	}
 	s := spec(step("react", ""))
 	s.Limits = &agentv1.RunLimits{Turns: new(int32(100)), Messages: new(int32(200))}

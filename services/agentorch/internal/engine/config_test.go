@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // Every option of a run's configuration is in the calls of its model.
@@ -22,7 +22,7 @@ func TestAConfigurationReachesTheCalls(t *testing.T) {
 	config, err := chat.ParseConfig([]byte(options))
 	require.NoError(t, err)
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("done"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("done"))
 	s := spec(step("generate", ""))
 	s.Config = config
 	f.Finish(f.Create(s).Name)

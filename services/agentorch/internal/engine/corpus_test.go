@@ -28,8 +28,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/corpustest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
@@ -54,7 +54,7 @@ var shapes = map[string]shape{
 		return f.start().ended(s)
 	}},
 	"model": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done.", call("c1", "submit", `{"answer": "42"}`)))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("Done.", call("c1", "submit", `{"answer": "42"}`)))
 		f.Models.Failed = []*modelv1.FailedAttempt{{Error: "the provider says no", Status: 503}}
 		s := spec(step("system_message", `{"template": "Be brief, {name}."}`), step("prompt_template", `{"template": "{prompt} Now."}`), step("react", `{"model": "thinker"}`))
 		s.MetadataJson = `{"name": "Ada"}`
@@ -62,7 +62,7 @@ var shapes = map[string]shape{
 		return f.start().ended(s)
 	}},
 	"choices": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("I think.\n\nANSWER: B"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("I think.\n\nANSWER: B"))
 		s := spec(step("multiple_choice", `{"cot": true}`))
 		s.Choices, s.Target = []string{"a", "b"}, &agentv1.Target{Values: []string{"B"}}
 		s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}}
@@ -70,37 +70,37 @@ var shapes = map[string]shape{
 	}},
 	"history-trimmed": {play: func(f *fleet) string {
 		full := func() *modelv1.ModelOutput {
-			o := ownertest.Say("")
+			o := servicetest.Say("")
 			o.GetChoices()[0].StopReason = modelv1.StopReason_STOP_REASON_MODEL_LENGTH
 			return o
 		}
 		f.Tools.Tools["noop"] = says("done")
-		f.Models.Answer = ownertest.ByTurn(
-			ownertest.Says("one", call("c1", "noop", `{}`)), ownertest.Says("two", call("c2", "noop", `{}`)), full,
-			ownertest.Says("", call("c3", "submit", `{"answer": "42"}`)),
+		f.Models.Answer = servicetest.ByTurn(
+			servicetest.Says("one", call("c1", "noop", `{}`)), servicetest.Says("two", call("c2", "noop", `{}`)), full,
+			servicetest.Says("", call("c3", "submit", `{"answer": "42"}`)),
 		)
 		return f.start().ended(spec(step("react", `{"truncation": "auto"}`, "noop")))
 	}},
 
 	"tool-errors": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(func() *modelv1.ModelOutput {
-			o := ownertest.Say("go", call("c1", "late", `{}`), call("c2", "late", `{}`), call("c3", "lost", `{}`), call("c3", "fine", `{}`))
+		f.Models.Answer = servicetest.ByTurn(func() *modelv1.ModelOutput {
+			o := servicetest.Say("go", call("c1", "late", `{}`), call("c2", "late", `{}`), call("c3", "lost", `{}`), call("c3", "fine", `{}`))
 			o.GetChoices()[0].GetMessage().MetadataJson = `{"tool_calls_fail_fast": ["late"]}`
 			return o
-		}, ownertest.Says("end"))
+		}, servicetest.Says("end"))
 		f.Tools.Tools["late"] = fails(toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, "it took too long")
 		f.Tools.Tools["lost"] = fails(toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "the sandbox is lost")
 		f.Tools.Tools["fine"] = says("fine")
 		return f.start().ended(spec(step("generate", "", "late", "lost", "fine")))
 	}},
 	"tool-failure": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
 		started := make(chan struct{})
-		f.Tools.Tools["broken"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools["broken"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 			<-started
 			return &toolv1.ToolResult{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "bug"}}, nil
 		}}
-		f.Tools.Tools["hang"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools["hang"] = servicetest.Tool{Parallel: true, Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 			close(started)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -109,7 +109,7 @@ var shapes = map[string]shape{
 		return f.start().ended(spec(step("generate", "", "broken", "hang", "later")))
 	}},
 	"tool-changed": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "noop", `{"x": "1"}`)), ownertest.Says("go", call("c2", "noop", `{}`)))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "noop", `{"x": "1"}`)), servicetest.Says("go", call("c2", "noop", `{}`)))
 		f.Tools.Tools["noop"] = says("done")
 		f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 			c := r.GetCalls()[0]
@@ -151,14 +151,14 @@ var shapes = map[string]shape{
 		return f.start().ended(s)
 	}},
 	"error-of-a-scorer": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("go"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("go"))
 		s := spec(step("generate", ""))
 		s.Choices, s.Target = []string{"a", "b"}, &agentv1.Target{Values: []string{"Z"}}
 		s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}}
 		return f.start().ended(s)
 	}},
 	"scoring-too-long": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("go"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("go"))
 		f.Sandboxes.Run = func(ctx context.Context, _ *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -210,7 +210,7 @@ var shapes = map[string]shape{
 		return name
 	}},
 	"base": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("Hello."))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("Hello."))
 		trunk := f.start().ended(spec(step("generate", "")))
 		head, err := f.Store.Open(f.T.Context(), trunk)
 		require.NoError(f.T, err)
@@ -237,12 +237,12 @@ var shapes = map[string]shape{
 		return name
 	}},
 	"messages": {play: func(f *fleet) string {
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("go on", call("c1", "noop", `{}`)), ownertest.Says("end"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("go on", call("c1", "noop", `{}`)), servicetest.Says("end"))
 		let, begun := make(chan struct{}), make(chan struct{})
-		f.Tools.Tools["noop"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools["noop"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 			close(begun)
 			<-let
-			return ownertest.Text("done"), nil
+			return servicetest.Text("done"), nil
 		}}
 		name := f.start().Create(spec(step("generate", "", "noop"))).Name
 		<-begun
@@ -292,7 +292,7 @@ var shapes = map[string]shape{
 			}
 			return "the disk is nearly full"
 		}
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 		name := f.start().Create(spec(step("generate", ""))).Name
 		f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_DISK })
 		room.Store(true)
@@ -308,7 +308,7 @@ var shapes = map[string]shape{
 			}
 			return nil
 		}
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 		s := spec(step("generate", ""))
 		s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {Setup: "make tools", SetupTimeout: durationpb.New(time.Minute), Env: map[string]string{"A": "1"}}}
 		s.KeepSandboxes = true
@@ -332,7 +332,7 @@ var shapes = map[string]shape{
 			workers.Scorer:   `{"score": {"value": {"text": "C"}, "explanation": "good"}, "store_changes": [{"key": "seen", "value_json": "true"}]}`,
 		})
 		defer stop()
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("first"), ownertest.Says("", call("c1", "submit", `{"answer": "42"}`)))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("first"), servicetest.Says("", call("c1", "submit", `{"answer": "42"}`)))
 		s := spec(step("react", `{"on_continue": {"worker": "w"}}`))
 		s.Scorers = []*agentv1.ScorerRef{{Name: "w", ParamsJson: `{"strict": true}`}}
 		return f.start().ended(s)
@@ -341,21 +341,21 @@ var shapes = map[string]shape{
 	"children": {agents: []agent.Definition{agenttest.Delegates(withTool("one", "left"), withTool("two", "right"))}, play: func(f *fleet) string {
 		f.Tools.Tools["left"], f.Tools.Tools["right"] = says("left"), says("right")
 		f.answerTasks(map[string][]func() *modelv1.ModelOutput{
-			"one": {ownertest.Says("", call("c1", "look", `{}`)), ownertest.Says("one is done")},
-			"two": {ownertest.Says("", call("c2", "look", `{}`)), ownertest.Says("two is done")},
+			"one": {servicetest.Says("", call("c1", "look", `{}`)), servicetest.Says("one is done")},
+			"two": {servicetest.Says("", call("c2", "look", `{}`)), servicetest.Says("two is done")},
 		})
 		return f.start().ended(spec(step("delegates", "")))
 	}},
 	"children-limited": {agents: []agent.Definition{agenttest.Delegates(
 		bounded("turns", &agentv1.RunLimits{Turns: new(int32(1))}), bounded("time", &agentv1.RunLimits{Time: durationpb.New(time.Second)}),
 	)}, play: func(f *fleet) string {
-		f.Tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools["hang"] = servicetest.Tool{Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
 		f.Tools.Tools["noop"] = says("done")
 		f.answerTasks(map[string][]func() *modelv1.ModelOutput{
-			"turns": {ownertest.Says("", call("c1", "noop", `{}`)), ownertest.Says("too late")}, "time": {ownertest.Says("", call("c2", "hang", `{}`))},
+			"turns": {servicetest.Says("", call("c1", "noop", `{}`)), servicetest.Says("too late")}, "time": {servicetest.Says("", call("c2", "hang", `{}`))},
 		})
 		return f.start().ended(spec(step("delegates", "", "noop", "hang")))
 	}},
@@ -367,7 +367,7 @@ var shapes = map[string]shape{
 	}},
 	"children-listen": {agents: []agent.Definition{agenttest.Delegates(agenttest.Task("listens", "one"), agenttest.Task("listens", "two")), agenttest.Listens()}, play: func(f *fleet) string {
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-			return ownertest.Say("heard"), nil
+			return servicetest.Say("heard"), nil
 		}
 		name := f.start().Create(spec(step("delegates", ""))).Name
 		for range 2 {
@@ -384,18 +384,18 @@ var shapes = map[string]shape{
 // limited is a run that goes on and on until a bound ends it, and is then scored.
 func limited(limits *agentv1.RunLimits) shape {
 	return shape{play: func(f *fleet) string {
-		f.Tools.Tools["work"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools["work"] = servicetest.Tool{Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			case <-time.After(400 * time.Millisecond):
-				r := ownertest.Text("done")
+				r := servicetest.Text("done")
 				r.Timing = &effectv1.Timing{Working: durationpb.New(400 * time.Millisecond), Attempts: 1}
 				return r, nil
 			}
 		}}
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-			o := ownertest.Say("go", call("c", "work", `{}`))
+			o := servicetest.Say("go", call("c", "work", `{}`))
 			o.Usage.TotalCost = new(0.1)
 			return o, nil
 		}
@@ -423,12 +423,14 @@ func waiting(no error) shape {
 	}}
 }
 
-func says(text string) ownertest.Tool {
-	return ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text(text), nil }}
+func says(text string) servicetest.Tool {
+	return servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text(text), nil
+	}}
 }
 
-func fails(kind toolv1.ToolErrorType, message string) ownertest.Tool {
-	return ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+func fails(kind toolv1.ToolErrorType, message string) servicetest.Tool {
+	return servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		return &toolv1.ToolResult{Error: &toolv1.ToolCallError{Type: kind, Message: message}}, nil
 	}}
 }
@@ -456,7 +458,7 @@ func (f *fleet) refusedOnce(no error) {
 		if asked.CompareAndSwap(false, true) {
 			return nil, no
 		}
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 }
 
@@ -478,7 +480,7 @@ func (f *fleet) holding(limits *agentv1.RunLimits) (name string, let chan struct
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		begun <- struct{}{}
 		<-let
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	s := spec(step("generate", ""), step("user_message", `{"template": "Thanks."}`))
 	s.Limits = limits

@@ -19,8 +19,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // fuse is a store that dies at an append, as the process would: just before it is durable, or just after. Nothing is
@@ -59,21 +59,21 @@ func (f *fuse) Append(ctx context.Context, a journal.Append) error {
 // wholeLife is a run that does everything: two sandboxes, a step without a model, two tools at once, one after the
 // other, a wrong and a right submission, and two scorers.
 func wholeLife(f *fleet) *agentv1.RunSpec {
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says("Two at once.", call("c1", "add", `{"x": 1}`), call("c2", "add", `{"x": 2}`), call("c3", "note", `{}`)),
-		ownertest.Says("Nonsense.", call("c4", "nosuch", `{}`)),
-		ownertest.Says("First try.", call("c5", "submit", `{"answer": "41"}`)),
-		ownertest.Says("Second try.", call("c6", "submit", `{"answer": "42"}`)),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says("Two at once.", call("c1", "add", `{"x": 1}`), call("c2", "add", `{"x": 2}`), call("c3", "note", `{}`)),
+		servicetest.Says("Nonsense.", call("c4", "nosuch", `{}`)),
+		servicetest.Says("First try.", call("c5", "submit", `{"answer": "41"}`)),
+		servicetest.Says("Second try.", call("c6", "submit", `{"answer": "42"}`)),
 	)
 	worked := func(text string) (*toolv1.ToolResult, error) {
-		r := ownertest.Text(text)
+		r := servicetest.Text(text)
 		r.Timing = &effectv1.Timing{Working: durationpb.New(1e9)}
 		return r, nil
 	}
-	f.Tools.Tools["add"] = ownertest.Tool{Parallel: true, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["add"] = servicetest.Tool{Parallel: true, Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		return worked(fmt.Sprint(c.Arguments["x"]))
 	}}
-	f.Tools.Tools["note"] = ownertest.Tool{StoreKeys: []string{"n*"}, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["note"] = servicetest.Tool{StoreKeys: []string{"n*"}, Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		r, err := worked("was " + c.Store["note"])
 		r.StoreChanges = []*toolv1.StoreChange{{Key: "note", ValueJson: new(`"new"`)}}
 		return r, err

@@ -39,6 +39,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/clockjump"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -46,12 +47,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/pkg/standstill"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
@@ -110,7 +110,7 @@ type Deps struct {
 	// nothing.
 	Lack func() string
 	// Notes is where the engine tells what is known of open effects; nil where nobody watches.
-	Notes  *note.Board
+	Notes  *progress.Board
 	Logger *slog.Logger
 	// AdoptEval is told of every eval that this replica takes over. Nil ignores them.
 	AdoptEval func(l journal.Listed)
@@ -121,7 +121,7 @@ type Deps struct {
 	EvalRefs func() []journal.Ref
 }
 
-// Engine drives the runs that this replica owns. Its methods may be called concurrently.
+// Engine drives the runs that this replica owns. Its methods are safe for concurrent use.
 type Engine struct {
 	cfg  Config
 	deps Deps
@@ -133,9 +133,9 @@ type Engine struct {
 	arrivals  *peers.WorkerArrivals
 	// living is how many replicas lived at the last beat, and placed counts the runs that were left to one of them.
 	living, placed atomic.Int64
-	// uncounted is what bounds of time leave out while this engine drives.
-	uncounted uncounted
-	clock     standstill.Detector
+	// excludedTime is what bounds of time leave out while this engine drives.
+	uncounted excludedTime
+	clock     clockjump.Detector
 	loads     chan struct{}
 	ready     chan struct{}
 	// resumed says that all runs of before have an actor.
@@ -165,7 +165,7 @@ type Engine struct {
 func New(cfg Config, deps Deps) *Engine {
 	cfg.SetDefaults()
 	if deps.Notes == nil {
-		deps.Notes = &note.Board{}
+		deps.Notes = &progress.Board{}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -197,12 +197,12 @@ func (e *Engine) Place() string {
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.shutDown() //nolint:contextcheck // It ends what outlives ctx.
 	for _, begin := range []func(context.Context) error{e.deps.Replica.Beat, e.resume, e.claim} {
-		if err := e.patiently(ctx, begin); err != nil {
+		if err := e.retryWhileStoreAway(ctx, begin); err != nil {
 			return ignoreEnd(ctx, err)
 		}
 	}
-	e.beaten(nil)
-	e.uncounted.beaten(time.Now(), false)
+	e.noteBeat(nil)
+	e.uncounted.noteBeat(time.Now(), false)
 	close(e.ready)
 	e.watch()
 	beats := time.NewTicker(e.cfg.Beat)
@@ -214,26 +214,26 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-beats.C:
 			began := time.Now()
 			if gap := e.clock.Look(began, e.deps.Replica.TTL()); gap > 0 {
-				e.stoodStill(gap)
+				e.clockJumped(gap)
 			}
 			if e.leases.take(time.Now()) {
 				e.working.Go(func() { e.keepLeases(e.life) })
 			}
 			e.outages.Probe(e.deps.Away, time.Now())
 			before := e.silent.Load()
-			err := e.patientBeat(ctx)
-			e.uncounted.beaten(began, rpcerr.StoreAway(err))
+			err := e.beatWithTimeout(ctx)
+			e.uncounted.noteBeat(began, rpcerr.StoreAway(err))
 			known := before != nil && rpcerr.StoreAway(err) // One line tells of an outage.
 			if errors.Is(err, replica.ErrUnknown) {
 				return fmt.Errorf("engine: another process runs as the replica %s; give each process a name of its own: %w", e.Replica(), err)
 			}
-			if e.beaten(err); err == nil {
+			if e.noteBeat(err); err == nil {
 				err = errors.Join(e.claim(ctx), e.reown(ctx), e.collect(ctx))
 			}
 			if err != nil && ctx.Err() == nil && !known {
 				e.deps.Logger.Error("cannot beat or claim", "error", err)
 			}
-			if e.lack() == "" {
+			if e.admissionBlock() == "" {
 				e.arrivals.Everywhere(waits.RoomSubject)
 			}
 			e.caller.Flush(e.life) //nolint:contextcheck // Effects end with the engine, not with the loop.
@@ -242,9 +242,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// patiently does what the engine begins with, again and again while the store is away. What would begin meanwhile waits
-// for the store.
-func (e *Engine) patiently(ctx context.Context, begin func(context.Context) error) error {
+// retryWhileStoreAway does what the engine begins with, again and again while the store is away. What would begin
+// meanwhile waits for the store.
+func (e *Engine) retryWhileStoreAway(ctx context.Context, begin func(context.Context) error) error {
 	for {
 		err := begin(ctx)
 		if !rpcerr.StoreAway(err) {
@@ -253,7 +253,7 @@ func (e *Engine) patiently(ctx context.Context, begin func(context.Context) erro
 		if e.silent.Load() == nil {
 			e.deps.Logger.Error("cannot take up runs; it is tried again", "error", err)
 		}
-		e.beaten(err)
+		e.noteBeat(err)
 		if retry.Sleep(ctx, e.cfg.Beat) != nil {
 			return err
 		}
@@ -336,8 +336,8 @@ func (e *Engine) own(a *actor) bool {
 	return true
 }
 
-// lack is what keeps new work from beginning; empty for nothing.
-func (e *Engine) lack() string {
+// admissionBlock is what keeps new work from beginning; empty for nothing.
+func (e *Engine) admissionBlock() string {
 	if e.deps.Lack == nil {
 		return ""
 	}

@@ -12,13 +12,13 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Hello."))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("Hello."))
 	s := spec(step("system_message", `{"template": "Be brief, {name}."}`), step("generate", ""))
 	s.MetadataJson = `{"name": "Ada"}`
 	s.Scorers = []*agentv1.ScorerRef{{Name: "includes"}}
@@ -38,11 +38,11 @@ func TestGenerate(t *testing.T) {
 func TestTheConfigurationHoldsForEveryTurn(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "note", `{}`)), ownertest.Says("go", call("c2", "note", `{}`)), ownertest.Says("end"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "note", `{}`)), servicetest.Says("go", call("c2", "note", `{}`)), servicetest.Says("end"))
 	var bounds []int64
-	f.Tools.Tools["note"] = ownertest.Tool{Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["note"] = servicetest.Tool{Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		bounds = append(bounds, c.Request.GetMaxOutputBytes())
-		return ownertest.Text("noted"), nil
+		return servicetest.Text("noted"), nil
 	}}
 	s := spec(step("generate", "", "note"))
 	cached := &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: "2D"}}
@@ -63,7 +63,7 @@ func TestTheConfigurationHoldsForEveryTurn(t *testing.T) {
 func TestAModelBoundToARole(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done", call("c1", "submit", `{"answer": "42"}`)))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("Done", call("c1", "submit", `{"answer": "42"}`)))
 	s := spec(step("react", `{"model": "thinker"}`))
 	s.Config = &modelv1.GenerateConfig{Temperature: new(0.9), TopK: new(int32(3)), MaxRetries: new(int32(4))}
 	s.ModelRoles = map[string]*agentv1.ModelRef{"thinker": {Model: "mockllm/other", Config: &modelv1.GenerateConfig{Temperature: new(0.1)}}}

@@ -18,13 +18,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // countingModels counts the calls that one replica makes.
 type countingModels struct {
-	*ownertest.Models
+	*servicetest.Models
 	calls atomic.Int32
 }
 
@@ -49,7 +49,7 @@ func TestARunThatRestedDuringALapseIsNotDriven(t *testing.T) {
 		let := make(chan struct{})
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			<-let
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		f.start()
 		one, stopOne := f.Engine, f.Stop
@@ -154,7 +154,7 @@ func TestWhatIsTakenUpAgainWasNotAway(t *testing.T) {
 		let := make(chan struct{})
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			<-let
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		f.start()
 		stopOne := f.Stop
@@ -195,7 +195,7 @@ func TestAStoreThatDoesNotAnswerIsShownSoon(t *testing.T) {
 		let := make(chan struct{})
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			<-let
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		name := f.Create(spec(step("generate", ""))).Name
 		synctest.Wait()
@@ -234,7 +234,7 @@ func TestASlowBeatThatFailsSaysWhy(t *testing.T) {
 				let := make(chan struct{})
 				f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 					<-let
-					return ownertest.Say("ok"), nil
+					return servicetest.Say("ok"), nil
 				}
 				name := f.Create(spec(step("generate", ""))).Name
 				synctest.Wait()

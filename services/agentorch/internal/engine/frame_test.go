@@ -18,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // task is the start of an agent that has a model and a tool.
@@ -50,10 +50,10 @@ func TestEachWorkerThatARunWaitsForWakesIt(t *testing.T) {
 	f := newFleet(t, agenttest.Delegates(task("one", "x"), task("two", "y")))
 	there := map[string]chan struct{}{"x": make(chan struct{}), "y": make(chan struct{})}
 	for name, here := range there {
-		f.Tools.Tools[name] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools[name] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 			select {
 			case <-here:
-				return ownertest.Text(name + " is here"), nil
+				return servicetest.Text(name + " is here"), nil
 			default:
 				return nil, rpcerr.WorkerUnavailable("tool", name, time.Hour, "waiting for a worker of tool %s", name)
 			}
@@ -61,8 +61,8 @@ func TestEachWorkerThatARunWaitsForWakesIt(t *testing.T) {
 	}
 	f.Tools.Workers = make(chan *toolv1.WatchWorkersResponse)
 	f.answerTasks(map[string][]func() *modelv1.ModelOutput{
-		"one": {ownertest.Says("", call("c1", "x", `{}`)), ownertest.Says("one is done")},
-		"two": {ownertest.Says("", call("c2", "y", `{}`)), ownertest.Says("two is done")},
+		"one": {servicetest.Says("", call("c1", "x", `{}`)), servicetest.Says("one is done")},
+		"two": {servicetest.Says("", call("c2", "y", `{}`)), servicetest.Says("two is done")},
 	})
 	f.start()
 	name := f.Create(spec(step("delegates", "", "x", "y"))).Name
@@ -89,7 +89,9 @@ func TestEachWorkerThatARunWaitsForWakesIt(t *testing.T) {
 func TestAReviewThatIsLateHoldsUpItsAgentAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, agenttest.Delegates(task("one", "x"), task("two", "x")))
-	f.Tools.Tools["x"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ok"), nil }}
+	f.Tools.Tools["x"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("ok"), nil
+	}}
 	reviewed, asked := make(chan struct{}), make(chan struct{}, 10)
 	f.Tools.Review = func(r *toolv1.ReviewToolsRequest) (all []*toolv1.ToolReview, err error) {
 		for _, c := range r.GetCalls() {
@@ -102,8 +104,8 @@ func TestAReviewThatIsLateHoldsUpItsAgentAlone(t *testing.T) {
 		return all, nil
 	}
 	f.answerTasks(map[string][]func() *modelv1.ModelOutput{
-		"one": {ownertest.Says("", call("c1", "x", `{}`)), ownertest.Says("one is done")},
-		"two": {ownertest.Says("", call("c2", "x", `{}`)), ownertest.Says("two is done")},
+		"one": {servicetest.Says("", call("c1", "x", `{}`)), servicetest.Says("one is done")},
+		"two": {servicetest.Says("", call("c2", "x", `{}`)), servicetest.Says("two is done")},
 	})
 	f.start()
 	name := f.Create(spec(step("delegates", "", "x"))).Name
@@ -117,8 +119,8 @@ func TestAReviewThatIsLateHoldsUpItsAgentAlone(t *testing.T) {
 	assert.Len(t, asked, 1, "the review that was late is used")
 }
 
-// Each agent of a run has tools of its own: one name is another tool in another agent, to the model, to the review, when
-// it is executed, and after the death of the engine.
+// Each agent of a run has tools of its own: one name is another tool in another agent, to the model, to the review,
+// when it is executed, and after the death of the engine.
 func TestANameIsAnotherToolInAnotherAgent(t *testing.T) {
 	t.Parallel()
 	definition := func(key string) *toolv1.ToolDefinition {
@@ -133,15 +135,15 @@ func TestANameIsAnotherToolInAnotherAgent(t *testing.T) {
 	f := newFleet(t, agenttest.Delegates(begins("one", "left"), begins("two", "right")))
 	began, let := make(chan struct{}, 2), make(chan struct{})
 	for _, name := range []string{"left", "right", "look"} {
-		f.Tools.Tools[name] = ownertest.Tool{StoreKeys: []string{name}, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+		f.Tools.Tools[name] = servicetest.Tool{StoreKeys: []string{name}, Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 			began <- struct{}{}
 			waittest.Hold(t, let)
-			return ownertest.Text(fmt.Sprint(name, " sees ", c.Store)), nil
+			return servicetest.Text(fmt.Sprint(name, " sees ", c.Store)), nil
 		}}
 	}
 	f.answerTasks(map[string][]func() *modelv1.ModelOutput{
-		"one": {ownertest.Says("", call("c1", "look", `{}`)), ownertest.Says("one is done")},
-		"two": {ownertest.Says("", call("c2", "look", `{}`)), ownertest.Says("two is done")},
+		"one": {servicetest.Says("", call("c1", "look", `{}`)), servicetest.Says("one is done")},
+		"two": {servicetest.Says("", call("c2", "look", `{}`)), servicetest.Says("two is done")},
 	})
 	f.start()
 	s := spec(step("delegates", "", "look"))
@@ -169,16 +171,18 @@ func TestANameIsAnotherToolInAnotherAgent(t *testing.T) {
 func siblings(f *fleet) *agentv1.RunSpec {
 	f.Agents = agent.NewRegistry(generate.Definition(), agenttest.Delegates(task("one", "x", "y"), task("two", "x", "y")))
 	for _, name := range []string{"x", "y"} {
-		f.Tools.Tools[name] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text(name), nil }}
+		f.Tools.Tools[name] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+			return servicetest.Text(name), nil
+		}}
 	}
-	both := ownertest.Says("", call("c1", "x", `{}`), call("c2", "y", `{}`))
-	turns := []func() *modelv1.ModelOutput{both, both, ownertest.Says("done")}
+	both := servicetest.Says("", call("c1", "x", `{}`), call("c2", "y", `{}`))
+	turns := []func() *modelv1.ModelOutput{both, both, servicetest.Says("done")}
 	f.answerTasks(map[string][]func() *modelv1.ModelOutput{"one": turns, "two": turns})
 	return spec(step("delegates", "", "x", "y"))
 }
 
-// Agents side by side come to the same however often the process dies: each begins once, and each of their calls is made
-// once.
+// Agents side by side come to the same however often the process dies: each begins once, and each of their calls is
+// made once.
 func TestDeathAtEveryAppendOfSiblings(t *testing.T) {
 	t.Parallel()
 	calm := newFleet(t)

@@ -13,9 +13,9 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestGoldenLimits(t *testing.T) {
@@ -64,12 +64,12 @@ func limitOutputs(t *goldentest.T, recorded any, prices *modelv1.Prices) (all []
 			Usage json.RawMessage `json:"usage"`
 		}
 		decode(t, item, &o)
-		output := ownertest.Say("answer")
+		output := servicetest.Say("answer")
 		switch {
 		case o.Call != "":
-			output = ownertest.Say("", call(fmt.Sprint("c", i), o.Call, string(o.Args)))
+			output = servicetest.Say("", call(fmt.Sprint("c", i), o.Call, string(o.Args)))
 		case o.Text != nil:
-			output = ownertest.Say(*o.Text)
+			output = servicetest.Say(*o.Text)
 		}
 		if o.Usage != nil {
 			var err error

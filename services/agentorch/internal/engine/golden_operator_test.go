@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestGoldenOperator(t *testing.T) {
@@ -29,16 +29,16 @@ func TestGoldenOperator(t *testing.T) {
 }
 
 // operator is a tool that does what an operator does while a run is at work.
-func (f *fleet) operator() ownertest.Tool {
-	return ownertest.Tool{
+func (f *fleet) operator() servicetest.Tool {
+	return servicetest.Tool{
 		Schema: `{"type": "object", "properties": {"items": {"type": "array"}, "seconds": {"type": "number"}}, "required": ["items"]}`,
-		Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+		Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 			items, _ := c.Arguments["items"].([]any)
 			if err := f.operate(ctx, c.Request.GetAttribution().GetRun(), items); err != nil {
 				return nil, err
 			}
 			seconds, _ := c.Arguments["seconds"].(float64)
-			return ownertest.Text("acted"), retry.Sleep(ctx, time.Duration(seconds*float64(time.Second)))
+			return servicetest.Text("acted"), retry.Sleep(ctx, time.Duration(seconds*float64(time.Second)))
 		},
 	}
 }
@@ -86,7 +86,7 @@ func channelCase(t *goldentest.T, c goldentest.Case) {
 		t.Skipf("no driver for %q", c.Op())
 	}
 	f := newFleet(t)
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done", call("c9", "submit", `{"answer": "42"}`)))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("Done", call("c9", "submit", `{"answer": "42"}`)))
 	begin := make(chan struct{})
 	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) error { waittest.Hold(f.T, begin); return nil }
 	f.start()
@@ -145,13 +145,13 @@ func afterCancel(t *goldentest.T, c goldentest.Case) {
 	calls := history[len(history)-1]
 	f := newFleet(t)
 	begun := make(chan struct{}, 2)
-	f.Tools.Tools["add"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["add"] = servicetest.Tool{Parallel: true, Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says(chat.Text(calls), calls.GetToolCalls()...), ownertest.Says("Done", call("c9", "submit", `{"answer": "42"}`)),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says(chat.Text(calls), calls.GetToolCalls()...), servicetest.Says("Done", call("c9", "submit", `{"answer": "42"}`)),
 	)
 	f.start()
 	s := spec(step("react", `{"prompt": null}`, "add"))

@@ -20,10 +20,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/transcript"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
 )
 
 func TestGoldenReact(t *testing.T) {
@@ -196,8 +196,8 @@ func scoreValue(t *goldentest.T, recorded any) score.Value {
 }
 
 // asRecorded changes events in two places where a record holds no more than that there is something: the error of a
-// model call is the recorder's own text, and long texts are kept elsewhere. In a third the record holds nothing: its turns
-// were cut by the agent's own channel, and logs say of a call that an operator cut that it was cancelled.
+// model call is the recorder's own text, and long texts are kept elsewhere. In a third the record holds nothing: its
+// turns were cut by the agent's own channel, and logs say of a call that an operator cut that it was cancelled.
 func asRecorded(want, got any) {
 	recorded, _ := want.([]any)
 	events, _ := got.([]any)

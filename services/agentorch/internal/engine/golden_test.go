@@ -21,12 +21,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/tokenlimit"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/transcript"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/transcript/transcripttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript/transcripttest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // script answers for models by name: each gives its outputs in order.
@@ -52,7 +52,7 @@ func priced(s scripted, prices *modelv1.Prices) scripted {
 
 var errNoOutput = errors.New("the script has no further output")
 
-// answer implements [ownertest.Models].Answer.
+// answer implements [servicetest.Models].Answer.
 func (s *script) answer(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 	s.mu.Lock()
 	name := nameOf(r)
@@ -87,61 +87,63 @@ func nameOf(r *modelv1.GenerateRequest) string {
 }
 
 // scriptedTools are the tools that cases name.
-func scriptedTools() map[string]ownertest.Tool {
+func scriptedTools() map[string]servicetest.Tool {
 	const object = `{"type": "object", "properties": %s, "required": %s, "additionalProperties": false}`
 	schema := func(properties string, required ...string) string {
 		list, _ := json.Marshal(append([]string{}, required...))
 		return fmt.Sprintf(object, properties, list)
 	}
-	text := func(c ownertest.Call, name string) string { value, _ := c.Arguments[name].(string); return value }
-	number := func(c ownertest.Call, name string) float64 { value, _ := c.Arguments[name].(float64); return value }
-	return map[string]ownertest.Tool{
+	text := func(c servicetest.Call, name string) string { value, _ := c.Arguments[name].(string); return value }
+	number := func(c servicetest.Call, name string) float64 { value, _ := c.Arguments[name].(float64); return value }
+	return map[string]servicetest.Tool{
 		"add": {
 			Schema: schema(`{"x": {"type": "integer"}, "y": {"type": "integer"}}`, "x", "y"), Parallel: true,
-			Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
-				return ownertest.Text(strconv.FormatFloat(number(c, "x")+number(c, "y"), 'f', -1, 64)), nil
+			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
+				return servicetest.Text(strconv.FormatFloat(number(c, "x")+number(c, "y"), 'f', -1, 64)), nil
 			},
 		},
 		"note": {
 			Schema: schema(`{"text": {"type": "string"}}`, "text"), Parallel: true,
-			Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
-				return ownertest.Text("noted: " + text(c, "text")), nil
+			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
+				return servicetest.Text("noted: " + text(c, "text")), nil
 			},
 		},
 		"wait": {
 			Schema: schema(`{"seconds": {"type": "number"}}`, "seconds"), Parallel: true,
-			Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
-				return ownertest.Text("waited"), retry.Sleep(ctx, time.Duration(number(c, "seconds")*float64(time.Second)))
+			Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
+				return servicetest.Text("waited"), retry.Sleep(ctx, time.Duration(number(c, "seconds")*float64(time.Second)))
 			},
 		},
 		"noop": {
 			Schema: schema(`{}`), Parallel: true,
-			Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("done"), nil },
+			Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+				return servicetest.Text("done"), nil
+			},
 		},
 		"picture": {
 			Schema: schema(`{"label": {"type": "string"}}`, "label"), Parallel: true,
-			Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				return &toolv1.ToolResult{Content: chat.ListContent(chat.TextPart(text(c, "label")), chat.ImagePart("data:image/png;base64,AAAA"))}, nil
 			},
 		},
 		"ask_model": {
 			Schema: schema(`{"prompt": {"type": "string"}}`, "prompt"), Parallel: true,
-			Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+			Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 				return nil, errors.New("a tool cannot ask a model here")
 			},
 		},
 		"hand_in": {
 			Schema: schema(`{"answer": {"type": "string"}}`, "answer"), Parallel: true,
-			Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				if strings.HasPrefix(text(c, "answer"), "bad") {
 					return failed(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "refused"), nil
 				}
-				return ownertest.Text(strings.ToUpper(text(c, "answer"))), nil
+				return servicetest.Text(strings.ToUpper(text(c, "answer"))), nil
 			},
 		},
 		"fail": {
 			Schema: schema(`{"kind": {"type": "string"}, "text": {"type": "string", "default": "went wrong"}}`, "kind"), Parallel: true,
-			Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+			Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 				message := text(c, "text")
 				if message == "" {
 					message = "went wrong"

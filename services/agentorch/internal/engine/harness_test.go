@@ -15,12 +15,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/exec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,7 +44,7 @@ func newFleetOn(t testing.TB, vfs, dir string, extra ...agent.Definition) *fleet
 			return journalsqlite.Open(ctx, db, run.FoldRow)
 		},
 		Agents:  append(append(prompt.Definitions(), generate.Definition(), multichoice.Definition(), react.Definition()), extra...),
-		Scorers: append(builtin.Definitions(), check.Definition()),
+		Scorers: append(builtin.Definitions(), exec.Definition()),
 	})}
 }
 

@@ -16,8 +16,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // leave puts commands into a run's inbox without waking its engine, which may be another one by now.
@@ -42,13 +42,13 @@ func (f *fleet) leave(name string, requests ...proto.Message) error {
 // stops one of two calls that run side by side.
 func operatedLife(f *fleet) *agentv1.RunSpec {
 	f.Config.Beat = 20 * time.Millisecond // at which commands are found
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says("Wrong way.", call("c1", "cut", `{}`), call("c2", "cut", `{}`)),
-		ownertest.Says("Two at once.", call("c3", "stop", `{}`), call("c4", "quick", `{}`)),
-		ownertest.Says("Done.", call("c5", "submit", `{"answer": "42"}`)),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says("Wrong way.", call("c1", "cut", `{}`), call("c2", "cut", `{}`)),
+		servicetest.Says("Two at once.", call("c3", "stop", `{}`), call("c4", "quick", `{}`)),
+		servicetest.Says("Done.", call("c5", "submit", `{"answer": "42"}`)),
 	)
-	sends := func(parallel bool, requests ...proto.Message) ownertest.Tool {
-		return ownertest.Tool{Parallel: parallel, Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	sends := func(parallel bool, requests ...proto.Message) servicetest.Tool {
+		return servicetest.Tool{Parallel: parallel, Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 			if err := f.leave(c.Request.GetAttribution().GetRun(), requests...); err != nil {
 				return nil, err
 			}
@@ -58,7 +58,9 @@ func operatedLife(f *fleet) *agentv1.RunSpec {
 	}
 	f.Tools.Tools["cut"] = sends(false, &agentv1.InterruptRunRequest{}, &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("Turn back.")}})
 	f.Tools.Tools["stop"] = sends(true, &agentv1.CancelCallRequest{CallId: "c3"})
-	f.Tools.Tools["quick"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ok"), nil }}
+	f.Tools.Tools["quick"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("ok"), nil
+	}}
 	return spec(step("react", `{"prompt": null}`, "cut", "stop", "quick"))
 }
 
@@ -108,7 +110,7 @@ func TestAnInterruptAcrossARestart(t *testing.T) {
 	}
 	f.End()
 	f.start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done."))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("Done."))
 	f.send(name, "m", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("Go on.")}})
 	assert.Equal(t, []string{"U:Start.", "U:Go on.", "A:Done."}, texts(f.Finish(name).Messages()))
 }

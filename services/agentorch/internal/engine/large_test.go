@@ -17,8 +17,8 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // refuses takes no message that begins with `large`, as the journal takes none over its bound.
@@ -63,7 +63,7 @@ func TestAnEventThatIsTooLargeEndsItsRun(t *testing.T) {
 			f.Wrap = func(s journal.Store) journal.Store { return refuses{s} }
 			f.start()
 			f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-				return ownertest.Say(tt.answer), nil
+				return servicetest.Say(tt.answer), nil
 			}
 			s := spec(step("generate", ""))
 			if tt.change != nil {
@@ -83,7 +83,7 @@ func TestAnAnswerIsNotComparedWithTooManyTargets(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		return ownertest.Say(strings.Repeat("x", 1<<20)), nil
+		return servicetest.Say(strings.Repeat("x", 1<<20)), nil
 	}
 	f.start()
 	for targets, reason := range map[int]string{bound.ComparedBytes >> 20: "", bound.ComparedBytes>>20 + 1: "REQUEST_TOO_LARGE"} {

@@ -57,8 +57,8 @@ func (l *leases) done(now time.Time, next time.Duration) {
 	}
 }
 
-// hurry has them renewed at the next beat.
-func (l *leases) hurry() {
+// renewNow has them renewed at the next beat.
+func (l *leases) renewNow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.due, l.hurried = time.Time{}, true

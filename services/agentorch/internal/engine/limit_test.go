@@ -15,7 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestTimeLimits(t *testing.T) {
@@ -35,13 +35,13 @@ func TestTimeLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.Tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+			f.Tools.Tools["hang"] = servicetest.Tool{Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}}
 			f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 				if c.tool {
-					return ownertest.Say("go", call("c1", "hang", `{}`)), nil
+					return servicetest.Say("go", call("c1", "hang", `{}`)), nil
 				}
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -85,10 +85,10 @@ func TestWhatABoundOfMessagesKeeps(t *testing.T) {
 		say   *modelv1.ModelOutput
 		want  []string
 	}{
-		"no room to continue":   {3, ownertest.Say("thinking"), []string{"system", "user", "assistant"}},
-		"no room for an answer": {2, ownertest.Say("thinking"), []string{"system", "user"}},
+		"no room to continue":   {3, servicetest.Say("thinking"), []string{"system", "user", "assistant"}},
+		"no room for an answer": {2, servicetest.Say("thinking"), []string{"system", "user"}},
 		"no room for all results": {
-			4, ownertest.Say("", call("c1", "noop", `{}`), call("c2", "noop", `{}`)), []string{"system", "user", "assistant"},
+			4, servicetest.Say("", call("c1", "noop", `{}`), call("c2", "noop", `{}`)), []string{"system", "user", "assistant"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWhatABoundOfMessagesKeeps(t *testing.T) {
 func TestScoringHasHalfOfTheTime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go"))
 	f.Sandboxes.Run = func(ctx context.Context, _ *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -163,7 +163,7 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.Models.Answer = ownertest.ByTurn(ownertest.Says("go"))
+			f.Models.Answer = servicetest.ByTurn(servicetest.Says("go"))
 			got := f.Finish(f.Create(c.spec).Name)
 			assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
 			assert.NotEmpty(t, got.Error.GetMessage())

@@ -13,7 +13,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // The server's log says that a run of its own began and ended, and why it failed, and nothing of a run of an
@@ -36,7 +36,7 @@ func TestTheLogHasTheBeginAndEndOfARunOfItsOwn(t *testing.T) {
 			f := newFleet(t)
 			f.Logger = slog.New(slog.NewTextHandler(&b, nil))
 			f.start()
-			f.Models.Answer = ownertest.ByTurn(ownertest.Says("done"))
+			f.Models.Answer = servicetest.ByTurn(servicetest.Says("done"))
 			if test.fails {
 				f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 					return nil, rpcerr.ProviderRejected("mockllm", 400, refusal)

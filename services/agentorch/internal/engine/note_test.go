@@ -17,19 +17,19 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // noted waits until the notes of a run are as many as wanted, and returns the latest one.
 func (f *fleet) noted(name string, wanted int) *agentv1.RunNote {
 	f.T.Helper()
-	watch := f.Notes.Watch(note.OfRun(name))
+	watch := f.Notes.Watch(progress.OfRun(name))
 	defer watch.Close()
 	late := time.NewTimer(waittest.Bound)
 	defer late.Stop()
 	for {
-		if notes := note.Latest(f.Notes, note.OfRun(name), 100); len(notes) == wanted {
+		if notes := progress.Latest(f.Notes, progress.OfRun(name), 100); len(notes) == wanted {
 			if wanted == 0 {
 				return nil
 			}
@@ -52,7 +52,7 @@ func TestARetryOfAModelCallIsNotedWhileTheCallIsOpen(t *testing.T) {
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		asked <- r
 		waittest.Hold(t, let)
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	f.start()
 	s := spec(step("generate", ""))
@@ -67,7 +67,7 @@ func TestARetryOfAModelCallIsNotedWhileTheCallIsOpen(t *testing.T) {
 	assert.Equal(t, name, got.GetRun())
 	assert.Equal(t, "a", got.GetSample())
 	assert.EqualValues(t, 2, got.GetEpoch())
-	assert.Len(t, note.Latest(f.Notes, note.OfEval("projects/p/evals/e"), 10), 1)
+	assert.Len(t, progress.Latest(f.Notes, progress.OfEval("projects/p/evals/e"), 10), 1)
 	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		if e.GetModelIntent() != nil {
@@ -86,12 +86,12 @@ func TestARetryOfAModelCallIsNotedWhileTheCallIsOpen(t *testing.T) {
 func TestWhatAWorkerSaysOfACallIsNoted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("one", "dig", `{}`), call("two", "dig", `{}`)), ownertest.Says("end"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("one", "dig", `{}`), call("two", "dig", `{}`)), servicetest.Says("end"))
 	let := make(chan struct{}, 2)
-	f.Tools.Tools["dig"] = ownertest.Tool{Parallel: true, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["dig"] = servicetest.Tool{Parallel: true, Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		c.Progress("half way")
 		waittest.Hold(t, let)
-		return ownertest.Text("a hole"), nil
+		return servicetest.Text("a hole"), nil
 	}}
 	name := f.Create(spec(step("generate", "", "dig"))).Name
 	assert.Equal(t, "half way", f.noted(name, 2).GetNote().GetMessage())
@@ -131,7 +131,7 @@ func TestAnAnswerIsRecordedWithWhatFailedBeforeIt(t *testing.T) {
 	f := newFleet(t).start()
 	said := &modelv1.ModelCall{RequestJson: `{}`, ResponseJson: `{"body":"overloaded"}`, Error: true}
 	f.Models.Failed = []*modelv1.FailedAttempt{{Error: "earlier"}, {Error: "slow down", Call: said}}
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("fine"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("fine"))
 	name := f.Create(spec(step("generate", ""))).Name
 	f.Finish(name)
 	for e, err := range f.Events(name) {
@@ -149,12 +149,14 @@ func TestARunIsListedWithWhatWasAnsweredBeforeACallThatTakesLong(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	asked, let := make(chan struct{}), make(chan struct{})
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c", "quick", `{}`)), func() *modelv1.ModelOutput {
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c", "quick", `{}`)), func() *modelv1.ModelOutput {
 		close(asked)
 		waittest.Hold(t, let)
-		return ownertest.Say("end")
+		return servicetest.Say("end")
 	})
-	f.Tools.Tools["quick"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ok"), nil }}
+	f.Tools.Tools["quick"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("ok"), nil
+	}}
 	name := f.Create(spec(step("generate", "", "quick"))).Name
 	waittest.For(t, asked, "the second model call")
 	rows, err := f.Store.List(t.Context(), journal.Query{Kind: journal.KindRun, Open: true})

@@ -22,8 +22,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // talkative is a run of three turns with two tool calls side by side in each but the last; every effect takes a while.
@@ -35,16 +35,16 @@ func (f *fleet) talkative() *agentv1.RunSpec {
 		case <-ctx.Done():
 		}
 	}
-	f.Tools.Tools["echo"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["echo"] = servicetest.Tool{Parallel: true, Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		pause(ctx)
-		return ownertest.Text(fmt.Sprint(c.Arguments["text"])), nil
+		return servicetest.Text(fmt.Sprint(c.Arguments["text"])), nil
 	}}
 	f.Models.Answer = func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		pause(ctx)
 		if turn := r.GetAttribution().GetTurn(); turn < 3 {
-			return ownertest.Say("go", call("a", "echo", fmt.Sprintf(`{"text": "a%d"}`, turn)), call("b", "echo", fmt.Sprintf(`{"text": "b%d"}`, turn))), nil
+			return servicetest.Say("go", call("a", "echo", fmt.Sprintf(`{"text": "a%d"}`, turn)), call("b", "echo", fmt.Sprintf(`{"text": "b%d"}`, turn))), nil
 		}
-		return ownertest.Say("end"), nil
+		return servicetest.Say("end"), nil
 	}
 	s := spec(step("generate", "", "echo"))
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}

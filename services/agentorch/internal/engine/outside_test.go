@@ -14,8 +14,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func outsideCall(key string) *agentv1.EffectRequest {
@@ -43,8 +43,8 @@ func (f *fleet) answered(name string, n int) error {
 	})
 }
 
-// assistedLife is a run of which a program asks for a model call and a command, each of them twice, while a model call of
-// the agent is open, and reads in the journal what came of them.
+// assistedLife is a run of which a program asks for a model call and a command, each of them twice, while a model call
+// of the agent is open, and reads in the journal what came of them.
 func assistedLife(f *fleet) *agentv1.RunSpec {
 	f.Config.Beat = 20 * time.Millisecond
 	exec := &agentv1.EffectRequest{ClientKey: "k2", Effect: &agentv1.EffectRequest_Exec{Exec: &agentv1.OutsideExec{
@@ -52,7 +52,7 @@ func assistedLife(f *fleet) *agentv1.RunSpec {
 	}}}
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetPurpose() == run.PurposeOutside {
-			return ownertest.Say("outside"), nil
+			return servicetest.Say("outside"), nil
 		}
 		name := r.GetAttribution().GetRun()
 		for range 2 {
@@ -63,7 +63,7 @@ func assistedLife(f *fleet) *agentv1.RunSpec {
 		if err := f.answered(name, 2); err != nil {
 			return nil, err
 		}
-		return ownertest.Say("Done."), nil
+		return servicetest.Say("Done."), nil
 	}
 	f.Sandboxes.Run = func(context.Context, *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 		return &sandboxv1.ExecResult{Stdout: []byte("a\n")}, nil

@@ -21,8 +21,8 @@ import (
 // claimPage is how many journals are taken up at a time.
 const claimPage = 500
 
-// patientBeat is beat, which shows a store that does not answer in the time of a beat: it may take long to fail.
-func (e *Engine) patientBeat(ctx context.Context) error {
+// beatWithTimeout is beat, which shows a store that does not answer in the time of a beat: it may take long to fail.
+func (e *Engine) beatWithTimeout(ctx context.Context) error {
 	shown := make(chan *agentv1.RunWait, 1)
 	late := time.AfterFunc(e.cfg.Beat, func() {
 		message := fmt.Sprintf("the store has not answered for %v", e.cfg.Beat)
@@ -53,7 +53,7 @@ func (e *Engine) resume(ctx context.Context) error {
 	e.working.Go(func() {
 		for _, waiting := range []bool{false, true} {
 			e.rearm(newest, waiting)
-			e.leases.hurry() // Those that ran out meanwhile end soon.
+			e.leases.renewNow() // Those that ran out meanwhile end soon.
 		}
 		e.resumed.Store(true)
 	})
@@ -173,8 +173,8 @@ func (e *Engine) armAll(ctx context.Context, page []journal.Listed, how func(jou
 }
 
 // collect looks for commands that were posted by other replicas: who posts one wakes the owner in its own process
-// alone. A journal whose commands stay, since a later version has to take them, is woken ever more rarely, until a newer
-// one comes.
+// alone. A journal whose commands stay, since a later version has to take them, is woken ever more rarely, until a
+// newer one comes.
 func (e *Engine) collect(ctx context.Context) error {
 	boxes, err := e.deps.Store.Mail(ctx, e.Replica())
 	if err != nil {
@@ -237,11 +237,11 @@ func (e *Engine) arm(l journal.Listed, how change) {
 	}
 }
 
-// stoodStill deals with a time in which this process did nothing, since its machine slept or it was stopped.
-func (e *Engine) stoodStill(gap time.Duration) {
+// clockJumped deals with a time in which this process did nothing, since its machine slept or it was stopped.
+func (e *Engine) clockJumped(gap time.Duration) {
 	e.deps.Logger.Warn("this process stood still, or the clock was set", "for", gap)
-	e.leases.hurry()
-	e.uncounted.stood()
+	e.leases.renewNow()
+	e.uncounted.noteClockJump()
 }
 
 // worked ends a round of beats that began at a time. A store that takes long to answer is no standstill; of the time
@@ -250,7 +250,7 @@ func (e *Engine) worked(began time.Time) {
 	now := time.Now()
 	e.clock.Look(now, e.deps.Replica.TTL())
 	if asleep := now.Round(0).Sub(began.Round(0)) - now.Sub(began); asleep > e.deps.Replica.TTL() {
-		e.stoodStill(asleep)
+		e.clockJumped(asleep)
 	}
 }
 

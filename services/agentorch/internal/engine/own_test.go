@@ -24,8 +24,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // Leases that nearly ran out while no engine was there are renewed as soon as one is, whatever the runs do: one is at
@@ -44,7 +44,7 @@ func TestLeasesAreRenewedAtOnceAtAStart(t *testing.T) {
 		}
 		begun <- struct{}{}
 		waittest.Hold(t, let)
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	s := spec(step("generate", ""))
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
@@ -108,7 +108,7 @@ func TestBoundsOfTimeDoNotCountTheServersAbsence(t *testing.T) {
 						return nil, rpcerr.ConnectionQueueFull("openai/default", 50*time.Minute, "full")
 					}
 					<-let
-					return ownertest.Say("ok"), nil
+					return servicetest.Say("ok"), nil
 				}
 				s := spec(step("generate", ""))
 				s.Limits = &agentv1.RunLimits{Time: durationpb.New(time.Hour)}
@@ -153,7 +153,7 @@ func TestTakeover(t *testing.T) {
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		begun <- struct{}{}
 		waittest.Hold(t, let)
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	name := f.Create(spec(step("generate", ""))).Name
 	waittest.For(t, begun, "the model call of the run")
@@ -193,7 +193,7 @@ func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 	after := f.silenced(silent)
 	away := &awayModels{Models: f.Models}
 	f.WrapModels = away
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	f.start()
 	one, stopOne := f.Engine, f.Stop
 	name := f.Create(spec(step("generate", ""))).Name
@@ -215,7 +215,7 @@ func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 
 // awayModels answers no call.
 type awayModels struct {
-	*ownertest.Models
+	*servicetest.Models
 	calls atomic.Int32
 }
 
@@ -235,7 +235,7 @@ func TestReleasesAreRepeated(t *testing.T) {
 	f.Sandboxes.Run = func(context.Context, *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 		return &sandboxv1.ExecResult{}, nil
 	}
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	f.Models.Deaf.Store(3)
 	f.Sandboxes.Deaf.Store(3)
 	f.start()
@@ -343,11 +343,11 @@ func TestNewRunsDoNotWaitForThoseOfBefore(t *testing.T) {
 	answer := make(chan struct{})
 	f.Models.Answer = func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if chat.Text(r.GetMessages()[0]) == "quick" {
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		select {
 		case <-answer:
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -396,7 +396,7 @@ func TestAnAgentWithoutEndFailsItsRunAlone(t *testing.T) {
 		Name: "endless", Parameters: `{"type": "object"}`, Resolve: func(*agentv1.AgentRef) error { return nil },
 		New: func(*agentv1.AgentRef) (agent.Machine, error) { return endless{}, nil },
 	}).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	bad, good := f.Create(spec(step("endless", ""))).Name, f.Create(spec(step("generate", ""))).Name
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(good).Phase)
 	got := f.Finish(bad)
@@ -411,7 +411,7 @@ func TestStoreHiccup(t *testing.T) {
 	hiccup := &hiccupStore{Store: f.Store}
 	f.Wrap = func(journal.Store) journal.Store { return hiccup }
 	f.start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	got := f.Finish(f.Create(spec(step("generate", ""))).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, 1, f.Models.Total())
@@ -490,7 +490,7 @@ func TestNewRunsWaitForRoom(t *testing.T) {
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		asked <- struct{}{}
 		waittest.Hold(t, answer)
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	working := f.Create(spec(step("generate", ""))).Name
 	waittest.For(t, asked, "the model call of the run")

@@ -149,8 +149,8 @@ func (e *Engine) owns(ctx context.Context, head journal.Head, refused error) (bo
 	return err == nil && now.Ref == head.Ref && now.Owner == e.Replica() && now.Epoch == head.Epoch, err
 }
 
-// beaten notes how a beat went. When the store answers again after it did not, all that wait for it go on at once.
-func (e *Engine) beaten(err error) {
+// noteBeat notes how a beat went. When the store answers again after it did not, all that wait for it go on at once.
+func (e *Engine) noteBeat(err error) {
 	switch {
 	case rpcerr.StoreAway(err):
 		wait := waits.ForStore(err.Error(), time.Now())
@@ -180,7 +180,7 @@ func (e *Engine) Hold() *agentv1.RunWait {
 	if wait := e.hold.Load(); wait != nil {
 		return wait
 	}
-	return waits.ForRoom(e.lack())
+	return waits.ForRoom(e.admissionBlock())
 }
 
 func (e *Engine) all() []*actor {

@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // goesOn is a run whose agent takes so many turns.
@@ -48,7 +48,7 @@ func TestACallSendsWhatIsNewOfAConversation(t *testing.T) {
 			f := newFleet(t).start()
 			f.Models.Forgets.Store(tt.forgets)
 			f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-				return ownertest.Say("said"), nil
+				return servicetest.Say("said"), nil
 			}
 			f.Finish(f.Create(goesOn(4, chat.User("first"))).Name)
 			whole(t, f.Models.Requests(), 1, 4)
@@ -66,7 +66,7 @@ func TestAConversationThatIsNoMessageIsSentInParts(t *testing.T) {
 	}
 	f := newFleet(t).start()
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		return ownertest.Say("said"), nil
+		return servicetest.Say("said"), nil
 	}
 	f.Finish(f.Create(goesOn(2, input...)).Name)
 	whole(t, f.Models.Requests(), 5, 2)
@@ -79,7 +79,7 @@ func TestAConversationThatIsForgottenAgainAndAgainIsSentAgain(t *testing.T) {
 	f := newFleet(t).start()
 	f.Models.Forgets.Store(3)
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		return ownertest.Say("said"), nil
+		return servicetest.Say("said"), nil
 	}
 	got := f.Finish(f.Create(goesOn(1, chat.User(strings.Repeat("x", 2<<20)), chat.User(strings.Repeat("y", 2<<20)))).Name)
 	assert.Equal(t, 1, got.Turns)

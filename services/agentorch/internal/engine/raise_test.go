@@ -14,12 +14,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // newerModels has a newer epoch of each run than its journal.
 type newerModels struct {
-	*ownertest.Models
+	*servicetest.Models
 	epoch int64
 }
 
@@ -35,7 +35,7 @@ func (m *newerModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, 
 func TestARunGoesOnAboveTheEpochThatAServiceHas(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	f.WrapModels = &newerModels{Models: f.Models, epoch: 41}
 	f.start()
 	got := f.Finish(f.Create(spec(step("generate", ""))).Name)

@@ -13,12 +13,12 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/replica/memory"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // muteModels does not answer releases while it is mute, as a connection that waits for its server.
 type muteModels struct {
-	*ownertest.Models
+	*servicetest.Models
 	mute             atomic.Bool
 	open, most, asks atomic.Int32
 }
@@ -44,7 +44,7 @@ func TestAnOwnerThatIsAwayIsToldLater(t *testing.T) {
 		away.mute.Store(true)
 		f.WrapModels = away
 		f.Config.KeepResults = 1
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 		f.start()
 		for range 20 {
 			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(f.Create(spec(step("generate", ""))).Name).Phase)
@@ -65,7 +65,7 @@ func TestWhatOwnersKeepIsReleasedWithTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.Config.Beat = 10 * time.Millisecond
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	f.start()
 	one := f.Create(spec(step("generate", "")))
 	f.Finish(one.Name)
@@ -87,7 +87,7 @@ func TestAStopHandsOverWhileAnOwnerIsAway(t *testing.T) {
 		f.WrapModels = away
 		table := &memory.Table{}
 		f.Replica.Table = table
-		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+		f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 		f.start()
 		f.Finish(f.Create(spec(step("generate", ""))).Name)
 		began := time.Now()

@@ -11,7 +11,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // TestARunWhoseEffectIsOpenSaysThatTheStoreIsAway: the owner of the effect may be unable to write its result, and the
@@ -23,7 +23,7 @@ func TestARunWhoseEffectIsOpenSaysThatTheStoreIsAway(t *testing.T) {
 		f := newFleetOn(t, disk.Name(), "").start()
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			time.Sleep(time.Minute)
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		s := spec(step("generate", ""))
 		name := f.Create(s).Name

@@ -122,7 +122,7 @@ func (a *actor) load(ctx context.Context) error {
 func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.Facts, released []*effects.Release, err error) {
 	f = decide.Facts{
 		Now: now, Replica: a.engine.Replica(), Epoch: a.head.Epoch, Adopted: a.adopted, Away: a.away, Missed: a.missed(now), Fault: a.tooLarge,
-		Lack: a.engine.lack(),
+		Lack: a.engine.admissionBlock(),
 	}
 	if f.Fault == nil && a.faults >= maxFaults {
 		f.Fault = &agentv1.RunError{Reason: reasonInternal, Message: "the run could not be driven; the server's log has the cause"}

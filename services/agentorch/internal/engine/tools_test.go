@@ -17,8 +17,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // outcomes returns the calls whose outcomes are in the journal, in its order.
@@ -35,22 +35,22 @@ func (f *fleet) outcomes(name string) (ids []string) {
 func TestParallelResultsAreJournaledAsTheyCome(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says("go", call("slow", "wait", `{}`), call("quick", "quick", `{}`), call("serial", "serial", `{}`)),
-		ownertest.Says("end"),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says("go", call("slow", "wait", `{}`), call("quick", "quick", `{}`), call("serial", "serial", `{}`)),
+		servicetest.Says("end"),
 	)
 	let := make(chan struct{})
 	var head string
-	f.Tools.Tools["wait"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["wait"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		waittest.Hold(t, let)
-		return ownertest.Text("slow"), nil
+		return servicetest.Text("slow"), nil
 	}}
-	f.Tools.Tools["quick"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
-		return ownertest.Text("quick"), nil
+	f.Tools.Tools["quick"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("quick"), nil
 	}}
-	f.Tools.Tools["serial"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["serial"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		assert.Equal(t, []string{"quick", "slow"}, f.outcomes(head), "a call that may not run beside others waits for all before it")
-		return ownertest.Text("serial"), nil
+		return servicetest.Text("serial"), nil
 	}}
 	head = f.Create(spec(step("generate", "", "wait", "quick", "serial"))).Name
 	f.Until(head, func(*run.State) bool { return len(f.outcomes(head)) == 1 })
@@ -64,17 +64,17 @@ func TestParallelResultsAreJournaledAsTheyCome(t *testing.T) {
 func TestCallsWithOneIDAreToldApart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says("go", call("same", "first", `{}`), call("same", "second", `{}`)),
-		ownertest.Says("end"),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says("go", call("same", "first", `{}`), call("same", "second", `{}`)),
+		servicetest.Says("end"),
 	)
 	over := make(chan struct{})
-	f.Tools.Tools["first"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["first"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		waittest.Hold(t, over)
-		return ownertest.Text("of the first"), nil
+		return servicetest.Text("of the first"), nil
 	}}
-	f.Tools.Tools["second"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
-		return ownertest.Text("of the second"), nil
+	f.Tools.Tools["second"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("of the second"), nil
 	}}
 	head := f.Create(spec(step("generate", "", "first", "second"))).Name
 	f.Until(head, func(*run.State) bool { return len(f.outcomes(head)) == 1 })
@@ -86,22 +86,22 @@ func TestCallsWithOneIDAreToldApart(t *testing.T) {
 func TestFatalToolFailureEndsTheRun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
 	// The failure waits for the other call to start: a call that has not started when its message fails never does.
 	started, stopped := make(chan struct{}), make(chan struct{})
-	f.Tools.Tools["broken"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["broken"] = servicetest.Tool{Parallel: true, Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		waittest.Hold(t, started)
 		return &toolv1.ToolResult{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "bug"}}, nil
 	}}
-	f.Tools.Tools["hang"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["hang"] = servicetest.Tool{Parallel: true, Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 		close(started)
 		<-ctx.Done()
 		close(stopped)
 		return nil, ctx.Err()
 	}}
-	f.Tools.Tools["later"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["later"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		t.Error("a stage after a failure")
-		return ownertest.Text(""), nil
+		return servicetest.Text(""), nil
 	}}
 	got := f.Finish(f.Create(spec(step("generate", "", "broken", "hang", "later"))).Name)
 	waittest.For(t, stopped, "the cancel of the call that hangs")
@@ -113,15 +113,17 @@ func TestFatalToolFailureEndsTheRun(t *testing.T) {
 func TestFailFast(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(func() *modelv1.ModelOutput {
-		o := ownertest.Say("go", call("c1", "fail", `{}`), call("c2", "fail", `{}`), call("c3", "other", `{}`))
+	f.Models.Answer = servicetest.ByTurn(func() *modelv1.ModelOutput {
+		o := servicetest.Say("go", call("c1", "fail", `{}`), call("c2", "fail", `{}`), call("c3", "other", `{}`))
 		o.GetChoices()[0].GetMessage().MetadataJson = `{"tool_calls_fail_fast": ["fail"]}`
 		return o
-	}, ownertest.Says("end"))
-	f.Tools.Tools["fail"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	}, servicetest.Says("end"))
+	f.Tools.Tools["fail"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		return &toolv1.ToolResult{Error: &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: "no"}}, nil
 	}}
-	f.Tools.Tools["other"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ran"), nil }}
+	f.Tools.Tools["other"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("ran"), nil
+	}}
 	got := f.Finish(f.Create(spec(step("generate", "", "fail", "other"))).Name)
 	assert.Equal(t, []string{"U:Start.", "A:go", "T:!unknown", "T:!cancelled", "T:ran", "A:end"}, texts(got.Messages()))
 	assert.Equal(t, 2, f.Tools.Total())
@@ -141,8 +143,8 @@ func TestReviewDecides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "any", `{}`)))
-			f.Tools.Tools["any"] = ownertest.Tool{}
+			f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "any", `{}`)))
+			f.Tools.Tools["any"] = servicetest.Tool{}
 			f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 				return []*toolv1.ToolReview{{CallId: "c1", Decision: c.decision, Call: r.GetCalls()[0]}}, nil
 			}
@@ -159,10 +161,10 @@ func TestReviewDecides(t *testing.T) {
 func TestReviewChangesTheCall(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{"x": "1"}`)), ownertest.Says("end"))
-	f.Tools.Tools["add"] = ownertest.Tool{Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "add", `{"x": "1"}`)), servicetest.Says("end"))
+	f.Tools.Tools["add"] = servicetest.Tool{Run: func(_ context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		assert.InDelta(t, 1.0, c.Arguments["x"], 0)
-		return ownertest.Text("1"), nil
+		return servicetest.Text("1"), nil
 	}}
 	f.Tools.Review = func(*toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 		return []*toolv1.ToolReview{{CallId: "c1", Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN, Call: call("c1", "add", `{"x": 1}`)}}, nil
@@ -180,8 +182,8 @@ func TestReviewChangesTheCall(t *testing.T) {
 func TestReviewIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{}`)), ownertest.Says("end"))
-	f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "add", `{}`)), servicetest.Says("end"))
+	f.Tools.Tools["add"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) { return servicetest.Text("1"), nil }}
 	asked := 0
 	f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 		if asked++; asked == 1 {
@@ -203,8 +205,8 @@ func TestAReviewThatCannotBeHadNow(t *testing.T) {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{}`)), ownertest.Says("end", call("c2", "submit", `{"answer": "3"}`)), ownertest.Says("end"))
-			f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("3"), nil }}
+			f.Models.Answer = servicetest.ByTurn(servicetest.Says("go", call("c1", "add", `{}`)), servicetest.Says("end", call("c2", "submit", `{"answer": "3"}`)), servicetest.Says("end"))
+			f.Tools.Tools["add"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) { return servicetest.Text("3"), nil }}
 			asked := 0
 			f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 				if asked++; asked == 1 {
@@ -236,13 +238,13 @@ func TestAReviewThatCannotBeHadNow(t *testing.T) {
 func TestALostSandboxIsNoted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(
-		ownertest.Says("go", call("a", "shell", `{}`)),
-		ownertest.Says("again", call("b", "shell", `{}`)),
-		ownertest.Says("end"),
+	f.Models.Answer = servicetest.ByTurn(
+		servicetest.Says("go", call("a", "shell", `{}`)),
+		servicetest.Says("again", call("b", "shell", `{}`)),
+		servicetest.Says("end"),
 	)
 	calls := 0
-	f.Tools.Tools["shell"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["shell"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		calls++
 		return &toolv1.ToolResult{Error: &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, Message: fmt.Sprint("lost at call ", calls)}}, nil
 	}}

@@ -7,10 +7,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 )
 
-// uncounted is the time of this engine that no run's bounds of time count: the store was away, or the process stood
+// excludedTime is the time of this engine that no run's bounds of time count: the store was away, or the process stood
 // still. It reads the wall clock, as the bounds do: the monotonic clock stops while the machine sleeps. It may be used
 // concurrently. With a ttl the zero value has seen no such time.
-type uncounted struct {
+type excludedTime struct {
 	ttl   time.Duration // a silence that is longer does not count, whatever its cause is found to be
 	mu    sync.Mutex
 	total time.Duration // of what is over
@@ -18,8 +18,8 @@ type uncounted struct {
 	away  bool
 }
 
-// beaten notes a beat that began at a time, and whether the store was away then.
-func (u *uncounted) beaten(began time.Time, away bool) {
+// noteBeat notes a beat that began at a time, and whether the store was away then.
+func (u *excludedTime) noteBeat(began time.Time, away bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if away {
@@ -32,8 +32,8 @@ func (u *uncounted) beaten(began time.Time, away bool) {
 	u.away = false
 }
 
-// stood notes that the process stood still. While the store is away that is part of its absence.
-func (u *uncounted) stood() {
+// noteClockJump notes that the process stood still. While the store is away that is part of its absence.
+func (u *excludedTime) noteClockJump() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.away {
@@ -42,13 +42,13 @@ func (u *uncounted) stood() {
 }
 
 // close ends what is silent up to now.
-func (u *uncounted) close(now time.Time) {
+func (u *excludedTime) close(now time.Time) {
 	u.total += u.silence(now)
 	u.well = now.Round(0)
 }
 
 // until returns the whole of it.
-func (u *uncounted) until(now time.Time) time.Duration {
+func (u *excludedTime) until(now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.total + u.silence(now)
@@ -56,7 +56,7 @@ func (u *uncounted) until(now time.Time) time.Duration {
 
 // silence returns the time since the store answered last, where that does not count. A process that stood still may
 // come to a run's clock before it beats.
-func (u *uncounted) silence(now time.Time) time.Duration {
+func (u *excludedTime) silence(now time.Time) time.Duration {
 	if u.well.IsZero() {
 		return 0
 	}

@@ -12,15 +12,15 @@ import (
 func TestASleepOfTheMachineDoesNotCount(t *testing.T) {
 	t.Parallel()
 	const asleep = time.Hour
-	u := uncounted{ttl: 5 * time.Second}
-	u.beaten(time.Now(), false)
+	u := excludedTime{ttl: 5 * time.Second}
+	u.noteBeat(time.Now(), false)
 	assert.Zero(t, u.until(time.Now().Add(time.Second)), "between two beats all counts")
 	assert.Equal(t, u.well.Round(0).String(), u.well.String(), "the monotonic clock would stop with the machine")
 	u.well = u.well.Add(-asleep)
 	early := u.until(time.Now())
 	assert.GreaterOrEqual(t, early, asleep, "before the first beat")
-	u.stood()
-	u.beaten(time.Now(), false)
+	u.noteClockJump()
+	u.noteBeat(time.Now(), false)
 	assert.GreaterOrEqual(t, u.until(time.Now()), early)
 	assert.Less(t, u.until(time.Now()), asleep+time.Minute, "it is left out once")
 }

@@ -14,7 +14,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // TestBoundsOfTimeDoNotCountAnOutage: a run has the verdict of a calm day, and its own time counts still.
@@ -32,7 +32,7 @@ func TestBoundsOfTimeDoNotCountAnOutage(t *testing.T) {
 				f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 					select {
 					case <-time.After(tt.takes):
-						return ownertest.Say("ok"), nil
+						return servicetest.Say("ok"), nil
 					case <-ctx.Done():
 						return nil, context.Cause(ctx)
 					}
@@ -61,7 +61,7 @@ func TestBoundsOfTimeDoNotCountShortAbsences(t *testing.T) {
 		let := make(chan struct{})
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			<-let
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		s := spec(step("generate", ""))
 		s.Limits = &agentv1.RunLimits{Time: durationpb.New(25 * time.Second)}
@@ -91,7 +91,7 @@ func TestBoundsOfTimeDoNotCountTheWaitForADecision(t *testing.T) {
 				return nil, lost()
 			}
 			time.Sleep(20 * time.Second)
-			return ownertest.Say("ok"), nil
+			return servicetest.Say("ok"), nil
 		}
 		s := spec(step("generate", ""))
 		s.Limits = &agentv1.RunLimits{Time: durationpb.New(25 * time.Second)}

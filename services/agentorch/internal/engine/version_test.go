@@ -18,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // laterStore shows commands of a type that this version does not know, until it does.
@@ -56,11 +56,11 @@ func TestACommandOfALaterVersionStays(t *testing.T) {
 				if r.GetAttribution().GetTurn() == 1 {
 					begun <- struct{}{}
 					waittest.Hold(t, let)
-					return ownertest.Say("go", call("c1", "add", `{}`)), nil
+					return servicetest.Say("go", call("c1", "add", `{}`)), nil
 				}
-				return ownertest.Say("end"), nil
+				return servicetest.Say("end"), nil
 			}
-			f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
+			f.Tools.Tools["add"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) { return servicetest.Text("1"), nil }}
 			name := f.Create(spec(step("generate", "", "add"))).Name
 			waittest.For(t, begun, "the model call of the run")
 			f.send(name, "later", request)
@@ -102,7 +102,7 @@ func TestAPlaceAmongTheOpenCallsIsAReason(t *testing.T) {
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		begun <- struct{}{}
 		waittest.Hold(t, let)
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	s := spec(step("generate", ""))
 	first := f.Create(s).Name
@@ -125,15 +125,15 @@ func TestAMessageMayCallMoreToolsThanAnAgentMayDecide(t *testing.T) {
 	f := newFleet(t).start()
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() > 1 {
-			return ownertest.Say("end"), nil
+			return servicetest.Say("end"), nil
 		}
 		var calls []*toolv1.ToolCall
 		for i := range 10_001 {
 			calls = append(calls, call(fmt.Sprint("c", i), "none", `{}`))
 		}
-		return ownertest.Say("go", calls...), nil
+		return servicetest.Say("go", calls...), nil
 	}
-	f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
+	f.Tools.Tools["add"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) { return servicetest.Text("1"), nil }}
 	got := f.Finish(f.Create(spec(step("generate", "", "add"))).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase, "%v", got.Error)
 	assert.Len(t, got.Messages(), 10_001+3)

@@ -22,8 +22,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // phases returns the states that a run went through, with what it waited for.
@@ -52,7 +52,7 @@ func TestFullnessIsAWait(t *testing.T) {
 		if asked++; asked == 1 {
 			return nil, rpcerr.ConnectionQueueFull("openai/default", 50*time.Millisecond, "full")
 		}
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	name := f.Create(spec(step("generate", ""))).Name
 	got := f.Finish(name)
@@ -64,7 +64,7 @@ func TestFullnessIsAWait(t *testing.T) {
 func TestAwayIsNotAnError(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	flaky := &flakyModels{Models: f.Models}
 	f.End()
 	f.WrapModels = flaky
@@ -77,7 +77,7 @@ func TestAwayIsNotAnError(t *testing.T) {
 
 // flakyModels is away for two calls.
 type flakyModels struct {
-	*ownertest.Models
+	*servicetest.Models
 	calls atomic.Int32
 }
 
@@ -120,7 +120,7 @@ func TestGateBoundsOpenCalls(t *testing.T) {
 		begun <- struct{}{}
 		waittest.Hold(t, let)
 		open.Add(-1)
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	var names []string
 	for range 6 {
@@ -141,7 +141,7 @@ func TestGateBoundsOpenCalls(t *testing.T) {
 func TestSandboxQuotaIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	var once sync.Once
 	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) (err error) {
 		once.Do(func() {
@@ -162,7 +162,7 @@ func TestSandboxQuotaIsAWait(t *testing.T) {
 func TestAnEngineThatIsAwayIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	var back atomic.Bool
 	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) error {
 		if !back.Load() {
@@ -193,7 +193,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 		if full.Load() {
 			return nil, rpcerr.BudgetExhausted("projects/p", 300*time.Millisecond, "spent")
 		}
-		return ownertest.Say("ok"), nil
+		return servicetest.Say("ok"), nil
 	}
 	name := f.Create(spec(step("generate", ""))).Name
 	f.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
@@ -210,13 +210,13 @@ func TestWaitSurvivesARestart(t *testing.T) {
 func (f *fleet) unserved() (there *atomic.Bool) {
 	there = &atomic.Bool{}
 	f.Tools.Workers = make(chan *toolv1.WatchWorkersResponse)
-	f.Tools.Tools["weather"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["weather"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
 		if !there.Load() {
 			return nil, rpcerr.WorkerUnavailable("tool", "weather", time.Hour, "waiting for a worker of tool weather")
 		}
-		return ownertest.Text("sun"), nil
+		return servicetest.Text("sun"), nil
 	}}
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("look", call("c", "weather", `{}`)), ownertest.Says("end"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("look", call("c", "weather", `{}`)), servicetest.Says("end"))
 	return there
 }
 
@@ -266,9 +266,9 @@ func TestAWorkerThatComesJustBeforeTheWaitIsNotMissed(t *testing.T) {
 	f.unserved()
 	away := f.Tools.Tools["weather"].Run
 	asked := 0
-	f.Tools.Tools["weather"] = ownertest.Tool{Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["weather"] = servicetest.Tool{Run: func(ctx context.Context, c servicetest.Call) (*toolv1.ToolResult, error) {
 		if asked++; asked > 1 {
-			return ownertest.Text("sun"), nil
+			return servicetest.Text("sun"), nil
 		}
 		result, err := away(ctx, c)
 		f.comes("projects/p", "weather")
@@ -311,7 +311,7 @@ func TestALostModelCallWaitsForADecision(t *testing.T) {
 				if asked.Add(1) == 1 {
 					return nil, lost()
 				}
-				return ownertest.Say("ok"), nil
+				return servicetest.Say("ok"), nil
 			}
 			name := f.Create(spec(step("generate", ""))).Name
 			before := f.Until(name, awaitsDecision).Seq
@@ -358,7 +358,7 @@ func TestASandboxWhoseMakingWasLostWaitsForADecision(t *testing.T) {
 		}
 		return nil
 	}
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	s := spec(step("generate", ""))
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
 	name := f.Create(s).Name

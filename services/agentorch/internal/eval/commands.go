@@ -21,7 +21,8 @@ import (
 // Config.CancelPatience, with the evaluation as one that is being cancelled: no run begins after Cancel has returned.
 // It therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. An
 // evaluation of this replica without a driver is not waited for: its next driver reads the inbox before it begins a
-// run. An evaluation that has ended is returned unchanged; one whose journal is damaged is ended here. While the store is away Cancel retries, until ctx ends.
+// run. An evaluation that has ended is returned unchanged; one whose journal is damaged is ended here. While the store
+// is away Cancel retries, until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	var (
 		s      *State
@@ -32,7 +33,7 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 		Every: e.cfg.CancelPatience, // A driver may end without an append.
 		Read: func(ctx context.Context) (ended bool, err error) {
 			// Before the state: a driver that has ended since may have left it changed.
-			if driven, err = e.driven(ctx, name); err != nil {
+			if driven, err = e.isDriven(ctx, name); err != nil {
 				return false, err
 			}
 			s, err = e.State(ctx, name)
@@ -131,13 +132,13 @@ func (e *Engine) Wake(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d := e.drivers[name]; d != nil {
-		d.poke()
+		d.notify()
 	}
 }
 
-// driven reports whether a driver may begin runs of an evaluation without having read its inbox. The journal of another
-// replica counts as driven: should that replica be dead, a live one adopts the journal.
-func (e *Engine) driven(ctx context.Context, name string) (bool, error) {
+// isDriven reports whether a driver may begin runs of an evaluation without having read its inbox. The journal of
+// another replica counts as driven: should that replica be dead, a live one adopts the journal.
+func (e *Engine) isDriven(ctx context.Context, name string) (bool, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
 		return false, err

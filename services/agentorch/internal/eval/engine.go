@@ -80,7 +80,7 @@ type Deps struct {
 	Hold func() *agentv1.RunWait
 }
 
-// Engine runs evaluations. Its methods may be called concurrently.
+// Engine runs evaluations. Its methods are safe for concurrent use.
 type Engine struct {
 	cfg   Config
 	deps  Deps
@@ -89,7 +89,7 @@ type Engine struct {
 	reading chan struct{}
 
 	mu      sync.Mutex
-	drivers map[string]*atWork
+	drivers map[string]*activeLoop
 	loading map[journal.Ref]struct{}     // adopted, and not driven yet
 	unread  map[string]*agentv1.EvalWait // by name, those whose journals cannot be read
 	stopped bool
@@ -98,9 +98,9 @@ type Engine struct {
 	cancel  context.CancelFunc
 }
 
-// atWork is a driver with the epoch under which it writes.
-type atWork struct {
-	*driver
+// activeLoop is a driver with the epoch under which it writes.
+type activeLoop struct {
+	*loop
 	began journal.Head // the journal as the driver first knew it
 	stop  context.CancelFunc
 }
@@ -109,7 +109,7 @@ type atWork struct {
 func New(cfg Config, deps Deps) *Engine {
 	cfg.SetDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*atWork{}, loading: map[journal.Ref]struct{}{}, unread: map[string]*agentv1.EvalWait{}, ctx: ctx, cancel: cancel}
+	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*activeLoop{}, loading: map[journal.Ref]struct{}{}, unread: map[string]*agentv1.EvalWait{}, ctx: ctx, cancel: cancel}
 }
 
 // Adopting notes that an evaluation is about to be adopted: it counts among those that are driven.
@@ -232,7 +232,7 @@ func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
 }
 
 // load makes the driver of an evaluation from its journal. What else the driver needs, [driver.prepare] reads.
-func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
+func (e *Engine) load(ctx context.Context, head journal.Head) (*loop, error) {
 	state := &State{} // a driver's own, which it changes
 	if err := e.folds.follow(ctx, head, state); err != nil {
 		return nil, err
@@ -241,14 +241,14 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &driver{engine: e, project: name.Project, head: head, state: state, wake: make(chan struct{}, 1)}, nil
+	return &loop{engine: e, project: name.Project, head: head, state: state, wake: make(chan struct{}, 1)}, nil
 }
 
 // drive starts a driver's goroutine, unless the engine is closed or the evaluation has a driver that began no earlier
 // in the journal. One that began earlier is replaced. Of an earlier epoch it can write no more: an evaluation may be
 // resumed while the start adopts the open journals. Of the same epoch it has journaled the end, after which the
 // evaluation was resumed.
-func (e *Engine) drive(d *driver) {
+func (e *Engine) drive(d *loop) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	name := d.head.Name
@@ -260,7 +260,7 @@ func (e *Engine) drive(d *driver) {
 		before.stop()
 	}
 	ctx, stop := context.WithCancel(e.ctx)
-	now := &atWork{driver: d, began: d.head, stop: stop}
+	now := &activeLoop{loop: d, began: d.head, stop: stop}
 	e.drivers[name] = now
 	e.work.Go(func() {
 		defer stop()

@@ -33,12 +33,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/exec"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 )
 
@@ -299,7 +299,7 @@ func (b *bench) newEngine() *eval.Engine {
 		store = b.wrap(store)
 	}
 	logger := cmp.Or(b.logger, slog.New(slog.DiscardHandler))
-	judges := cmp.Or(b.judges, &eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()})
+	judges := cmp.Or(b.judges, &eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), exec.Definition())...), Metrics: metric.NewRegistry()})
 	return eval.New(eval.Config{MaxSamples: 3, CancelPatience: cmp.Or(b.patience, waittest.Bound)}, eval.Deps{
 		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: cmp.Or(b.replica, "test"), Logger: logger, Judges: *judges,
 	})

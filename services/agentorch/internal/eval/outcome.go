@@ -19,7 +19,7 @@ import (
 // outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which
 // the journal is read, as it is for a row that cannot be read. A run of which that fails as well, or whose scores are
 // too large, fails its sample and leaves the evaluation alone.
-func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
+func (d *loop) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
 	run, name := &agentv1.Run{}, row.Name
 	damaged, unreadable := proto.Unmarshal(row.View, run), error(nil)
 	if damaged != nil || len(run.GetScores()) > 0 {

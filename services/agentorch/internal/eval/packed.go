@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
 )
 
 // Samples are the samples of an evaluation in the form in which they are stored, a serialized SampleList: a short

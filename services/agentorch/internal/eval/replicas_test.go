@@ -24,10 +24,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // replicas are orchestrators on one database, each with a connection of its own, so that none hears what another does.
@@ -133,7 +133,7 @@ func answering(let chan struct{}) func(context.Context, *modelv1.GenerateRequest
 	return func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		select {
 		case <-let:
-			return ownertest.Say("A"), nil
+			return servicetest.Say("A"), nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -217,7 +217,7 @@ func TestASampleOfTheOnlyReplicaWaitsForNoBeat(t *testing.T) {
 	t.Parallel()
 	r := newReplicas(t)
 	r.Config.Beat, r.Replica.TTL = time.Hour, 2*time.Hour
-	r.Models.Answer = ownertest.ByTurn(ownertest.Says("A"))
+	r.Models.Answer = servicetest.ByTurn(servicetest.Says("A"))
 	one := r.start(t, "one")
 	made, err := one.evals.Create(t.Context(), "p", spec(3), "", false)
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func (e *Engine) logBegin(s *State) {
 
 // log tells the server's log what events mean to its operator: samples that failed, and the end of the evaluation. A
 // sample that succeeds has no line. Messages of errors are not logged, since they may quote what a model was given.
-func (d *driver) log(events []*agentv1.Event) {
+func (d *loop) log(events []*agentv1.Event) {
 	log := d.engine.deps.Logger.With("eval", d.head.Name)
 	for _, e := range events {
 		switch k := e.GetKind().(type) {
@@ -41,7 +41,7 @@ func (d *driver) log(events []*agentv1.Event) {
 	}
 }
 
-func (d *driver) logFailure(log *slog.Logger, f *agentv1.SampleFinished) {
+func (d *loop) logFailure(log *slog.Logger, f *agentv1.SampleFinished) {
 	switch d.failed++; {
 	case d.failed <= loggedFailures:
 		log.Warn("a sample failed", "sample", headtail.Cut(f.GetSample(), maxLogged), "epoch", f.GetEpoch(), "run", f.GetRun(), "reason", f.GetError().GetReason())
@@ -50,7 +50,7 @@ func (d *driver) logFailure(log *slog.Logger, f *agentv1.SampleFinished) {
 	}
 }
 
-func (d *driver) logChange(log *slog.Logger, c *agentv1.EvalStateChanged) {
+func (d *loop) logChange(log *slog.Logger, c *agentv1.EvalStateChanged) {
 	if !d.state.Ended() {
 		log.Info("an evaluation goes on", "reason", "resumed", "samples", d.state.Eval.GetProgress().GetPending())
 		return

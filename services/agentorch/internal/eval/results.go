@@ -9,9 +9,8 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
@@ -19,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/worker"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
 )
 
 // Judges are the scorers and metrics that evaluations may name.

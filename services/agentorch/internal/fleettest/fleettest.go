@@ -30,12 +30,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
@@ -57,14 +57,14 @@ type Fleet struct {
 	T         testing.TB
 	DB        *sqlite.DB
 	Store     journal.Store
-	Models    *ownertest.Models
-	Tools     *ownertest.Tools
-	Sandboxes *ownertest.Sandboxes
+	Models    *servicetest.Models
+	Tools     *servicetest.Tools
+	Sandboxes *servicetest.Sandboxes
 	Agents    *agent.Registry
 	Scorers   *score.Registry
 	// Workers hosts workers of scorers and of agents' functions; nil where there are none.
 	Workers *workers.Workers
-	Notes   *note.Board
+	Notes   *progress.Board
 	Config  engine.Config
 	// Replica is what the next engine joins as: by default `local` in a table of the fleet's own.
 	Replica replica.Config
@@ -99,7 +99,7 @@ func New(t testing.TB, parts Parts) *Fleet {
 	require.NoError(t, err)
 	f := &Fleet{
 		T: t, DB: db, Store: journal.Offloading(store, blobs),
-		Models: &ownertest.Models{}, Tools: &ownertest.Tools{Tools: map[string]ownertest.Tool{}}, Sandboxes: &ownertest.Sandboxes{}, Notes: &note.Board{},
+		Models: &servicetest.Models{}, Tools: &servicetest.Tools{Tools: map[string]servicetest.Tool{}}, Sandboxes: &servicetest.Sandboxes{}, Notes: &progress.Board{},
 		Agents: agent.NewRegistry(parts.Agents...), Scorers: score.NewRegistry(parts.Scorers...),
 		Replica: replica.Config{Table: &table{db: db}, Member: replica.Member{Service: "agentorch", Name: "local"}},
 	}

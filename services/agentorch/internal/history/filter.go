@@ -12,7 +12,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Filter changes what is seen of a conversation. It does not change the messages given.

@@ -2,7 +2,7 @@ package journal
 
 import "sync"
 
-// Hub wakes subscribers by topic within one process. The zero value is ready; its methods may be called concurrently.
+// Hub wakes subscribers by topic within one process. The zero value is ready; its methods are safe for concurrent use.
 type Hub struct {
 	mu     sync.RWMutex
 	topics map[string]map[*Subscription]struct{}

@@ -11,7 +11,7 @@
 // So a replica that was thought dead and comes back cannot write, and a repeated append cannot double.
 //
 // A [Store] also holds the inbox of each journal (commands of operators, kept until an event answers them) and the
-// heartbeats of the replicas. Its methods may be called concurrently.
+// heartbeats of the replicas. Its methods are safe for concurrent use.
 package journal
 
 import (
@@ -317,8 +317,8 @@ type Row struct {
 	Wake time.Time
 	// Waiting says that the journal waits: for Wake, or for a command.
 	Waiting bool
-	// WaitReason is why a run waits, the word of its RunWait.reason, and WaitSince since when; empty and zero for what does not
-	// wait.
+	// WaitReason is why a run waits, the word of its RunWait.reason, and WaitSince since when; empty and zero for what
+	// does not wait.
 	WaitReason string
 	WaitSince  time.Time
 	// View is the resource without content, as a serialized Run or Eval. Its head and epoch may be behind.

@@ -9,7 +9,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
 // A kind has what its role, and the form in which journals store it, need.
@@ -34,7 +34,7 @@ func TestEveryKindHasTheFieldsOfItsRole(t *testing.T) {
 		}
 		stored := 0
 		for k := range fields.Len() {
-			if f := fields.Get(k); content.Field(f) && f.Message() != nil {
+			if f := fields.Get(k); redact.IsContent(f) && f.Message() != nil {
 				stored++
 			}
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Offloading keeps large values of events in the blob store, where they are durable before the event that refers to them
-// is appended. Who reads events has all of them, except with [Range.Bare]. A body that an end between the two leaves
-// behind is named by nothing, and swept.
+// Offloading keeps large values of events in the blob store, where they are durable before the event that refers to
+// them is appended. Who reads events has all of them, except with [Range.Bare]. A body that an end between the two
+// leaves behind is named by nothing, and swept.
 func Offloading(store Store, blobs offload.Store) Store { return &offloading{store, blobs} }
 
 type offloading struct {
@@ -56,7 +56,7 @@ func (o *offloading) put(ctx context.Context, name string, entries []Entry) ([]E
 		if size <= limits.Value {
 			continue
 		}
-		event := withoutCompletion(shallow(e.Event)) // A text is stored once.
+		event := withoutCompletion(shallowCopy(e.Event)) // A text is stored once.
 		if size = proto.Size(event); size > bound.JournalValuesBytes {
 			return nil, tooLarge(event, size, bound.JournalValuesBytes)
 		}

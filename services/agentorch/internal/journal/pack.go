@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
 const (
@@ -40,7 +40,7 @@ type Packed struct {
 // Pack turns an entry of a project's journal into its stored form. It does not change the event. It fails with
 // REQUEST_TOO_LARGE where the event has more than [bound.JournalEventBytes].
 func Pack(project string, e Entry) (Packed, error) {
-	event := withoutCompletion(bare(e.Event))
+	event := withoutCompletion(withoutColumns(e.Event))
 	p := Packed{Same: e.Same}
 	size := proto.Size(event)
 	if e.Same == 0 && size > bound.JournalEventBytes {
@@ -154,11 +154,11 @@ func withoutCompletion(e *agentv1.Event) *agentv1.Event {
 	if output.GetCompletion() == "" || output.GetCompletion() != chat.Text(chat.FirstMessage(output)) {
 		return e
 	}
-	output = shallow(output)
+	output = shallowCopy(output)
 	output.Completion = ""
-	content := shallow(outcome.GetContent())
+	content := shallowCopy(outcome.GetContent())
 	content.Output = output
-	outcome = shallow(outcome)
+	outcome = shallowCopy(outcome)
 	outcome.Content = content
 	e.Kind = &agentv1.Event_ModelOutcome{ModelOutcome: outcome}
 	return e
@@ -171,8 +171,8 @@ func complete(e *agentv1.Event) {
 	}
 }
 
-// shallow copies a message; what its fields lead to is shared.
-func shallow[M proto.Message](m M) M {
+// shallowCopy copies a message; what its fields lead to is shared.
+func shallowCopy[M proto.Message](m M) M {
 	from := m.ProtoReflect()
 	to := from.New()
 	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -183,8 +183,8 @@ func shallow[M proto.Message](m M) M {
 	return copied
 }
 
-// bare copies an event without what stands in columns. The kind is shared.
-func bare(e *agentv1.Event) *agentv1.Event {
+// withoutColumns copies an event without what stands in columns. The kind is shared.
+func withoutColumns(e *agentv1.Event) *agentv1.Event {
 	return &agentv1.Event{
 		Time:         e.GetTime(),
 		Actor:        e.GetActor(),
@@ -213,7 +213,7 @@ func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
 		}
 		return true
 	})
-	c := bare(e)
+	c := withoutColumns(e)
 	c.Kind = nil // else Set would change the wrapper that e shares
 	c.ProtoReflect().Set(kindField(e.ProtoReflect()), protoreflect.ValueOfMessage(rest))
 	return c, kind.Get(field).Message().Interface()
@@ -230,7 +230,7 @@ func contentField(e *agentv1.Event) (protoreflect.Message, protoreflect.FieldDes
 	message := m.Get(kind).Message()
 	fields := message.Descriptor().Fields()
 	for i := range fields.Len() {
-		if f := fields.Get(i); f.Message() != nil && !f.IsList() && !f.IsMap() && content.Field(f) {
+		if f := fields.Get(i); f.Message() != nil && !f.IsList() && !f.IsMap() && redact.IsContent(f) {
 			return message, f
 		}
 	}

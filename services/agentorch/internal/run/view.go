@@ -13,8 +13,8 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
 // View returns the run as a resource. Full holds the specification, the conversation, the output and the store too. The
@@ -41,9 +41,9 @@ func (s *State) View(full bool) *agentv1.Run {
 		r.Spec, r.Messages, r.Output, r.Store = s.spec, s.Messages(), s.output, s.store
 		return r
 	}
-	r = content.Without(r)
+	r = redact.Content(r)
 	if s.plainSpec == nil {
-		s.plainSpec = content.Without(s.spec)
+		s.plainSpec = redact.Content(s.spec)
 	}
 	r.Spec = s.plainSpec
 	return r

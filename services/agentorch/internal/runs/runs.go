@@ -16,7 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 )
 
@@ -30,7 +30,7 @@ type Deps struct {
 	// takes.
 	Patient plan.Services
 	// Notes is what is known of open effects.
-	Notes  *note.Board
+	Notes  *progress.Board
 	Logger *slog.Logger
 }
 

@@ -27,9 +27,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +42,7 @@ func newFleet(t *testing.T) *fleettest.Fleet {
 		},
 		Agents: []agent.Definition{generate.Definition()},
 	})
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	return f.Start()
 }
 

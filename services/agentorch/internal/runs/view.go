@@ -12,11 +12,11 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -80,7 +80,7 @@ func (r *Runs) Events(ctx context.Context, name string, after int64, limit int, 
 	}
 	for i, e := range page {
 		if !withContent {
-			page[i] = content.Without(e)
+			page[i] = redact.Content(e)
 		}
 	}
 	return page, head.Seq, nil
@@ -91,7 +91,7 @@ func (r *Runs) live(one *agentv1.Run, finished bool) *agentv1.Run {
 	if finished {
 		return one
 	}
-	for _, latest := range note.Latest(r.deps.Notes, note.OfRun(one.GetName()), 1) {
+	for _, latest := range progress.Latest(r.deps.Notes, progress.OfRun(one.GetName()), 1) {
 		one.Note = latest.GetNote()
 		one.Retries += one.GetNote().GetFailedAttempts()
 	}

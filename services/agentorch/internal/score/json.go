@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
 // nonFinite is the only key of the object that stands for a number which JSON cannot write. No map value may have it as

@@ -23,7 +23,7 @@ type Definition struct {
 	Metrics []string
 	// NeedsTarget says that the scorer compares with the sample's target: without one its score would mean nothing.
 	NeedsTarget bool
-	// NamesTarget says whether parameters refer to the sample's target, of a scorer that compares with it only where
+	// NamesTarget reports whether parameters refer to the sample's target, of a scorer that compares with it only where
 	// they do; nil for never.
 	NamesTarget func(params json.RawMessage) bool
 	// Warn says what is unsafe about parameters that New takes, empty where nothing is; nil for never.

@@ -1,8 +1,8 @@
 package score
 
 import (
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
 // Input is what a scorer knows about a sample when the model is done with it.

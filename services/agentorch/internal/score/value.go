@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
 // The four grades that most scorers give.

@@ -24,12 +24,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/retention"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,13 +55,13 @@ func serve(t *testing.T) *rig {
 		Agents:  []agent.Definition{generate.Definition(), react.Definition()},
 		Scorers: builtin.Definitions(),
 	})
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("the answer"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("the answer"))
 	f.Start()
 	logger := slog.New(slog.DiscardHandler)
-	keeper := retain.New(retain.Config{}, retain.Deps{Journals: f.Store, Logger: logger})
+	keeper := retention.New(retention.Config{}, retention.Deps{Journals: f.Store, Logger: logger})
 	r := &rig{Fleet: f}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
-		agentv1.RegisterRunServiceServer(s, server.NewRuns(server.Deps{Runs: f.Runs, Store: f.Store, Evals: evals, Notes: f.Notes, Delete: keeper.Delete, Logger: logger}))
+		agentv1.RegisterRunServiceServer(s, server.NewRuns(server.RunsDeps{Runs: f.Runs, Store: f.Store, Evals: evals, Notes: f.Notes, Delete: keeper.Delete, Logger: logger}))
 		agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
 			Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
 		}, f.Sandboxes, logger))
@@ -86,7 +86,7 @@ func evals(_ context.Context, _ string, rows []journal.Listed) ([]*agentv1.Eval,
 func (r *rig) over(store journal.Store, log io.Writer) *server.Runs {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	made := runs.New(runs.Deps{Store: store, Engine: r.Engine, Checker: r.Runs.Checker, Patient: r.Runs.Services, Notes: r.Notes, Logger: logger})
-	return server.NewRuns(server.Deps{Runs: made, Store: store, Notes: r.Notes, Logger: logger})
+	return server.NewRuns(server.RunsDeps{Runs: made, Store: store, Notes: r.Notes, Logger: logger})
 }
 
 // answering is the specification of a run of one model call.

@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 // A turn is cut, and answered when what it stopped has ended; the run waits for the operator and goes on.
@@ -41,7 +41,7 @@ func TestAnInterruptCutsATurn(t *testing.T) {
 	r.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_INPUT })
 
 	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		return ownertest.Say("done"), nil
+		return servicetest.Say("done"), nil
 	}
 	_, err = r.runs.InterruptRun(t.Context(), &agentv1.InterruptRunRequest{Name: name, Text: "be brief"})
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestAnInterruptIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
 	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		asked <- struct{}{}
 		waittest.Hold(t, end)
-		return ownertest.Say("late"), nil
+		return servicetest.Say("late"), nil
 	}
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")
@@ -77,11 +77,11 @@ func TestOneCallIsCancelled(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
 	begun, end := make(chan struct{}, 2), make(chan struct{})
-	r.Tools.Tools["slow"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+	r.Tools.Tools["slow"] = servicetest.Tool{Parallel: true, Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
 		begun <- struct{}{}
 		select {
 		case <-end:
-			return ownertest.Text("ok"), nil
+			return servicetest.Text("ok"), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -89,7 +89,7 @@ func TestOneCallIsCancelled(t *testing.T) {
 	slow := func(id string) *toolv1.ToolCall {
 		return &toolv1.ToolCall{Id: id, Function: "slow", ArgumentsJson: "{}"}
 	}
-	r.Models.Answer = ownertest.ByTurn(ownertest.Says("go", slow("c1"), slow("c1")), ownertest.Says("done"))
+	r.Models.Answer = servicetest.ByTurn(servicetest.Says("go", slow("c1"), slow("c1")), servicetest.Says("done"))
 	spec := answering()
 	spec.Tools = []*toolv1.ToolRef{{Name: "slow"}}
 	name := r.create(spec)

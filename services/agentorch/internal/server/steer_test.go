@@ -20,8 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestACancelEndsARun(t *testing.T) {
@@ -69,7 +69,7 @@ func TestACancelIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
 	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		asked <- struct{}{}
 		waittest.Hold(t, end)
-		return ownertest.Say("late"), nil
+		return servicetest.Say("late"), nil
 	}
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")
@@ -134,11 +134,13 @@ func TestSteering(t *testing.T) {
 		if q.GetAttribution().GetTurn() == 1 {
 			asked <- struct{}{}
 			waittest.Hold(t, answer)
-			return ownertest.Say("going", &toolv1.ToolCall{Id: "c1", Function: "noop", ArgumentsJson: "{}"}), nil
+			return servicetest.Say("going", &toolv1.ToolCall{Id: "c1", Function: "noop", ArgumentsJson: "{}"}), nil
 		}
-		return ownertest.Say("done"), nil
+		return servicetest.Say("done"), nil
 	}
-	r.Tools.Tools["noop"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ok"), nil }}
+	r.Tools.Tools["noop"] = servicetest.Tool{Run: func(context.Context, servicetest.Call) (*toolv1.ToolResult, error) {
+		return servicetest.Text("ok"), nil
+	}}
 	spec := answering()
 	spec.Tools = []*toolv1.ToolRef{{Name: "noop"}}
 	name := r.create(spec)
@@ -230,7 +232,7 @@ func TestACommandThatARunTookBeforeItsEndIsAnswered(t *testing.T) {
 	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		asked <- struct{}{}
 		waittest.Hold(t, answer)
-		return ownertest.Say("done"), nil
+		return servicetest.Say("done"), nil
 	}
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")

@@ -8,8 +8,8 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/watch"
 )
 
@@ -33,7 +33,7 @@ func (s *Runs) WatchProject(r *agentv1.WatchProjectRequest, stream grpc.ServerSt
 			for _, row := range rows {
 				update := &agentv1.WatchProjectResponse{Cursor: cursor(row.Change)}
 				if eval, ok := evals[row.Name]; ok {
-					update.Update = &agentv1.WatchProjectResponse_Eval{Eval: content.Without(eval)}
+					update.Update = &agentv1.WatchProjectResponse_Eval{Eval: redact.Content(eval)}
 				} else {
 					run, err := s.deps.Runs.Listed(ctx, row)
 					if err != nil {

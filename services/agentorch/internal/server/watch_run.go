@@ -6,7 +6,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/watch"
 )
 
@@ -18,7 +18,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 	if r.GetDeltas() {
 		return rpcerr.NotBuiltField("deltas", "watching pieces of answers")
 	}
-	notes := s.deps.Notes.Watch(note.OfRun(r.GetName()))
+	notes := s.deps.Notes.Watch(progress.OfRun(r.GetName()))
 	defer notes.Close()
 	return watch.Follow(stream.Context(), s.deps.Store, watch.Watch{
 		Journal: r.GetName(), Cursor: r.GetCursor(), FromHead: r.GetFromHead(), Of: &agentv1.WatchRunRequest{Name: r.GetName()}, Content: r.GetContent(), More: notes.C,
@@ -45,7 +45,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 }
 
 // told is the note of a change; of one that is gone it says only whose it was.
-func told(news note.News) *agentv1.RunNote {
+func told(news progress.News) *agentv1.RunNote {
 	if news.Gone {
 		return &agentv1.RunNote{Run: news.Key.Run, Intent: news.Key.Intent}
 	}

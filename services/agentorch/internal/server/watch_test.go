@@ -14,7 +14,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 )
 
 func TestAWatchIsTheJournal(t *testing.T) {
@@ -80,8 +80,8 @@ func TestAWatchTellsOfOpenEffects(t *testing.T) {
 	asked := r.hang()
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")
-	key := note.Key{Run: name, Intent: 3}
-	r.Notes.Post(note.Key{Run: "another", Intent: 3}, &agentv1.RunNote{})
+	key := progress.Key{Run: name, Intent: 3}
+	r.Notes.Post(progress.Key{Run: "another", Intent: 3}, &agentv1.RunNote{})
 	r.Notes.Post(key, &agentv1.RunNote{Run: name, Intent: 3, Note: &effectv1.Note{Message: "slow down"}})
 	stream, err := r.runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: name})
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestARunAtWorkIsShownWithItsRetries(t *testing.T) {
 	asked := r.hang()
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")
-	r.Notes.Post(note.Key{Run: name, Intent: 3}, &agentv1.RunNote{Run: name, Intent: 3, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 2}})
+	r.Notes.Post(progress.Key{Run: name, Intent: 3}, &agentv1.RunNote{Run: name, Intent: 3, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 2}})
 	listed, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
 	require.NoError(t, err)
 	require.Len(t, listed.GetRuns(), 1)

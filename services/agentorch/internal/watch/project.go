@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -45,7 +45,7 @@ func FollowProject(ctx context.Context, store journal.Store, w Project) error {
 	}
 	wake := store.Subscribe(resource.Project(w.ID))
 	defer wake.Close()
-	beats := time.NewTicker(board.Heartbeat)
+	beats := time.NewTicker(lastvalue.Heartbeat)
 	defer beats.Stop()
 	cursor := func(c journal.Change) string { return resource.Cursor(int64(c), w.Of) }
 	after, begins := journal.Change(number), true
@@ -66,7 +66,7 @@ func FollowProject(ctx context.Context, store journal.Store, w Project) error {
 		begins = false
 		if len(rows) > 0 {
 			after = rows[len(rows)-1].Change
-			beats.Reset(board.Heartbeat)
+			beats.Reset(lastvalue.Heartbeat)
 			if err := w.Emit(rows, after, cursor); err != nil {
 				return err
 			}

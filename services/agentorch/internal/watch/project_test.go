@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/watch"
@@ -111,7 +111,7 @@ func TestAWatchOfAProjectFromTheHeadWaitsAndBeats(t *testing.T) {
 		w.FromHead = true
 		require.ErrorIs(t, watch.FollowProject(t.Context(), s, w), errEnough)
 		assert.Equal(t, []string{"b", "c"}, got.names)
-		assert.Equal(t, []time.Time{began, began.Add(time.Second + board.Heartbeat)}, got.beats)
+		assert.Equal(t, []time.Time{began, began.Add(time.Second + lastvalue.Heartbeat)}, got.beats)
 
 		s.change("d")
 		rest := &changes{enough: 1}

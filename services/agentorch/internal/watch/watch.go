@@ -9,11 +9,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
 // pageEvents bounds how many events are read at once, so that a slow watcher holds little.
@@ -60,7 +60,7 @@ func Follow(ctx context.Context, store journal.Store, w Watch) error {
 	if err != nil {
 		return journal.Gone(err, w.Journal)
 	}
-	beats := time.NewTicker(board.Heartbeat)
+	beats := time.NewTicker(lastvalue.Heartbeat)
 	defer beats.Stop()
 	var looks <-chan time.Time
 	if w.Look > 0 {
@@ -87,7 +87,7 @@ func Follow(ctx context.Context, store journal.Store, w Watch) error {
 			return err
 		}
 		if news {
-			beats.Reset(board.Heartbeat)
+			beats.Reset(lastvalue.Heartbeat)
 		}
 		if w.Idle != nil {
 			if err := w.Idle(f.cursor(), f.ended); err != nil {
@@ -157,7 +157,7 @@ func (f *follower) shown(event *agentv1.Event) *agentv1.Event {
 	if f.Content {
 		return event
 	}
-	return content.Without(event)
+	return redact.Content(event)
 }
 
 // cursor goes on after what was sent.

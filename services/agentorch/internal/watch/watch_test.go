@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/watch"
@@ -162,15 +162,15 @@ func TestAWatchWaitsForMoreAndBeatsInSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, all, began := (&store{}).append("a"), &seen{}, time.Now()
-		time.AfterFunc(board.Heartbeat-time.Second, func() { s.append("b") })
-		time.AfterFunc(3*board.Heartbeat, func() { s.append("") })
+		time.AfterFunc(lastvalue.Heartbeat-time.Second, func() { s.append("b") })
+		time.AfterFunc(3*lastvalue.Heartbeat, func() { s.append("") })
 		idle := 0
 		w := all.watch()
 		w.Look, w.Idle = 4*time.Second, func(string, bool) error { idle++; return nil }
 		require.NoError(t, watch.Follow(t.Context(), s, w))
 		assert.Equal(t, []int64{1, 2, 3}, all.seqs)
 		require.Len(t, all.beats, 2)
-		assert.Equal(t, 2*board.Heartbeat-time.Second, all.beats[0].Sub(began), "the event put the beat off")
+		assert.Equal(t, 2*lastvalue.Heartbeat-time.Second, all.beats[0].Sub(began), "the event put the beat off")
 		assert.Greater(t, idle, 10, "it looks by itself")
 	})
 }

@@ -19,13 +19,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker"
@@ -51,7 +51,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Workers is the host of workers that are no tools. Its methods may be called concurrently.
+// Workers is the host of workers that are no tools. Its methods are safe for concurrent use.
 type Workers struct {
 	host    *worker.Host
 	effects *effectrpc.Owner
@@ -73,7 +73,7 @@ func New(cfg Config) (*Workers, error) {
 func (w *Workers) Register(registrar grpc.ServiceRegistrar) { w.host.Register(registrar) }
 
 // Served tells what workers serve, as they come and go.
-func (w *Workers) Served() *board.Board[worker.Offered, struct{}] { return w.host.Served() }
+func (w *Workers) Served() *lastvalue.Map[worker.Offered, struct{}] { return w.host.Served() }
 
 // Run forgets old answers until ctx ends. It then lets the workers go.
 func (w *Workers) Run(ctx context.Context) {

@@ -10,7 +10,7 @@ import (
 
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/taskfile"
 )
@@ -45,12 +45,12 @@ func (s *session) upload(ctx context.Context, bodies []taskfile.Body) error {
 }
 
 func (s *session) put(ctx context.Context, b taskfile.Body) (*contentv1.BlobRef, error) {
-	f, _, err := regular.Open(b.Path)
+	f, _, err := regularfile.Open(b.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	in := regular.Leaving(ctx, f)
+	in := regularfile.ReaderPastCache(ctx, f)
 	if b.Ref.GetSize() <= smallBlob {
 		content, err := io.ReadAll(io.LimitReader(in, smallBlob))
 		if err != nil {

@@ -74,7 +74,7 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 	return nil
 }
 
-// keyOf says whether an account has the key that it needs, or what to set.
+// keyOf reports whether an account has the key that it needs, or what to set.
 func keyOf(account *modelv1.Account) string {
 	switch {
 	case account.GetKeyless():

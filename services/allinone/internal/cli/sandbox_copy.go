@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 )
 
 // download copies a file out of a sandbox. It is complete at its place, or not there.
@@ -63,12 +63,12 @@ func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) erro
 		if info, err := os.Stat(from); err == nil && info.IsDir() {
 			return usage("%s is a folder; pack it first: tar c %s | evalfleet sandbox exec -i SANDBOX -- tar x", from, from)
 		}
-		f, info, err := regular.Open(from)
+		f, info, err := regularfile.Open(from)
 		if err != nil {
 			return usageError{err}
 		}
 		defer f.Close()
-		in, mode = regular.Leaving(ctx, f), info.Mode().Perm()
+		in, mode = regularfile.ReaderPastCache(ctx, f), info.Mode().Perm()
 		if to == "" {
 			to = filepath.Base(from)
 		}

@@ -16,7 +16,7 @@ import (
 // waitingAfter is how long a call may take before a note says what it may be waiting for.
 const waitingAfter = 1500 * time.Millisecond
 
-// waits notes which services behind the server do not answer, while a call waits. It may be used concurrently.
+// waits notes which services behind the server do not answer, while a call waits. It is safe for concurrent use.
 type waits struct {
 	app    *app
 	health healthv1.HealthClient

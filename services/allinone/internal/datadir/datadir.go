@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 )
 
-// Dir is a data directory. Its methods may be called concurrently.
+// Dir is a data directory. Its methods are safe for concurrent use.
 type Dir struct{ path string }
 
 // Default returns the folder of those who name none: $XDG_DATA_HOME/evalfleet, or ~/.local/share/evalfleet. Env tells

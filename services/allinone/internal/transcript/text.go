@@ -12,7 +12,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 

@@ -64,7 +64,7 @@ type State struct {
 	Reserved int64
 }
 
-// Memory keeps budgets in the process. Its methods may be called concurrently.
+// Memory keeps budgets in the process. Its methods are safe for concurrent use.
 type Memory struct {
 	mu      sync.Mutex
 	scopes  map[string]*State
@@ -136,7 +136,7 @@ func (m *Memory) bounded(scopes []string) bool {
 	})
 }
 
-// fits says whether a reservation must wait for others, and fails when a budget is spent.
+// fits reports whether a reservation must wait for others, and fails when a budget is spent.
 func (m *Memory) fits(scopes []string, tokens int64) (wait bool, err error) {
 	for _, scope := range scopes {
 		s, known := m.scopes[scope]

@@ -6,15 +6,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -28,7 +28,7 @@ type Deps struct {
 	Budgets *budget.Memory
 	Prices  generate.Prices
 	// Memory keeps conversations for calls that go on with them.
-	Memory *memory.Store
+	Memory *prefixcache.Cache
 	// Blobs reads a body of a project; nil where there is no blob store.
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 }
@@ -44,7 +44,7 @@ type Calls struct {
 func New(deps Deps) *Calls { return &Calls{deps: deps} }
 
 // Retries are the calls with a key that wait for another attempt.
-func (c *Calls) Retries() *board.Board[effect.Key, *effectv1.Note] { return &c.retries.Board }
+func (c *Calls) Retries() *lastvalue.Map[effect.Key, *effectv1.Note] { return &c.retries.Map }
 
 // Generate answers a request, or with its ValidateOnly says how the call would be made. A request with a key attaches
 // to the call of that key.

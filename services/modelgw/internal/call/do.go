@@ -44,7 +44,7 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		if !w.key.IsZero() {
 			stream, release := c.streams.Open(w.key)
 			defer release()
-			call.Sink, call.Asleep = stream, c.retries.of(w.key)
+			call.Sink, call.OnRetry = stream, c.retries.of(w.key)
 		}
 		call.Origin.Reissued = attempt.Reissued > 0
 		outcome := &generate.Outcome{Start: time.Now()}

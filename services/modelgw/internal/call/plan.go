@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -39,7 +39,7 @@ func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateRespons
 type work struct {
 	request *modelv1.GenerateRequest
 	// asked is the request's conversation, with its prefix, where something must stand for it.
-	asked memory.Conversation
+	asked prefixcache.Conversation
 	key   effect.Key
 	call  generate.Call
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
@@ -83,7 +83,7 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 		return nil, err
 	}
 	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig()}
-	var asked memory.Conversation
+	var asked prefixcache.Conversation
 	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
 		if asked, err = c.conversation(project, r.GetPrefix(), r.GetMessages()); err != nil {
 			return nil, err

@@ -8,7 +8,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/memory"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 )
 
 // ExtendPrefix keeps messages for a later call, and returns what stands for them with those of their prefix.
@@ -26,8 +26,8 @@ func (c *Calls) ExtendPrefix(r *modelv1.ExtendPrefixRequest) (*modelv1.MessagePr
 }
 
 // conversation is that of a request: its messages, after those that its prefix stands for.
-func (c *Calls) conversation(project string, p *modelv1.MessagePrefix, messages []*modelv1.ChatMessage) (memory.Conversation, error) {
-	var before memory.Conversation
+func (c *Calls) conversation(project string, p *modelv1.MessagePrefix, messages []*modelv1.ChatMessage) (prefixcache.Conversation, error) {
+	var before prefixcache.Conversation
 	if p != nil {
 		var held bool
 		if before, held = c.deps.Memory.Get(project, p); !held {

@@ -3,15 +3,15 @@ package call
 import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 )
 
 // retries are the calls with a key that wait for another attempt.
 type retries struct {
-	board.Board[effect.Key, *effectv1.Note]
+	lastvalue.Map[effect.Key, *effectv1.Note]
 }
 
 // of returns what a call tells when it sleeps between attempts.

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
 )
@@ -83,7 +83,7 @@ func relay(ctx context.Context, emit Emit, stream *answerlog.Stream, from answer
 
 // send passes events on, with a heartbeat where they are silent for long, until their channel is closed.
 func send(emit Emit, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
-	beat := time.NewTicker(board.Heartbeat)
+	beat := time.NewTicker(lastvalue.Heartbeat)
 	defer beat.Stop()
 	for {
 		var event *modelv1.StreamGenerateResponse
@@ -93,7 +93,7 @@ func send(emit Emit, events <-chan *modelv1.StreamGenerateResponse, cursor strin
 				return nil
 			}
 			event, cursor = next, next.GetCursor()
-			beat.Reset(board.Heartbeat)
+			beat.Reset(lastvalue.Heartbeat)
 		case <-beat.C:
 			event = &modelv1.StreamGenerateResponse{Cursor: cursor, Event: &modelv1.StreamGenerateResponse_Heartbeat{Heartbeat: &modelv1.GenerateHeartbeat{}}}
 		}

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
@@ -44,7 +44,7 @@ type spliced struct {
 
 // splice exchanges a value for a text.
 func splice(b *buffer.Buffer, value jsonscan.Span, text string) spliced {
-	return spliced{Buffer: b, value: value, text: encode.AppendText(nil, text)}
+	return spliced{Buffer: b, value: value, text: jsonwrite.AppendText(nil, text)}
 }
 
 // size is the length of the body with the value exchanged.

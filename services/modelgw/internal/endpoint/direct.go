@@ -74,7 +74,7 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	}
 }
 
-// isUpstream says whether a failure is the vendor's own.
+// isUpstream reports whether a failure is the vendor's own.
 func isUpstream(err error) bool {
 	_, ok := provider.As(err)
 	return ok

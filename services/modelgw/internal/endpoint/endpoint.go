@@ -23,7 +23,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/httpdeadline"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -147,7 +147,7 @@ func (e *Endpoints) routes() []route {
 type exchange struct {
 	*format
 	request *http.Request
-	out     *pace.Writer
+	out     *httpdeadline.Writer
 	// id names the request in logs and in the answer.
 	id    string
 	start time.Time
@@ -175,7 +175,7 @@ const (
 func (e *Endpoints) serve(route route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
-			start: time.Now(), format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: "req_" + resource.NewID(),
+			start: time.Now(), format: route.format(r), request: r, out: httpdeadline.NewWriter(w, e.cfg.WriteTimeout), id: "req_" + resource.NewID(),
 			triesAgain: e.cfg.MaxRetries > 0, project: r.Header.Get(projectHeader), account: r.Header.Get(accountHeader),
 		}
 		if x.project == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )

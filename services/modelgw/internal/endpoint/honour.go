@@ -11,7 +11,7 @@ import (
 // honoured fails where a request asks for what its model's provider would pass over. Callers of the platform's own API
 // are told of it beside the answer, for which no vendor's format has a place.
 func (f *format) honoured(config *modelv1.GenerateConfig, m *provider.Model) error {
-	for _, option := range provider.Asks(config, m.Capabilities().Ignored) {
+	for _, option := range provider.OptionsSet(config, m.Capabilities().Ignored) {
 		return dialect.NotSupported(cmp.Or(f.about.Options[option], option), "is not supported by %s; leave it out", m.FullName())
 	}
 	return nil

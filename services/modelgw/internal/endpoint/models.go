@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -72,7 +72,7 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	return x.send(http.StatusOK, x.list(all))
 }
 
-// answers says whether a listed model answers in the client's format. One that cannot be opened, such as for want of
+// answers reports whether a listed model answers in the client's format. One that cannot be opened, such as for want of
 // this account, is refused with its reason when it is asked.
 func (e *Endpoints) answers(x *exchange, name string) bool {
 	m, err := e.open(x, name)
@@ -92,7 +92,7 @@ func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
 }
 
 func openaiModels(models []model) []byte {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("object", "list")
 	w.Key("data")
@@ -106,7 +106,7 @@ func openaiModels(models []model) []byte {
 }
 
 func openaiModel(m model) []byte {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("id", m.name)
 	w.TextMember("object", "model")
@@ -117,7 +117,7 @@ func openaiModel(m model) []byte {
 }
 
 func anthropicModels(models []model) []byte {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	w.Key("data")
 	w.BeginList()
@@ -136,7 +136,7 @@ func anthropicModels(models []model) []byte {
 
 // anthropicModel writes a model. When it came out is not known, for which the format takes the beginning of time.
 func anthropicModel(m model) []byte {
-	var w encode.Writer
+	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("type", "model")
 	w.TextMember("id", m.name)

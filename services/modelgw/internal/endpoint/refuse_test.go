@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/httpdeadline"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
@@ -20,7 +20,7 @@ func TestOneRefusalAnswersManyExchanges(t *testing.T) {
 	for i := range 4 {
 		answers.Go(func() {
 			answer := httptest.NewRecorder()
-			x := &exchange{format: messages, out: pace.NewWriter(answer, 0), id: fmt.Sprint("req_", i)}
+			x := &exchange{format: messages, out: httpdeadline.NewWriter(answer, 0), id: fmt.Sprint("req_", i)}
 			x.refuse(fmt.Errorf("wrapped: %w", errRestarted))
 			assert.Equal(t, errRestarted.Status, answer.Code)
 			assert.Contains(t, answer.Body.String(), fmt.Sprintf("%q", x.id))

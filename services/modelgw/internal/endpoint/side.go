@@ -114,7 +114,8 @@ func (s *sideReader) end() (whole bool) {
 	}
 }
 
-// opens says whether an answer begins as one does: as a JSON object, or as events. What is blank so far may become one.
+// opens reports whether an answer begins as one does: as a JSON object, or as events. What is blank so far may become
+// one.
 func opens(piece []byte) (plausible, events bool) {
 	begun := bytes.TrimLeft(piece, blanks)
 	for _, field := range [][]byte{dataField, []byte("event:"), []byte(":")} {
@@ -125,8 +126,8 @@ func opens(piece []byte) (plausible, events bool) {
 	return len(piece) > 0 && (len(begun) == 0 || begun[0] == '{'), false
 }
 
-// closes says whether a document ends as a JSON object does. It is not read for that: one that breaks off right behind
-// a brace is taken for whole.
+// closes reports whether a document ends as a JSON object does. It is not read for that: one that breaks off right
+// behind a brace is taken for whole.
 func closes(doc []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(doc, blanks), []byte("{")) && bytes.HasSuffix(bytes.TrimRight(doc, blanks), []byte("}"))
 }

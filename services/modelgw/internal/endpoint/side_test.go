@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,13 +19,13 @@ import (
 
 // Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one, if
 // they are made on equal terms. A cache that fails is as good as an empty one: the failure is logged and the call made.
-// It may be used concurrently.
+// It is safe for concurrent use.
 type Cache struct {
 	store cache.Cache
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	flights map[route]*flight
+	flights map[route]*sharedCall
 	closed  bool
 	// flying counts calls on their way, those that nobody waits for any more included.
 	flying sync.WaitGroup
@@ -33,7 +33,7 @@ type Cache struct {
 
 // NewCache returns a cache over a store, which must live until Close has returned.
 func NewCache(store cache.Cache, log *slog.Logger) *Cache {
-	return &Cache{store: store, log: log, flights: map[route]*flight{}}
+	return &Cache{store: store, log: log, flights: map[route]*sharedCall{}}
 }
 
 // Stage puts the cache before next.
@@ -84,7 +84,7 @@ func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*pr
 	if err != nil {
 		return nil, rpcerr.InvalidField("config", "%v", err)
 	}
-	f, leads, err := s.board(ctx, c, *o, r, policy, next)
+	f, leads, err := s.join(ctx, c, *o, r, policy, next)
 	if err != nil {
 		return nil, err
 	}

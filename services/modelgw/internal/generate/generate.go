@@ -45,16 +45,16 @@ type Call struct {
 	Origin provider.Origin
 	// Scopes are further scopes whose budgets the call spends from.
 	Scopes []string
-	// Record says whether to keep what is said to the provider.
+	// Record reports whether to keep what is said to the provider.
 	Record provider.Record
 	// UnreadTokens estimates what the call asks for beside the conversation: the whole input, where that is passed on
 	// unread.
 	UnreadTokens int64
 	// Sink follows the answer as it comes. Nil: nobody does.
 	Sink Sink
-	// Asleep is told of every failure that another attempt follows, before the call sleeps, and of nil when it has
+	// OnRetry is told of every failure that another attempt follows, before the call sleeps, and of nil when it has
 	// slept. Nil: nobody is.
-	Asleep func(*modelv1.FailedAttempt)
+	OnRetry func(*modelv1.FailedAttempt)
 	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what
 	// it was given.
 	Committed bool

@@ -502,7 +502,7 @@ func TestEverybodyAboardIsToldOfRetriesAndNobodyElse(t *testing.T) {
 		results := make(chan error, 3)
 		join := func(ctx context.Context) *told {
 			a, c := &told{}, g.call(cached())
-			c.Asleep = a.tell
+			c.OnRetry = a.tell
 			go func() {
 				_, err := g.generate(ctx, c)
 				results <- err

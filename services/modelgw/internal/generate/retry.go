@@ -63,9 +63,9 @@ func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 
 // sleep waits between attempts, and fails with ctx's error when that ends first.
 func (c *Call) sleep(ctx context.Context, o *Outcome, wait time.Duration, after *modelv1.FailedAttempt) error {
-	if c.Asleep != nil {
-		c.Asleep(after)
-		defer c.Asleep(nil)
+	if c.OnRetry != nil {
+		c.OnRetry(after)
+		defer c.OnRetry(nil)
 	}
 	began := time.Now()
 	defer func() { o.RetryWait += time.Since(began) }()

@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // combinedFrom is the metadata of a merged message: the ids of the two that it was made from.

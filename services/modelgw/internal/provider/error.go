@@ -8,11 +8,11 @@ import (
 	"time"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Class says whether a failed attempt may be repeated.
+// Class reports whether a failed attempt may be repeated.
 type Class int
 
 // Classes.

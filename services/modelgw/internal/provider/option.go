@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // usual are the values of options with which answers are as they are without them.
@@ -18,8 +18,8 @@ var usual = (&modelv1.GenerateConfig{
 	FallbackModels: &modelv1.StringList{}, Modalities: &modelv1.ModalityList{}, CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_AUTO,
 }).ProtoReflect()
 
-// Asks returns those of the options that a configuration sets to something else than what is usual.
-func Asks(c *modelv1.GenerateConfig, options []string) []string {
+// OptionsSet returns those of the options that a configuration sets to something else than what is usual.
+func OptionsSet(c *modelv1.GenerateConfig, options []string) []string {
 	asked := c.ProtoReflect()
 	var all []string
 	for _, option := range options {
@@ -46,9 +46,9 @@ const ModelArgument = "model_args."
 // notTaken is why most options are not sent.
 const notTaken = "which does not take it"
 
-// Overruling is a provider that does not send some values of options that it has, or not beside others, or arguments of
-// the model.
-type Overruling interface {
+// OptionDropper is a provider that does not send some values of options that it has, or not beside others, or arguments
+// of the model.
+type OptionDropper interface {
 	// Overruled are the options of a configuration, and the model arguments, that are not sent.
 	Overruled(c *modelv1.GenerateConfig) []Unsent
 }
@@ -58,7 +58,7 @@ type Overruling interface {
 func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []Unsent) {
 	c := p.Capabilities()
 	options := slices.Concat(c.Ignored, c.Dropped)
-	for _, option := range Asks(config, options) {
+	for _, option := range OptionsSet(config, options) {
 		unsent = append(unsent, Unsent{option, notTaken})
 	}
 	for _, member := range c.unsentMembers(config.GetExtraBodyJson()) {
@@ -70,7 +70,7 @@ func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateCon
 	if config.GetStreamIdleTimeout() != 0 && !c.Features.GetStreaming() {
 		unsent = append(unsent, Unsent{"stream_idle_timeout", "whose answers are not streamed"})
 	}
-	if o, ok := p.(Overruling); ok {
+	if o, ok := p.(OptionDropper); ok {
 		unsent = append(unsent, o.Overruled(config)...)
 	}
 	for _, u := range unsent {

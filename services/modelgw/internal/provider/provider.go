@@ -24,7 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// Provider makes attempts on one model. Its methods may be called concurrently.
+// Provider makes attempts on one model. Its methods are safe for concurrent use.
 type Provider interface {
 	// Capabilities says what the gateway must know before it calls. It is the same each time.
 	Capabilities() Capabilities
@@ -55,7 +55,7 @@ type Request struct {
 	// Unfinished is told of a stream that has no end, whether it failed, was cut off or was left by whoever asked: what
 	// the upstream API has said of usage, where nil is nothing, and how many pieces came. Nil: nobody counts.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
-	// Record says whether to keep what is said to the provider.
+	// Record reports whether to keep what is said to the provider.
 	Record Record
 	// Tokens estimates the messages. Nil: nobody has counted them.
 	Tokens func() int64
@@ -119,8 +119,8 @@ type Capabilities struct {
 	MaxConnections int
 	// MaxTokens is the default bound of output tokens; zero leaves it to the server.
 	MaxTokens int64
-	// Room is what a configuration adds to MaxTokens; nil is nothing.
-	Room *Room
+	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil is nothing.
+	ReasoningHeadroom *ReasoningHeadroom
 	// ToolsRequired keeps tools in the request when none may be called, since the conversation holds calls.
 	ToolsRequired bool
 	// MergeUser, MergeAssistant and MergeSystem ask that neighbouring messages of a role become one.

@@ -22,7 +22,7 @@ import (
 const maxOpen = 1024
 
 // Registry knows the kinds of providers and keeps what was opened. The zero value is empty and ready to use. Register
-// comes before all else; the other methods may be called concurrently.
+// comes before all else; the other methods are safe for concurrent use.
 type Registry struct {
 	// Logger logs accounts that cannot be used; nil logs nothing.
 	Logger *slog.Logger

@@ -18,6 +18,6 @@ type Upstream struct {
 	HTTP *http.Client
 	// Authorize sets the account's credential and headers on a request, in place of what is there.
 	Authorize func(http.Header)
-	// Class says whether a refused request may be repeated, by its status and the beginning of its body.
+	// Class reports whether a refused request may be repeated, by its status and the beginning of its body.
 	Class func(status int, body []byte) Class
 }

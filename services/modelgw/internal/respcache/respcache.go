@@ -21,9 +21,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // defaultExpiry is how long an answer is kept where a policy does not say.
@@ -97,7 +97,7 @@ func Key(in Input) (cache.Key, error) {
 	if err != nil {
 		return cache.Key{}, err
 	}
-	w := encode.NewWriter(4096)
+	w := jsonwrite.NewWriter(4096)
 	w.BeginList()
 	w.Text(in.Account)
 	w.Text(in.BaseURL)
@@ -148,7 +148,7 @@ func anonymous(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	return all
 }
 
-// Keepable says whether an answer may be kept: not where a content filter stopped any of it.
+// Keepable reports whether an answer may be kept: not where a content filter stopped any of it.
 func Keepable(output *modelv1.ModelOutput) bool {
 	return !slices.ContainsFunc(output.GetChoices(), func(c *modelv1.Choice) bool {
 		return c.GetStopReason() == modelv1.StopReason_STOP_REASON_CONTENT_FILTER

@@ -5,10 +5,10 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -98,7 +98,7 @@ func (s *Server) WatchRetries(r *modelv1.WatchRetriesRequest, out grpc.ServerStr
 	if err != nil {
 		return err
 	}
-	return s.Calls.Retries().Follow(out.Context(), func(key effect.Key) bool { return meant(key.Project) }, func(news *board.News[effect.Key, *effectv1.Note]) error {
+	return s.Calls.Retries().Follow(out.Context(), func(key effect.Key) bool { return meant(key.Project) }, func(news *lastvalue.Update[effect.Key, *effectv1.Note]) error {
 		if news == nil {
 			return out.Send(&modelv1.WatchRetriesResponse{})
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Driver makes boxes of one kind. Methods may be called concurrently.
+// Driver makes boxes of one kind. Methods are safe for concurrent use.
 type Driver interface {
 	// Name is how requests name the driver, such as `local`.
 	Name() string

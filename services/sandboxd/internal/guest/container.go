@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/closeonexec"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
@@ -46,7 +46,7 @@ var oomFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/m
 // runContainer serves as the first process of a container, until that ends. Nothing but the two mounts need be in the
 // image.
 func runContainer() error {
-	if err := descriptor.Keep(); err != nil {
+	if err := closeonexec.MarkAll(); err != nil {
 		return err
 	}
 	folder, err := unix.Open(ContainerFolder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -27,7 +27,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	"github.com/evalfleet/evalfleet/pkg/version"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/closeonexec"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
@@ -96,7 +96,7 @@ func ended(err error, stderr io.Writer) int {
 
 // runInit builds the box, tells the launcher, and serves until the sandbox ends.
 func runInit() error {
-	if err := descriptor.Keep(); err != nil {
+	if err := closeonexec.MarkAll(); err != nil {
 		return err
 	}
 	specFile, outcomeFile := os.NewFile(SpecFD, "specification"), os.NewFile(OutcomeFD, "outcome")

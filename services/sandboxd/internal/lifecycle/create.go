@@ -171,7 +171,7 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 		s.log.Error("cannot remove a sandbox that could not be made", "sandbox", e.id, "error", destroyErr)
 		return err // the reconciler goes on
 	}
-	if moved, moveErr := s.moveSurely(ctx, e, Fail, func(b *Sandbox) { b.Reason = err.Error() }); moveErr != nil {
+	if moved, moveErr := s.moveWithRetry(ctx, e, Fail, func(b *Sandbox) { b.Reason = err.Error() }); moveErr != nil {
 		s.log.Error("cannot write that a sandbox could not be made", "sandbox", e.id, "error", moveErr)
 	} else if moved {
 		s.forget(e)
@@ -205,7 +205,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 		e = &entry{id: id, box: b, making: true}
 		s.live[id] = e
 		s.mu.Unlock()
-		if err := patiently(ctx, func() error { return s.putNew(ctx, e, b) }); err != nil {
+		if err := retryWhileStoreAway(ctx, func() error { return s.putNew(ctx, e, b) }); err != nil {
 			s.forget(e)
 			return nil, false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
 		}
@@ -213,7 +213,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 	}
 	s.mu.Unlock()
 	// An earlier process began it. What that left is removed, since a set-up may have run in part.
-	moved, err := s.moveSurely(ctx, e, Remake, func(old *Sandbox) {
+	moved, err := s.moveWithRetry(ctx, e, Remake, func(old *Sandbox) {
 		b.Revision = old.Revision
 		*old = *b
 	})
@@ -269,7 +269,7 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 		return err
 	}
 	e.client.Store(c)
-	moved, err := s.moveSurely(ctx, e, Made, func(made *Sandbox) {
+	moved, err := s.moveWithRetry(ctx, e, Made, func(made *Sandbox) {
 		made.Report, made.BootID, made.Timing = report, hello.GetBootId(), timing()
 		made.LeaseEnd = time.Now().Add(made.Lease)
 		for _, note := range hello.GetNotes() {
@@ -300,18 +300,18 @@ func (s *Sandboxes) unlessFull(err error) error {
 	return err
 }
 
-// moveSurely is move that is tried again while the store is away: what is made at a cost is recorded when the store is
-// back.
-func (s *Sandboxes) moveSurely(ctx context.Context, e *entry, a Action, change func(*Sandbox)) (moved bool, err error) {
-	err = patiently(ctx, func() error {
+// moveWithRetry is move that is tried again while the store is away: what is made at a cost is recorded when the store
+// is back.
+func (s *Sandboxes) moveWithRetry(ctx context.Context, e *entry, a Action, change func(*Sandbox)) (moved bool, err error) {
+	err = retryWhileStoreAway(ctx, func() error {
 		moved, err = s.move(ctx, e, a, change)
 		return err
 	})
 	return moved, err
 }
 
-// patiently repeats a write while the store is away, until ctx ends.
-func patiently(ctx context.Context, write func() error) error {
+// retryWhileStoreAway repeats a write while the store is away, until ctx ends.
+func retryWhileStoreAway(ctx context.Context, write func() error) error {
 	var away error
 	for backoff := (retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}); ; {
 		err := write()

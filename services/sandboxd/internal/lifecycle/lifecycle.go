@@ -21,11 +21,11 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/evalfleet/evalfleet/pkg/clockjump"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/pkg/standstill"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
@@ -110,7 +110,7 @@ type Sandboxes struct {
 	installation string
 	host         string
 	creating     chan struct{} // a token for each that may be made at once
-	clock        standstill.Detector
+	clock        clockjump.Detector
 	background   sync.WaitGroup
 	// refused counts the sandboxes that could not be made since that was logged last.
 	refused atomic.Int64

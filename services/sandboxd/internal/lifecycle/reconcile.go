@@ -57,11 +57,11 @@ func (s *Sandboxes) sweep(ctx context.Context) {
 
 // Reconcile compares once. What fails is logged and tried again the next time.
 func (s *Sandboxes) Reconcile(ctx context.Context) {
-	s.lookAtClock()
+	s.checkClock()
 	for name, d := range s.drivers {
 		asked := time.Now()
 		boxes, err := d.List(ctx, s.owner())
-		s.lookAtClock()
+		s.checkClock()
 		if err != nil {
 			s.log.Error("cannot list the boxes of a driver", "driver", name, "error", err)
 			continue
@@ -69,7 +69,7 @@ func (s *Sandboxes) Reconcile(ctx context.Context) {
 		s.compare(ctx, name, d, boxes, asked)
 	}
 	for _, e := range s.entries() {
-		s.lookAtClock()
+		s.checkClock()
 		s.look(ctx, e)
 	}
 	now := time.Now()
@@ -78,8 +78,8 @@ func (s *Sandboxes) Reconcile(ctx context.Context) {
 	}
 }
 
-// lookAtClock notices that the process stood still, with its machine or without: leases then begin to settle anew.
-func (s *Sandboxes) lookAtClock() {
+// checkClock notices that the process stood still, with its machine or without: leases then begin to settle anew.
+func (s *Sandboxes) checkClock() {
 	now := time.Now()
 	gap := s.clock.Look(now, stoodStill)
 	if gap == 0 {

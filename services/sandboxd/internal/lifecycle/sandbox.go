@@ -45,7 +45,7 @@ type Sandbox struct {
 // Name is the resource's name.
 func (s *Sandbox) Name() string { return resource.Format(s.Project, "sandboxes", s.ID) }
 
-// Has tells whether it bears all these labels.
+// Has reports whether it bears all these labels.
 func (s *Sandbox) Has(labels map[string]string) bool {
 	have := s.Spec.GetLabels()
 	return !slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(k string) bool {

@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
@@ -41,14 +41,14 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Executor runs batches of calls. It may be used concurrently.
+// Executor runs batches of calls. It is safe for concurrent use.
 type Executor struct {
 	effects   *effectrpc.Owner
 	sandboxes sandboxv1.SandboxServiceClient
 	timeout   time.Duration
 	kept      func(effect.Key)
 	log       *slog.Logger
-	progress  board.Board[place, *effectv1.Note]
+	progress  lastvalue.Map[place, *effectv1.Note]
 
 	life context.Context // of batches
 	stop context.CancelCauseFunc
@@ -133,7 +133,7 @@ func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteT
 				return err
 			}
 		case <-progress.news:
-			if err := progress.tell(emit); err != nil {
+			if err := progress.emitNew(emit); err != nil {
 				return err
 			}
 		case <-ctx.Done():

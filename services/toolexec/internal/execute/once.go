@@ -131,7 +131,7 @@ func decode(body []byte) (*toolv1.ToolResult, error) {
 // cancelled is the result of a call that was cancelled by its key. The calls beside it go on.
 func cancelled(call *toolv1.ToolCall) *toolv1.ToolResult {
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), ArgumentsJson: call.GetArgumentsJson()}
-	tell(result, &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the call was cancelled"}, defaultTextBytes)
+	showError(result, &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the call was cancelled"}, defaultTextBytes)
 	return result
 }
 

@@ -41,7 +41,7 @@ func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, acc
 		}
 		return result, nil
 	}
-	tell(result, fault, defaultTextBytes)
+	showError(result, fault, defaultTextBytes)
 	result.Timing = timing(begun, 0, result)
 	return result, nil
 }
@@ -78,12 +78,12 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 		Arguments: json.RawMessage(result.GetArgumentsJson()),
 		Sandbox:   func(environment string) (tool.Sandbox, error) { return access.Sandbox(offer.Environment(environment)) },
 		Store:     store,
-		Progress:  e.tells(b, i),
+		Progress:  e.progressReporter(b, i),
 	})
 	bound := textBound(offer.Public.MaxOutputBytes, b.MaxOutputBytes)
 	switch told, forModel := tool.Explain(offer.Name(), err); {
 	case err == nil:
-		show(result, given, bound)
+		showResult(result, given, bound)
 		queued = given.Queued
 	case effect.IsNotStarted(err), errors.Is(err, effect.ErrDraining):
 		return 0, err
@@ -93,7 +93,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 		stopped(result)
 	case ctx.Err() != nil: // cancelled, left by its caller, or cut short: nobody sees the result
 	case forModel:
-		tell(result, told, bound)
+		showError(result, told, bound)
 	default:
 		result.Failure = failure(offer.Name(), b.RequestID, err)
 		e.log.WarnContext(ctx, "a tool call ends its run", "tool", offer.Name(), "call", result.GetCallId(), "request_id", b.RequestID, "reason", result.GetFailure().GetReason(), "error", headtail.Cut(err.Error(), maxLoggedBytes))
@@ -117,25 +117,25 @@ func (e *Executor) protected(ctx context.Context, offer *tool.Offer, call *tool.
 	return offer.Call(ctx, call)
 }
 
-// show writes a result for the model.
-func show(result *toolv1.ToolResult, given *tool.Result, bound int64) {
+// showResult writes a result for the model.
+func showResult(result *toolv1.ToolResult, given *tool.Result, bound int64) {
 	content, cut, fault := bounded(result.GetFunction(), given.Content, given.OmittedBytes, bound)
 	if fault != nil {
-		tell(result, fault, bound)
+		showError(result, fault, bound)
 		return
 	}
 	result.Content, result.Truncation = content, cut
 }
 
-// tell writes an error for the model, with the output that there was.
-func tell(result *toolv1.ToolResult, fault *tool.Error, bound int64) {
+// showError writes an error for the model, with the output that there was.
+func showError(result *toolv1.ToolResult, fault *tool.Error, bound int64) {
 	content, cut, _ := bounded(result.GetFunction(), tool.Text(fault.Output).Content, fault.OmittedBytes, bound)
 	result.Content, result.Truncation, result.Error = content, cut, fault.Proto()
 }
 
 // stopped writes that a call ended with the one beside it.
 func stopped(result *toolv1.ToolResult) {
-	tell(result, &tool.Error{
+	showError(result, &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
 		Message: "the call was stopped because a call beside it failed",
 	}, defaultTextBytes)
@@ -148,7 +148,7 @@ func notExecuted(_ context.Context, b *Batch, i int, _ bool, _ *sandbox.Access) 
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i), ArgumentsJson: call.GetArgumentsJson()}
 	result.Timing = timing(time.Now(), 0, result)
 	skipped := toolcall.Skipped(call.GetFunction())
-	tell(result, &tool.Error{Type: skipped.GetType(), Message: skipped.GetMessage()}, defaultTextBytes)
+	showError(result, &tool.Error{Type: skipped.GetType(), Message: skipped.GetMessage()}, defaultTextBytes)
 	result.Notes = []string{toolcall.SkippedNote(call.GetFunction())}
 	return result, nil
 }

@@ -3,10 +3,10 @@ package execute
 import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 )
 
 // place is where the progress of a call is told: under its key, so that whoever attaches hears of it too, or within its
@@ -24,21 +24,22 @@ func (b *Batch) place(i int) place {
 	return place{batch: b, index: i}
 }
 
-// tells returns what a tool tells the progress of call i with.
-func (e *Executor) tells(b *Batch, i int) func(line string) {
+// progressReporter returns what a tool tells the progress of call i with.
+func (e *Executor) progressReporter(b *Batch, i int) func(line string) {
 	return func(line string) { e.progress.Post(b.place(i), &effectv1.Note{Message: line, Time: timestamppb.Now()}) }
 }
 
-// followed is the progress of a batch's calls. Only workers tell of theirs; without a call of one there are no news.
-type followed struct {
+// progressFollower is the progress of a batch's calls. Only workers tell of theirs; without a call of one there are no
+// news.
+type progressFollower struct {
 	news    <-chan struct{}
 	batch   *Batch
 	indexes map[place]int
-	watch   *board.Watcher[place, *effectv1.Note]
+	watch   *lastvalue.Watcher[place, *effectv1.Note]
 }
 
-func (e *Executor) follow(b *Batch) *followed {
-	f := &followed{batch: b, indexes: map[place]int{}}
+func (e *Executor) follow(b *Batch) *progressFollower {
+	f := &progressFollower{batch: b, indexes: map[place]int{}}
 	for i, call := range b.Calls {
 		if offer := b.Offers.Find(call.GetFunction()); offer != nil && offer.Public.GetWorker() != "" {
 			f.indexes[b.place(i)] = i
@@ -51,8 +52,8 @@ func (e *Executor) follow(b *Batch) *followed {
 	return f
 }
 
-// tell tells what is new.
-func (f *followed) tell(emit func(*toolv1.ExecuteToolsResponse) error) error {
+// showError tells what is new.
+func (f *progressFollower) emitNew(emit func(*toolv1.ExecuteToolsResponse) error) error {
 	for _, news := range f.watch.Next() {
 		if news.Gone {
 			continue // its result says so
@@ -66,7 +67,7 @@ func (f *followed) tell(emit func(*toolv1.ExecuteToolsResponse) error) error {
 	return nil
 }
 
-func (f *followed) close() {
+func (f *progressFollower) close() {
 	if f.watch != nil {
 		f.watch.Close()
 	}

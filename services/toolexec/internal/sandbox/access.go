@@ -12,7 +12,7 @@ import (
 )
 
 // Access is what one call may do in the sandboxes of its run. It numbers the call's commands and records what was done.
-// It may be used concurrently, but for commands with keys: side by side they would be numbered by chance, and a call
+// It is safe for concurrent use, but for commands with keys: side by side they would be numbered by chance, and a call
 // that is repeated would mix them up, so the second one is refused.
 type Access struct {
 	client       sandboxv1.SandboxServiceClient

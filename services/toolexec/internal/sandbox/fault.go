@@ -40,12 +40,12 @@ func explain(op, path string, err error) error {
 	case errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED:
 		return &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the command was cancelled"}
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
-		if full(err) {
+		if isFull(err) {
 			return tool.Errorf("%v", err)
 		}
 		return err
 	default:
-		if away(err) {
+		if isUnavailable(err) {
 			return tool.Unavailable("the sandbox service does not answer: " + err.Error())
 		}
 		return err
@@ -61,14 +61,14 @@ func limitBytes(err error) int64 {
 	return bytes
 }
 
-// away reports whether sandboxd, rather than the sandbox, is out of reach for now.
-func away(err error) bool {
+// isUnavailable reports whether sandboxd, rather than the sandbox, is out of reach for now.
+func isUnavailable(err error) bool {
 	return rpcerr.Transient(err) && rpcerr.Code(err) == codes.Unavailable
 }
 
-// full reports whether the sandbox has no room for one more process. What its commands left behind may fill it for
+// isFull reports whether the sandbox has no room for one more process. What its commands left behind may fill it for
 // good, so that a run that waited for room could wait without end.
-func full(err error) bool {
+func isFull(err error) bool {
 	e, ok := rpcerr.As(err)
 	return ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA && e.Metadata["quota"] == "processes"
 }

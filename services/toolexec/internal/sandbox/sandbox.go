@@ -76,7 +76,7 @@ func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sa
 	backoff := retry.Backoff{First: 50 * time.Millisecond, Max: 4 * time.Second}
 	for waited := time.Duration(0); waited < patience; {
 		response, err := s.access.client.Exec(ctx, request)
-		if err == nil || request.GetRequestId() == "" || !away(err) && !full(err) {
+		if err == nil || request.GetRequestId() == "" || !isUnavailable(err) && !isFull(err) {
 			return response, err
 		}
 		pause := max(backoff.Next(), rpcerr.RetryAfter(err))

@@ -169,7 +169,7 @@ func TestACommandWhoseCallEndsIsKilled(t *testing.T) {
 	}
 }
 
-func away() error {
+func isUnavailable() error {
 	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "sandboxd is starting")
 }
 
@@ -178,7 +178,7 @@ func TestAskedAgainUnderTheSameKeyWhileTheServiceIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &scriptedService{answer: func(_ context.Context, n int) (*sandboxv1.ExecResponse, error) {
 			if n < 4 {
-				return nil, away()
+				return nil, isUnavailable()
 			}
 			return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{Replayed: true}}, nil
 		}}
@@ -196,7 +196,7 @@ func TestAskedAgainUnderTheSameKeyWhileTheServiceIsAway(t *testing.T) {
 func TestAServiceThatStaysAwayIsAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) { return nil, away() }}
+		service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) { return nil, isUnavailable() }}
 		box, _ := open(t, service, numbered)
 		begun := time.Now()
 		_, err := box.Exec(t.Context(), echo)

@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 

@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/server"
@@ -65,7 +65,7 @@ func serviceOver(t testing.TB, ledger effect.Ledger, owner string, sandboxes san
 		executor.Close()
 	})
 	t.Cleanup(s.kill)
-	s.Tools = server.NewTools(registry, executor, new(board.Board[worker.Offered, struct{}]))
+	s.Tools = server.NewTools(registry, executor, new(lastvalue.Map[worker.Offered, struct{}]))
 	return s
 }
 

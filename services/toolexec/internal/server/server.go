@@ -2,25 +2,25 @@
 package server
 
 import (
-	"github.com/evalfleet/evalfleet/pkg/board"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// Tools is ToolService. Its methods may be called concurrently.
+// Tools is ToolService. Its methods are safe for concurrent use.
 type Tools struct {
 	toolv1.UnimplementedToolServiceServer
 
 	registry *tool.Registry
 	executor *execute.Executor
-	served   *board.Board[worker.Offered, struct{}]
+	served   *lastvalue.Map[worker.Offered, struct{}]
 }
 
 // NewTools makes the service from a filled registry. Served is what workers serve.
-func NewTools(registry *tool.Registry, executor *execute.Executor, served *board.Board[worker.Offered, struct{}]) *Tools {
+func NewTools(registry *tool.Registry, executor *execute.Executor, served *lastvalue.Map[worker.Offered, struct{}]) *Tools {
 	return &Tools{registry: registry, executor: executor, served: served}
 }
 

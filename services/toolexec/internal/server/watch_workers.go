@@ -3,8 +3,8 @@ package server
 import (
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
@@ -15,7 +15,7 @@ func (t *Tools) WatchWorkers(request *toolv1.WatchWorkersRequest, stream grpc.Se
 	if err != nil {
 		return err
 	}
-	return t.served.Follow(stream.Context(), func(of worker.Offered) bool { return meant(of.Project) }, func(news *board.News[worker.Offered, struct{}]) error {
+	return t.served.Follow(stream.Context(), func(of worker.Offered) bool { return meant(of.Project) }, func(news *lastvalue.Update[worker.Offered, struct{}]) error {
 		if news == nil {
 			return stream.Send(&toolv1.WatchWorkersResponse{})
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // coerce brings a valid value into the form that its schema means, JSON to JSON: whole numbers of integers lose their

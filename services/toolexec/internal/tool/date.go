@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // checkFormat refuses a text that is not what its schema's format says. Formats other than those of dates and times

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
 // namePattern is what all providers take as the name of a tool.

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// Offer is a tool as a run offers it to its model. It may be used concurrently.
+// Offer is a tool as a run offers it to its model. It is safe for concurrent use.
 type Offer struct {
 	// Public is its definition, with what the run changed. It is not to be changed.
 	Public *toolv1.ToolDefinition

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// Registry knows the kinds of tools. It is filled before it serves; after that it may be used concurrently.
+// Registry knows the kinds of tools. It is filled before it serves; after that it is safe for concurrent use.
 type Registry struct {
 	// Workers has the tools of workers; nil where there are none.
 	Workers Source

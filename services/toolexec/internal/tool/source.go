@@ -2,7 +2,7 @@ package tool
 
 import toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 
-// Source has tools that are not built in but served by workers. Its methods may be called concurrently.
+// Source has tools that are not built in but served by workers. Its methods are safe for concurrent use.
 type Source interface {
 	// Definitions returns the tools that are on offer in a project, by name. They are not to be changed.
 	Definitions(project string) []*toolv1.ToolDefinition

@@ -19,7 +19,7 @@ import (
 )
 
 // Tool does what a model asks for. It keeps nothing between calls: what must last is in the sandbox or in the run's
-// store. Its methods may be called concurrently.
+// store. Its methods are safe for concurrent use.
 type Tool interface {
 	// Definition returns what is known of the tool. It is the same at every call, and is not to be changed.
 	Definition() *Definition

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestWhatBecomesOfCalls(t *testing.T) {
@@ -25,16 +25,16 @@ func TestWhatBecomesOfCalls(t *testing.T) {
 		effects  []string
 		messages []string
 	}{
-		"an answer without calls": {``, []*modelv1.ModelOutput{ownertest.Say("a")}, []string{"ask", "done"}, []string{"U:go", "A:a"}},
+		"an answer without calls": {``, []*modelv1.ModelOutput{servicetest.Say("a")}, []string{"ask", "done"}, []string{"U:go", "A:a"}},
 		"they run until there are none": {
 			``,
-			[]*modelv1.ModelOutput{ownertest.Say("a", add), nil, ownertest.Say("b", add), ownertest.Say("c")},
+			[]*modelv1.ModelOutput{servicetest.Say("a", add), nil, servicetest.Say("b", add), servicetest.Say("c")},
 			[]string{"ask", "call c add", "ask", "ask", "call c add", "ask", "done"},
 			[]string{"U:go", "A:a", "T:ok", "A:b", "T:ok", "A:c"},
 		},
-		"they run once":   {`{"tool_calls": "single"}`, []*modelv1.ModelOutput{ownertest.Say("a", add)}, []string{"ask", "call c add", "done"}, []string{"U:go", "A:a", "T:ok"}},
-		"they are left":   {`{"tool_calls": "none"}`, []*modelv1.ModelOutput{ownertest.Say("a", add)}, []string{"ask", "done"}, []string{"U:go", "A:a"}},
-		"the first fails": {``, []*modelv1.ModelOutput{nil, ownertest.Say("a")}, []string{"ask", "ask", "done"}, []string{"U:go", "A:a"}},
+		"they run once":   {`{"tool_calls": "single"}`, []*modelv1.ModelOutput{servicetest.Say("a", add)}, []string{"ask", "call c add", "done"}, []string{"U:go", "A:a", "T:ok"}},
+		"they are left":   {`{"tool_calls": "none"}`, []*modelv1.ModelOutput{servicetest.Say("a", add)}, []string{"ask", "done"}, []string{"U:go", "A:a"}},
+		"the first fails": {``, []*modelv1.ModelOutput{nil, servicetest.Say("a")}, []string{"ask", "ask", "done"}, []string{"U:go", "A:a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +50,7 @@ func TestWhatBecomesOfCalls(t *testing.T) {
 func TestConfigLiesOverTheRuns(t *testing.T) {
 	t.Parallel()
 	got := agenttest.Play(t, generate.Definition(), fleettest.Step("generate", `{"config": {"temperature": 0.5, "max_tokens": 7}}`), agenttest.Script{
-		Answers: []*modelv1.ModelOutput{ownertest.Say("a")},
+		Answers: []*modelv1.ModelOutput{servicetest.Say("a")},
 	})
 	require.Len(t, got.Asked, 1)
 	assert.InDelta(t, 0.5, got.Asked[0].Config.GetTemperature(), 1e-9)

@@ -12,7 +12,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
 // Definition describes the solver.

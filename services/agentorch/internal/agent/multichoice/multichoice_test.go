@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestItPutsTheQuestionAndNotesTheChoice(t *testing.T) {
@@ -30,7 +30,7 @@ func TestItPutsTheQuestionAndNotesTheChoice(t *testing.T) {
 				Spec: &agentv1.RunSpec{
 					Input: []*modelv1.ChatMessage{fleettest.User("Which is red?")}, Choices: []string{"grass", "blood", "sky"},
 				},
-				Answers: []*modelv1.ModelOutput{nil, ownertest.Say(c.answer)},
+				Answers: []*modelv1.ModelOutput{nil, servicetest.Say(c.answer)},
 			})
 			require.NoError(t, got.Err)
 			assert.Equal(t, []string{"ask", "ask", "done"}, got.Effects)

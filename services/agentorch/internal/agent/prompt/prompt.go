@@ -15,7 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/template"
 )
 
 // Definitions describes the solvers.

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func submit(answer string) *toolv1.ToolCall {
@@ -24,7 +24,7 @@ func submit(answer string) *toolv1.ToolCall {
 }
 
 func stopped(text string, reason modelv1.StopReason) *modelv1.ModelOutput {
-	output := ownertest.Say(text)
+	output := servicetest.Say(text)
 	output.Choices[0].StopReason = reason
 	return output
 }
@@ -52,24 +52,24 @@ func TestTurns(t *testing.T) {
 		completion string
 	}{
 		"a submission ends it": {
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("So", submit("42"))}},
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{servicetest.Say("So", submit("42"))}},
 			effects:  []string{"ask", "call s submit", "done"},
 			messages: []string{"U:go", "A:So\n\n42"}, completion: "So\n\n42",
 		},
 		"the answer alone": {
 			params:   `{"submit": {"answer_only": true, "keep_in_messages": true}}`,
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("So", submit("42"))}},
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{servicetest.Say("So", submit("42"))}},
 			effects:  []string{"ask", "call s submit", "done"},
 			messages: []string{"U:go", "A:So", "T:42"}, completion: "42",
 		},
 		"tools, then words, then a submission": {
 			params:   `{"on_continue": "call {submit}"}`,
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), ownertest.Say("b"), ownertest.Say("", submit("42"))}},
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{servicetest.Say("a", add), servicetest.Say("b"), servicetest.Say("", submit("42"))}},
 			effects:  []string{"ask", "call c1 add", "ask", "ask", "call s submit", "done"},
 			messages: []string{"U:go", "A:a", "T:ok", "A:b", "U:call submit", "A:42"}, completion: "42",
 		},
 		"a call that fails for a while is asked for again": {
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{nil, ownertest.Say("a", add), nil, nil, ownertest.Say("", submit("1"))}},
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{nil, servicetest.Say("a", add), nil, nil, servicetest.Say("", submit("1"))}},
 			effects:  []string{"ask", "ask", "call c1 add", "ask", "ask", "ask", "call s submit", "done"},
 			messages: []string{"U:go", "A:a", "T:ok", "A:1"}, completion: "1",
 		},
@@ -81,7 +81,7 @@ func TestTurns(t *testing.T) {
 		},
 		"a refusal that is asked again leaves no trace": {
 			params:   `{"retry_refusals": 2}`,
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{stopped("no", refusal), nil, stopped("no", refusal), ownertest.Say("", submit("y"))}},
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{stopped("no", refusal), nil, stopped("no", refusal), servicetest.Say("", submit("y"))}},
 			effects:  []string{"ask", "ask", "ask", "ask", "call s submit", "done"},
 			messages: []string{"U:go", "A:y"}, completion: "y",
 		},
@@ -92,13 +92,13 @@ func TestTurns(t *testing.T) {
 		},
 		"a full context is the end where nothing is to be cut": {
 			params:  `{"truncation": "disabled"}`,
-			script:  agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), stopped("cut", full), ownertest.Say("", submit("z"))}},
+			script:  agenttest.Script{Answers: []*modelv1.ModelOutput{servicetest.Say("a", add), stopped("cut", full), servicetest.Say("", submit("z"))}},
 			effects: []string{"ask", "call c1 add", "ask", "note overflow-stop", "done"}, messages: []string{"U:go", "A:a", "T:ok", "A:cut"}, completion: "cut",
 		},
 		"a full context is trimmed": {
 			params: `{"truncation": "last_message", "on_continue": "more"}`,
 			script: agenttest.Script{Answers: []*modelv1.ModelOutput{
-				ownertest.Say("a", add), stopped("cut", full), ownertest.Say("", submit("z")),
+				servicetest.Say("a", add), stopped("cut", full), servicetest.Say("", submit("z")),
 			}, Posts: []string{"on"}},
 			effects:  []string{"ask", "call c1 add", "ask", "note overflow-trim", "wait", "ask", "call s submit", "done"},
 			messages: []string{"T:ok", "U:on", "A:z"}, completion: "z",
@@ -106,7 +106,7 @@ func TestTurns(t *testing.T) {
 		"a wrong submission is answered": {
 			params: `{"attempts": {"attempts": 3, "incorrect_message": "wrong"}}`,
 			script: agenttest.Script{
-				Answers: []*modelv1.ModelOutput{ownertest.Say("", submit("1")), ownertest.Say("", submit("2"))},
+				Answers: []*modelv1.ModelOutput{servicetest.Say("", submit("1")), servicetest.Say("", submit("2"))},
 				Scores:  []*agentv1.ScoreValue{grade("I"), grade("C")},
 			},
 			effects:  []string{"ask", "call s submit", "score", "ask", "call s submit", "score", "done"},
@@ -115,24 +115,24 @@ func TestTurns(t *testing.T) {
 		"the last attempt is not scored in between": {
 			params: `{"attempts": 2}`,
 			script: agenttest.Script{
-				Answers: []*modelv1.ModelOutput{ownertest.Say("", submit("1")), ownertest.Say("", submit("2"))}, Scores: []*agentv1.ScoreValue{number(0.5)},
+				Answers: []*modelv1.ModelOutput{servicetest.Say("", submit("1")), servicetest.Say("", submit("2"))}, Scores: []*agentv1.ScoreValue{number(0.5)},
 			},
 			effects: []string{"ask", "call s submit", "score", "ask", "call s submit", "done"}, completion: "2",
 		},
 		"scores by a table": {
 			params:  `{"attempts": {"attempts": 2, "score_value": {"fine": 1}}}`,
-			script:  agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("", submit("1"))}, Scores: []*agentv1.ScoreValue{grade("fine")}},
+			script:  agenttest.Script{Answers: []*modelv1.ModelOutput{servicetest.Say("", submit("1"))}, Scores: []*agentv1.ScoreValue{grade("fine")}},
 			effects: []string{"ask", "call s submit", "score", "done"}, completion: "1",
 		},
 		"a tool of another's hands in": {
 			params: `{"submit": {"tool": "hand_in"}}`,
 			script: agenttest.Script{
-				Answers: []*modelv1.ModelOutput{ownertest.Say("a", chat.Call("h1", "hand_in", `{}`)), ownertest.Say("b", chat.Call("h2", "hand_in", `{}`))},
+				Answers: []*modelv1.ModelOutput{servicetest.Say("a", chat.Call("h1", "hand_in", `{}`)), servicetest.Say("b", chat.Call("h2", "hand_in", `{}`))},
 				Results: func(call *toolv1.ToolCall) *toolv1.ToolResult {
 					if call.GetId() == "h1" {
 						return &toolv1.ToolResult{Content: chat.TextContent(""), Error: &toolv1.ToolCallError{Message: "refused"}}
 					}
-					return ownertest.Text("HANDED")
+					return servicetest.Text("HANDED")
 				},
 			},
 			effects: []string{"ask", "call h1 hand_in", "ask", "call h2 hand_in", "done"}, completion: "b\n\nHANDED",
@@ -140,7 +140,7 @@ func TestTurns(t *testing.T) {
 		"a worker says how to go on after each turn": {
 			params: `{"on_continue": {"worker": "guide"}}`,
 			script: agenttest.Script{
-				Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), ownertest.Say("b", add), ownertest.Say("c"), ownertest.Say("d"), ownertest.Say("e"), nil, ownertest.Say("f")},
+				Answers: []*modelv1.ModelOutput{servicetest.Say("a", add), servicetest.Say("b", add), servicetest.Say("c"), servicetest.Say("d"), servicetest.Say("e"), nil, servicetest.Say("f")},
 				Told: []string{
 					`{"proceed":true}`, `{"message":"use {submit}"}`, `{"proceed":true}`,
 					`{"conversation":{"messages":[{"id":"n","role":"ROLE_USER","content":{"text":"anew"}}]}}`, `{"proceed":true}`, `{"proceed":false}`,
@@ -152,7 +152,7 @@ func TestTurns(t *testing.T) {
 		"a worker's guidance without submit": {
 			params: `{"submit": false, "on_continue": {"worker": "guide"}}`,
 			script: agenttest.Script{
-				Answers: []*modelv1.ModelOutput{ownertest.Say("a"), ownertest.Say("b"), ownertest.Say("c")},
+				Answers: []*modelv1.ModelOutput{servicetest.Say("a"), servicetest.Say("b"), servicetest.Say("c")},
 				Told:    []string{`{"proceed":true}`, `{"message":"and {submit}?"}`, `{"proceed":false}`},
 			},
 			effects: []string{"ask", "continue guide", "ask", "continue guide", "ask", "continue guide", "done"},
@@ -163,7 +163,7 @@ func TestTurns(t *testing.T) {
 		},
 		"without submit an answer ends it": {
 			params:   `{"submit": false}`,
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), ownertest.Say("that is all")}},
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{servicetest.Say("a", add), servicetest.Say("that is all")}},
 			effects:  []string{"ask", "call c1 add", "ask", "done"},
 			messages: []string{"U:go", "A:a", "T:ok", "A:that is all"}, completion: "that is all",
 		},

@@ -10,7 +10,7 @@ import (
 // Wake returns when a run is to be looked at by the clock; zero for never.
 func Wake(s *run.State) time.Time {
 	wake := s.Wake()
-	if at := overworked(s); !at.IsZero() && (wake.IsZero() || at.Before(wake)) {
+	if at := overWorkingLimit(s); !at.IsZero() && (wake.IsZero() || at.Before(wake)) {
 		wake = at
 	}
 	for _, f := range s.Frames() {
@@ -34,7 +34,7 @@ func (d *Step) clocks() error {
 		reached, _ := s.Limits.TimedOut(s.Elapsed(d.facts.Now))
 		return d.hit(reached)
 	}
-	if at := overworked(d.s); !at.IsZero() && !d.facts.Now.Before(at) {
+	if at := overWorkingLimit(d.s); !at.IsZero() && !d.facts.Now.Before(at) {
 		reached, _ := s.Limits.Overworked(s.Working + d.facts.Now.Sub(workingSince(d.s)))
 		return d.hit(reached)
 	}
@@ -51,9 +51,9 @@ func (d *Step) clocks() error {
 	return nil
 }
 
-// overworked returns when the bound of working time is reached by what is under way. A model call never reaches it: its
-// waiting is known only when it has ended.
-func overworked(s *run.State) time.Time {
+// overWorkingLimit returns when the bound of working time is reached by what is under way. A model call never reaches
+// it: its waiting is known only when it has ended.
+func overWorkingLimit(s *run.State) time.Time {
 	since := workingSince(s)
 	if since.IsZero() || s.Stopping() || s.StepsDone || s.Uncounted() {
 		return time.Time{}

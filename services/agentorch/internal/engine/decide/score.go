@@ -9,15 +9,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/exec"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/worker"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
 // maxScore bounds the outcome of a scorer: what the journal takes, without what is around it.
@@ -110,7 +110,7 @@ func (d *Step) scorer(ref *agentv1.ScorerRef) (score.Scorer, error) {
 // scorerEffect journals the intent of an effect that a scorer asks for.
 func (d *Step) scorerEffect(f *run.Frame, effect score.Effect) error {
 	switch asked := effect.(type) {
-	case check.Exec:
+	case exec.Command:
 		return d.emitIn(f, run.NewEvent(&agentv1.ExecIntent{Environment: asked.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: asked.Spec}))
 	case worker.Judgement:
 		return d.askWorker(f, asked.Worker, run.PurposeScore)

@@ -15,16 +15,16 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
@@ -50,7 +50,7 @@ type Workers interface {
 	Cancel(ctx context.Context, project, key string) error
 	Release(ctx context.Context, project string, keys []string) error
 	// Served tells what workers serve, as they come and go.
-	Served() *board.Board[worker.Offered, struct{}]
+	Served() *lastvalue.Map[worker.Offered, struct{}]
 }
 
 // Deps is what a [Caller] works with.
@@ -63,7 +63,7 @@ type Deps struct {
 	// MaxGenerates bounds the open model calls per account.
 	MaxGenerates int
 	// Notes has what is known of open effects.
-	Notes *note.Board
+	Notes *progress.Board
 	// Outages is told which calls are open, and Progress which want to hear of their progress.
 	Outages  *peers.Outages
 	Progress *peers.ProgressListeners

@@ -23,7 +23,7 @@ type modelCall struct {
 	seq      int64
 	// request is the call. What of the messages it holds is decided each time that it is sent.
 	request *modelv1.GenerateRequest
-	said    said
+	said    callMessages
 }
 
 func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent) *modelCall {
@@ -48,7 +48,7 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 			}
 		}
 	}
-	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: saidBy(of.Frame, i)}
+	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: messagesOf(of.Frame, i)}
 }
 
 // account is what the gate counts by.

@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -287,8 +287,8 @@ func (p *Pending) note(intent int64, known *effectv1.Note) {
 	notes.Post(key, &agentv1.RunNote{Run: p.of.GetRun(), Intent: intent, Sample: p.of.GetSample(), Epoch: p.of.GetEpoch(), Note: known})
 }
 
-func (p *Pending) noteKey(intent int64) note.Key {
-	return note.Key{Run: p.of.GetRun(), Eval: p.of.GetEval(), Intent: intent}
+func (p *Pending) noteKey(intent int64) progress.Key {
+	return progress.Key{Run: p.of.GetRun(), Eval: p.of.GetEval(), Intent: intent}
 }
 
 // unnote takes back what was noted of the intents. What arrives later, as from a worker whose call goes on, is dropped.

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -70,7 +70,7 @@ func begin(t *testing.T, e Effect, r Run, stopping bool) time.Duration {
 	t.Helper()
 	var working sync.WaitGroup
 	outages := &peers.Outages{}
-	c := NewCaller(t.Context(), working.Go, Deps{Notes: &note.Board{}, Outages: outages, Logger: slog.New(slog.DiscardHandler)})
+	c := NewCaller(t.Context(), working.Go, Deps{Notes: &progress.Board{}, Outages: outages, Logger: slog.New(slog.DiscardHandler)})
 	started := time.Now()
 	c.Begin("r/1", e, r, &effectv1.Attribution{Run: "projects/p/runs/r", Eval: "e"}, stopping)
 	working.Wait()

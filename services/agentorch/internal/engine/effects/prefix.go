@@ -16,8 +16,8 @@ import (
 // message that is larger is sent by itself.
 const maxPart = 3 << 20
 
-// said is the messages of a model call.
-type said struct {
+// callMessages is the messages of a model call.
+type callMessages struct {
 	messages []*modelv1.ChatMessage
 	// links are the links of the messages; nil where they cannot be had, and then all messages are one request.
 	links []run.Link
@@ -25,8 +25,8 @@ type said struct {
 	told int
 }
 
-// saidBy returns the messages of the call of an intent.
-func saidBy(f *run.Frame, i *agentv1.ModelIntent) said {
+// messagesOf returns the messages of the call of an intent.
+func messagesOf(f *run.Frame, i *agentv1.ModelIntent) callMessages {
 	var c run.Conversation
 	if i.GetContent() != nil {
 		c.Append(i.GetContent().GetMessages()...)
@@ -35,16 +35,16 @@ func saidBy(f *run.Frame, i *agentv1.ModelIntent) said {
 	return from(f.Conversation(), min(int(i.GetMessageCount()), len(f.Messages())))
 }
 
-func from(c *run.Conversation, n int) said {
+func from(c *run.Conversation, n int) callMessages {
 	links, err := c.Links(n)
 	if err != nil {
 		links = nil // The call fails, and says why.
 	}
-	return said{messages: c.Messages()[:n:n], links: links, told: min(c.Told(), n)}
+	return callMessages{messages: c.Messages()[:n:n], links: links, told: min(c.Told(), n)}
 }
 
 // prefix stands for the first n messages; nil for none.
-func (s *said) prefix(n int) *modelv1.MessagePrefix {
+func (s *callMessages) prefix(n int) *modelv1.MessagePrefix {
 	if n == 0 || s.links == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *said) prefix(n int) *modelv1.MessagePrefix {
 }
 
 // part returns the end of the messages from n on that fit into one request: at least one, where there is one.
-func (s *said) part(n int) int {
+func (s *callMessages) part(n int) int {
 	if s.links == nil {
 		return len(s.messages)
 	}
@@ -69,18 +69,18 @@ func (s *said) part(n int) int {
 // generate asks modelgw to go on with what it has of the conversation, and sends all messages where it has not. What
 // does not fit into one request goes before the call, in parts.
 func (c *modelCall) generate(ctx context.Context) (*modelv1.GenerateResponse, error) {
-	answer, err := c.goOn(ctx, c.said.told)
+	answer, err := c.sendRest(ctx, c.said.told)
 	if !unknown(err) {
 		return answer, err
 	}
-	if answer, err = c.goOn(ctx, 0); unknown(err) { // Modelgw forgot what it got a moment ago: others need the room.
+	if answer, err = c.sendRest(ctx, 0); unknown(err) { // Modelgw forgot what it got a moment ago: others need the room.
 		return nil, rpcerr.ServiceUnavailable(peers.Modelgw, time.Second, "%s did not keep the conversation that was sent: %w", peers.Modelgw, err)
 	}
 	return answer, err
 }
 
-// goOn sends the messages after the first n, which modelgw has, and calls the model.
-func (c *modelCall) goOn(ctx context.Context, n int) (*modelv1.GenerateResponse, error) {
+// sendRest sends the messages after the first n, which modelgw has, and calls the model.
+func (c *modelCall) sendRest(ctx context.Context, n int) (*modelv1.GenerateResponse, error) {
 	for {
 		prefix, messages := c.said.prefix(n), c.said.messages
 		end := c.said.part(n)

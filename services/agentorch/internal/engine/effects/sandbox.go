@@ -9,8 +9,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -33,7 +33,7 @@ func (c *creation) Do(ctx context.Context, _ *Pending) ([]*agentv1.Event, error)
 	if err != nil {
 		return nil, err
 	}
-	bare := content.Without(box)
+	bare := redact.Content(box)
 	bare.Timing = nil
 	return []*agentv1.Event{run.NewEvent(&agentv1.SandboxOutcome{Intent: c.seq, Environment: c.environment, Sandbox: bare, Timing: box.GetTiming()})}, nil
 }

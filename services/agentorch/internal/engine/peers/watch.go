@@ -17,9 +17,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -34,7 +34,7 @@ type Watches struct {
 	Models modelv1.ModelServiceClient
 	Tools  toolv1.ToolServiceClient
 	// Workers is what the workers serve that this service hosts; nil where it hosts none.
-	Workers *board.Board[worker.Offered, struct{}]
+	Workers *lastvalue.Map[worker.Offered, struct{}]
 
 	Progress *ProgressListeners
 	Arrivals *WorkerArrivals

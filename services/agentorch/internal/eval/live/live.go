@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 )
 
 // Deps are what a viewer reads.
@@ -26,7 +26,7 @@ type Deps struct {
 	Engine   *eval.Engine
 	Journals journal.Store
 	// Notes is what is known of open effects.
-	Notes *note.Board
+	Notes *progress.Board
 	// Waits returns what runs of an evaluation wait for that is in no journal, Waiting what one run does.
 	Waits   func(eval string) []*agentv1.EvalWait
 	Waiting func(run string) *agentv1.RunWait
@@ -179,7 +179,7 @@ func (v *Viewer) running(ctx context.Context, q journal.Query) (map[string][]*ag
 // no slot any more is left out.
 func (v *Viewer) atWork(state *eval.State, runs []*agentv1.Run) []*agentv1.EvalSample {
 	latest := map[string]*agentv1.RunNote{}
-	for _, n := range note.Latest(v.deps.Notes, note.OfEval(state.Eval.GetName()), mostNotes) {
+	for _, n := range progress.Latest(v.deps.Notes, progress.OfEval(state.Eval.GetName()), mostNotes) {
 		if latest[n.GetRun()] == nil {
 			latest[n.GetRun()] = n
 		}

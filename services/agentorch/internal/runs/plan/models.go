@@ -189,11 +189,11 @@ func (c Checker) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarni
 		warnings = append(warnings, ungiven(p.spec.GetConfig(), calls)...)
 		warnings = append(warnings, p.uncalled()...)
 	}
-	return once(warnings), nil
+	return dedupe(warnings), nil
 }
 
-// once leaves of warnings that say the same the first.
-func once(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
+// dedupe leaves of warnings that say the same the first.
+func dedupe(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	said := map[string]bool{}
 	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool {
 		again := said[w.GetMessage()]

@@ -26,14 +26,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/exec"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,9 +45,9 @@ func newFleet(t *testing.T) *fleettest.Fleet {
 			return journalsqlite.Open(ctx, db, run.FoldRow)
 		},
 		Agents:  append(prompt.Definitions(), generate.Definition(), react.Definition(), multichoice.Definition(), closedDefinition()),
-		Scorers: append(builtin.Definitions(), check.Definition()),
+		Scorers: append(builtin.Definitions(), exec.Definition()),
 	})
-	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = servicetest.ByTurn(servicetest.Says("ok"))
 	return f.Start()
 }
 
@@ -71,7 +71,7 @@ func (closed) Next(agent.View) (agent.Action, error) {
 func TestAPlanPinsWhatDecidesTheCourse(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.Tools.Tools["look"] = ownertest.Tool{}
+	f.Tools.Tools["look"] = servicetest.Tool{}
 	spec := fleettest.Spec(fleettest.Step("react", `{"attempts": 2}`), fleettest.Step("generate", "", "look"))
 	spec.Tools = []*toolv1.ToolRef{{Name: "look"}}
 	plan, err := f.Runs.Check(t.Context(), "p", spec)

@@ -22,8 +22,8 @@ func (p *Plan) uncalled() []*agentv1.EvalWarning {
 	spec, own := p.spec, p.spec.GetModel()
 	var callers []string
 	named := map[string]bool{}
-	// called tells whether the run's model is called as such, byName whether as a role or by its name, sameArgs whether
-	// that is with its arguments.
+	// called reports whether the run's model is called as such, byName whether as a role or by its name, sameArgs
+	// whether that is with its arguments.
 	called, byName, sameArgs := own == nil, false, false
 	for i, step := range p.asks {
 		for _, ask := range step {

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
 func answerDefinition() score.Definition {

@@ -11,11 +11,11 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
 func run(t *testing.T, name, params string, in score.Input) score.Score {

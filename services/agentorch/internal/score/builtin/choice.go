@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
 func choiceDefinition() score.Definition {

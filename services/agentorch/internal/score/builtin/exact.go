@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
 func exactDefinition() score.Definition {

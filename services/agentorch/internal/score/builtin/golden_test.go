@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
 func TestGoldenScorers(t *testing.T) {

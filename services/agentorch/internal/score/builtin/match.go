@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/number"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/number"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
 func matchDefinition() score.Definition {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pyregexp"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pyregexp"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
 func patternDefinition() score.Definition {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/template"
 )
 
 // groupDefinitions are the metrics that sort scores and leave the computing to another metric of the registry.
@@ -108,7 +108,7 @@ func (g grouped) split(samples []Sample) (names []string, groups map[string][]Sa
 		if !ok {
 			return nil, nil, fmt.Errorf("metric grouped: sample %s has no metadata %q: every sample needs it to be grouped", s.ID, g.GroupKey)
 		}
-		name := pytext.Text(value)
+		name := pytext.Str(value)
 		if _, known := groups[name]; !known {
 			names = append(names, name)
 		}

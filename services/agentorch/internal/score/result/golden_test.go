@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scoretest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
 )
 
 func TestGoldenResults(t *testing.T) {

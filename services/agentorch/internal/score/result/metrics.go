@@ -3,9 +3,9 @@ package result
 import (
 	"slices"
 
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
 func (m Metrics) empty() bool { return len(m.Plain) == 0 && len(m.ByKey) == 0 }

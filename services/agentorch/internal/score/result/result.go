@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
 )
 
 // Scorer is a scorer of the evaluation.

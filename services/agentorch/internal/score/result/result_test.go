@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
 )
 
 // constant is a metric that always gives one value.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 

@@ -46,7 +46,7 @@ func ParsePlace(cursor string) (Place, error) {
 	return p, nil
 }
 
-// Stream is the answer of one call as it comes. It is a generate.Sink; its other methods may be called concurrently.
+// Stream is the answer of one call as it comes. It is a generate.Sink; its other methods are safe for concurrent use.
 type Stream struct {
 	mu      sync.Mutex
 	attempt int

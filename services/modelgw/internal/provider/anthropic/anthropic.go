@@ -107,8 +107,8 @@ func Kind(c Config) (provider.Kind, func() error) {
 
 // arguments are the model arguments.
 type arguments struct {
-	// Streaming says whether requests are streamed: true, false, or "auto", the default: when the model thinks, much is
-	// asked for, or somebody watches.
+	// Streaming reports whether requests are streamed: true, false, or "auto", the default: when the model thinks, much
+	// is asked for, or somebody watches.
 	Streaming streaming `json:"streaming"`
 	// Betas are features in preview, beside those that are configured: a list, or a text with commas.
 	Betas texts `json:"betas"`
@@ -177,7 +177,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.endpoint, m.headers = access.Endpoint, http.Header{versionHeader: {h.Version}}
-	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.Discreet(h.http, access.APIKey, h.AuthToken), Provider: Name}
+	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey, h.AuthToken), Provider: Name}
 	switch {
 	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
 		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
@@ -225,7 +225,7 @@ func (m *model) dropped() []string {
 	return all
 }
 
-// Overruled implements provider.Overruling.
+// Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	g, asked := m.generation, c.GetReasoningEffort()
 	var all []provider.Unsent
@@ -255,11 +255,11 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 func (m *model) Capabilities() provider.Capabilities {
 	g, always := m.generation, m.args.Streaming.always
 	return provider.Capabilities{
-		ConnectionKey: string(m.name),
-		MaxTokens:     g.base(),
-		Room:          g.room(),
-		ToolsRequired: true,
-		MergeUser:     true, MergeAssistant: true,
+		ConnectionKey:     string(m.name),
+		MaxTokens:         g.base(),
+		ReasoningHeadroom: g.room(),
+		ToolsRequired:     true,
+		MergeUser:         true, MergeAssistant: true,
 		ForceReasoning: modelv1.ReasoningHistory_REASONING_HISTORY_ALL,
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{

@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"

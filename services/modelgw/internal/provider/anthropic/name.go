@@ -56,7 +56,7 @@ func version(major, minor string) int {
 	return 10*a + b
 }
 
-// is says whether the model is one of a family from a version on and before another.
+// is reports whether the model is one of a family from a version on and before another.
 func (g generation) is(family string, from, before int) bool {
 	return g.family == family && g.version >= from && g.version < before
 }
@@ -88,12 +88,12 @@ func (g generation) control() control {
 	}
 }
 
-// binds says whether the model thinks by default, with thinking that belongs to what stands before it.
+// binds reports whether the model thinks by default, with thinking that belongs to what stands before it.
 func (g generation) binds() bool {
 	return g.is(opus, 55, 60) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60) || g.is(fable, 51, 60)
 }
 
-// refusesForce says whether the model cannot be made to call a tool.
+// refusesForce reports whether the model cannot be made to call a tool.
 func (g generation) refusesForce() bool {
 	return g.is(opus, 55, 60) || g.is(sonnet, 55, 60) || g.is(mythos, 55, 60) || g.is(fable, 51, 60)
 }
@@ -113,7 +113,7 @@ func (g generation) off() string {
 // thinksAlways reports whether the model thinks, and cannot be configured not to.
 func (g generation) thinksAlways() bool { return g.control() == byEffort && g.off() == "" }
 
-// refusesFallback says whether the model cannot have others answer in its place.
+// refusesFallback reports whether the model cannot have others answer in its place.
 func (g generation) refusesFallback() bool { return g.is(haiku, 55, 60) }
 
 // window is how many tokens of input the model takes.
@@ -124,7 +124,7 @@ func (g generation) window() int64 {
 	return 1_000_000
 }
 
-// calmWhenOff says whether the model takes no more than high effort while it does not think.
+// calmWhenOff reports whether the model takes no more than high effort while it does not think.
 func (g generation) calmWhenOff() bool {
 	return g.is(opus, 50, 55) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60)
 }
@@ -141,12 +141,12 @@ func (g generation) effort(asked string) string {
 	}
 }
 
-// takesSystemTurns says whether system messages may stand within the conversation.
+// takesSystemTurns reports whether system messages may stand within the conversation.
 func (g generation) takesSystemTurns() bool {
 	return g.version >= 48 && g != generation{family: mythos, version: frontier}
 }
 
-// caches says whether the model's prompts are cached.
+// caches reports whether the model's prompts are cached.
 func (n name) caches() bool {
 	for _, old := range []string{"claude-3-sonnet", "claude-2", "claude-instant"} {
 		if strings.Contains(string(n), old) {
@@ -176,8 +176,8 @@ func (g generation) base() int64 {
 var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
 
 // room is what reasoning adds to base.
-func (g generation) room() *provider.Room {
-	room := &provider.Room{Most: g.most(), Least: map[string]int64{"xhigh": hardTokens, "max": hardTokens}}
+func (g generation) room() *provider.ReasoningHeadroom {
+	room := &provider.ReasoningHeadroom{Most: g.most(), Least: map[string]int64{"xhigh": hardTokens, "max": hardTokens}}
 	switch g.control() {
 	case noThinking:
 	case byBudget:

@@ -48,7 +48,7 @@ func TestRoomByGeneration(t *testing.T) {
 		"heron-preview":    {32000, 48000, 128000},
 	} {
 		g := n.generation()
-		c := provider.Capabilities{MaxTokens: g.base(), Room: g.room()}
+		c := provider.Capabilities{MaxTokens: g.base(), ReasoningHeadroom: g.room()}
 		assert.Equal(t, want, [3]int64{c.MaxTokensFor(nil), c.MaxTokensFor(high), c.MaxTokensFor(most)}, n)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
@@ -65,7 +65,7 @@ func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaicha
 }
 
 // Text returns a text as JSON, for members of a request.
-func Text(text string) string { return string(encode.AppendText(nil, text)) }
+func Text(text string) string { return string(jsonwrite.AppendText(nil, text)) }
 
 // Ignored and Dropped are options that chat completions do not have, as in [provider.Capabilities]; cache_prompt some
 // models have.

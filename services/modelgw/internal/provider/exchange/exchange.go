@@ -26,8 +26,8 @@ import (
 //
 // Errors of an attempt are those of [provider.Provider]: a *provider.Error with its class where the API failed, the
 // error of the context where that ended, CAPABILITY_UNSUPPORTED where the dialect cannot express the request. None
-// holds a credential: HTTP covers those of the account in what the API says (transport.Discreet), and URLs are left
-// out.
+// holds a credential: HTTP covers those of the account in what the API says (transport.RedactSecrets), and URLs are
+// left out.
 type Exchange struct {
 	// Codec is the dialect.
 	Codec dialect.Codec
@@ -294,7 +294,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	}
 }
 
-// class says whether a refused request may be repeated.
+// class reports whether a refused request may be repeated.
 func (x *Exchange) class(status int, said *dialect.Error) provider.Class {
 	class := provider.ClassOf(status)
 	if class == provider.Final && said.Transient {

@@ -49,7 +49,7 @@ func ask(t *testing.T, codec dialect.Codec, quirks exchange.Quirks, answer said)
 	t.Cleanup(server.Close)
 	client := transport.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
-	x := &exchange.Exchange{Codec: codec, HTTP: transport.Discreet(client, config.NewSecret(key)), Provider: "vendor", Quirks: quirks}
+	x := &exchange.Exchange{Codec: codec, HTTP: transport.RedactSecrets(client, config.NewSecret(key)), Provider: "vendor", Quirks: quirks}
 	request := &dialect.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("q")}, Stream: answer.kind != document}
 	r := &provider.Request{Record: provider.RecordAll, Unfinished: func(*modelv1.ModelUsage, int64) { unfinished++ }}
 	call := &exchange.Call{URL: server.URL, Header: http.Header{"Authorization": {"Bearer " + key}}, Model: "m", Stream: request.Stream}

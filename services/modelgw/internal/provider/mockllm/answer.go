@@ -116,7 +116,7 @@ func parseAnswer(raw json.RawMessage) (*answer, error) {
 	return a, nil
 }
 
-// fails says whether attempt n of a call fails.
+// fails reports whether attempt n of a call fails.
 func (a *answer) fails(n int) bool {
 	e := a.short.Error
 	return e != nil && (e.Times == 0 || n <= e.Times)

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -192,7 +192,7 @@ func usage(r *provider.Request, output *modelv1.ModelOutput) *modelv1.ModelUsage
 }
 
 func record(model string, messages []*modelv1.ChatMessage, output *modelv1.ModelOutput) *modelv1.ModelCall {
-	var response encode.Writer
+	var response jsonwrite.Writer
 	response.BeginObject()
 	response.TextMember("content", chat.Completion(output))
 	response.EndObject()
@@ -200,7 +200,7 @@ func record(model string, messages []*modelv1.ChatMessage, output *modelv1.Model
 }
 
 func recordFailure(model string, messages []*modelv1.ChatMessage, failure *provider.Error, start time.Time) *modelv1.ModelCall {
-	var response encode.Writer
+	var response jsonwrite.Writer
 	response.BeginObject()
 	response.Key("error")
 	response.BeginObject()
@@ -212,7 +212,7 @@ func recordFailure(model string, messages []*modelv1.ChatMessage, failure *provi
 }
 
 func requestOf(model string, messages []*modelv1.ChatMessage) string {
-	var request encode.Writer
+	var request jsonwrite.Writer
 	request.BeginObject()
 	request.TextMember("model", model)
 	request.RawMember("messages", string(chat.MessagesJSON(messages)))

@@ -48,7 +48,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/lru"
-	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -217,7 +217,7 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 	}()
 	text, err := h.read(ctx, m.project, hash, isBlob)
 	if err == nil && len(text) > bound.ScriptBytes {
-		err = &regular.Error{Path: "it", Why: fmt.Sprintf("has %d bytes, more than %d", len(text), bound.ScriptBytes)}
+		err = &regularfile.Error{Path: "it", Why: fmt.Sprintf("has %d bytes, more than %d", len(text), bound.ScriptBytes)}
 	}
 	if notRead(err) {
 		return nil, rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.title, err)
@@ -240,7 +240,7 @@ func notRead(err error) bool {
 	if rpcerr.StoreAway(err) {
 		return false
 	}
-	_, unfit := errors.AsType[*regular.Error](err)
+	_, unfit := errors.AsType[*regularfile.Error](err)
 	return unfit || misplaced(err) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, fs.ErrNotExist)
 }
 
@@ -262,7 +262,7 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 		return nil, rpcerr.InvalidField("model_args_json", "no script %q is configured; configured: %s, or give blob:<sha256>",
 			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
 	}
-	text, err := regular.Read(ctx, path, bound.ScriptBytes)
+	text, err := regularfile.Read(ctx, path, bound.ScriptBytes)
 	if misplaced(err) {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 const maxTakers = 4096
 
 // places knows how far each evaluation, and each run outside of one, is in the ordered list of a model. Calls on
-// nobody's behalf share one place. The zero value is ready to use. It may be used concurrently.
+// nobody's behalf share one place. The zero value is ready to use. It is safe for concurrent use.
 type places struct {
 	mu    sync.Mutex
 	taken *lru.Cache[string, *int] // how much each that takes from the list has taken

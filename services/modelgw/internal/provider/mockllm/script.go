@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
@@ -189,7 +189,7 @@ func scalarOf(node *yaml.Node) (any, error) {
 	}
 }
 
-// isEntry says whether an object is an entry, and neither an answer nor a whole script.
+// isEntry reports whether an object is an entry, and neither an answer nor a whole script.
 func isEntry(item json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(item, &members) != nil {

@@ -91,7 +91,7 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	return request
 }
 
-// streams says whether a request is streamed: as the model argument says, else when somebody watches.
+// streams reports whether a request is streamed: as the model argument says, else when somebody watches.
 func (m *model) streams(r *provider.Request) bool {
 	if m.args.Streaming != nil {
 		return *m.args.Streaming

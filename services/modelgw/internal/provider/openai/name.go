@@ -20,7 +20,7 @@ var plainFragments = []string{
 	"gpt", "codex", "deep-research", "embedding", "whisper", "dall-e", "tts", "moderation", "image-1", "sora",
 }
 
-// isOSeries says whether the model is one of o1, o3, o4-mini and so on.
+// isOSeries reports whether the model is one of o1, o3, o4-mini and so on.
 func (n name) isOSeries() bool { return oSeries.MatchString(string(n)) }
 
 // generation returns the number behind `gpt-`; 0 where there is none.
@@ -38,27 +38,29 @@ func (n name) version() (major, minor int) {
 	return major, minor
 }
 
-// takesCacheMarks says whether the model lets a request mark where the cache of prompts is to break: gpt-5.6 and later.
+// takesCacheMarks reports whether the model lets a request mark where the cache of prompts is to break: gpt-5.6 and
+// later.
 func (n name) takesCacheMarks() bool {
 	major, minor := n.version()
 	return major > 5 || major == 5 && minor >= 6
 }
 
-// isCodeName says whether the model bears none of the known names: it is then taken for the newest generation.
+// isCodeName reports whether the model bears none of the known names: it is then taken for the newest generation.
 func (n name) isCodeName() bool {
 	return !n.isOSeries() && !slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(string(n), part) })
 }
 
-// reasons says whether the model reasons before it answers.
+// reasons reports whether the model reasons before it answers.
 func (n name) reasons() bool { return n.isOSeries() || n.generation() >= 5 || n.isCodeName() }
 
-// takesEffort says whether the model can be told how much to reason.
+// takesEffort reports whether the model can be told how much to reason.
 func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
 
-// wantsResponses says whether the Responses API is the model's own.
+// wantsResponses reports whether the Responses API is the model's own.
 func (n name) wantsResponses() bool {
 	return n.reasons() || strings.Contains(string(n), "codex") || strings.Contains(string(n), "deep-research")
 }
 
-// sees says whether the model is one of the first that took images, which stop short without a bound of their output.
+// sees reports whether the model is one of the first that took images, which stop short without a bound of their
+// output.
 func (n name) sees() bool { return strings.Contains(string(n), "vision") }

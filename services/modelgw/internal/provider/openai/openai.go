@@ -109,7 +109,7 @@ func kindAt(c Config, vendor string) (provider.Kind, func() error) {
 type arguments struct {
 	// ResponsesAPI says which API to use: false is chat completions.
 	ResponsesAPI *bool `json:"responses_api"`
-	// Streaming says whether requests are streamed; default is when somebody watches.
+	// Streaming reports whether requests are streamed; default is when somebody watches.
 	Streaming *bool `json:"streaming"`
 	// ServiceTier, SafetyIdentifier, PromptCacheKey and PromptCacheRetention are sent as they are.
 	ServiceTier          string `json:"service_tier"`
@@ -151,13 +151,13 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		m.args.ResponsesAPI = h.accounts[spec.Account].ResponsesAPI
 	}
 	m.atVendor = access.Endpoint == h.vendor || isVendor(access.Endpoint)
-	m.client = chatapi.New(Name, access, transport.Discreet(h.http, access.APIKey), quirks)
+	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
 	m.upstream = m.client.Upstream(spec.Model)
 	return m, nil
 }
 
-// isVendor says whether an address is OpenAI's own, in any of its regions. Servers at other addresses speak chat
+// isVendor reports whether an address is OpenAI's own, in any of its regions. Servers at other addresses speak chat
 // completions, for models of any name.
 func isVendor(address string) bool {
 	at, err := url.Parse(address)
@@ -192,7 +192,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	}
 }
 
-// Overruled implements provider.Overruling: chat completions have nothing of what these arguments ask for.
+// Overruled implements provider.OptionDropper: chat completions have nothing of what these arguments ask for.
 func (m *model) Overruled(*modelv1.GenerateConfig) []provider.Unsent {
 	var all []provider.Unsent
 	for _, argument := range []struct {
@@ -206,7 +206,7 @@ func (m *model) Overruled(*modelv1.GenerateConfig) []provider.Unsent {
 	return all
 }
 
-// takesCacheMarks says whether requests may mark what the server is to cache.
+// takesCacheMarks reports whether requests may mark what the server is to cache.
 func (m *model) takesCacheMarks() bool { return m.atVendor && m.name.takesCacheMarks() }
 
 // Close implements provider.Provider.

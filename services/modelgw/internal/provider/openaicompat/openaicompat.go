@@ -66,7 +66,7 @@ type arguments struct {
 	// ResponsesAPI and EmulateTools are not built yet.
 	ResponsesAPI bool `json:"responses_api"`
 	EmulateTools bool `json:"emulate_tools"`
-	// Stream says whether requests are streamed; default is when somebody watches.
+	// Stream reports whether requests are streamed; default is when somebody watches.
 	Stream *bool `json:"stream"`
 	// StrictTools is said of each tool; default true.
 	StrictTools *bool `json:"strict_tools"`
@@ -108,7 +108,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.client = chatapi.New(Name+"/"+service, access, transport.Discreet(h.http, access.APIKey), quirks(service))
+	m.client = chatapi.New(Name+"/"+service, access, transport.RedactSecrets(h.http, access.APIKey), quirks(service))
 	m.upstream = m.client.Upstream(name)
 	return m, nil
 }

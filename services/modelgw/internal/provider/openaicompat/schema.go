@@ -1,7 +1,7 @@
 package openaicompat
 
 import (
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // extended are keywords of JSON Schema that many servers refuse in a tool's parameters.

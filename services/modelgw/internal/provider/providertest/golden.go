@@ -157,7 +157,7 @@ func freeWording(want, got any) {
 	}
 }
 
-// quotes says whether a recorded text is a client library's `Error code: 400 - …` around the message that was given.
+// quotes reports whether a recorded text is a client library's `Error code: 400 - …` around the message that was given.
 func quotes(recorded string, given any) bool {
 	message, _ := given.(string)
 	recorded = strings.ToLower(recorded)

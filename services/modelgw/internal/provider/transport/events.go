@@ -5,7 +5,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // maxEvents bounds the events that are kept for a record, in bytes.
@@ -63,7 +63,7 @@ func (e *Events) Add(data []byte) {
 	if json.Valid(data) {
 		e.list = append(e.list, data...)
 	} else {
-		e.list = append(e.list, encode.AppendText(nil, string(data))...)
+		e.list = append(e.list, jsonwrite.AppendText(nil, string(data))...)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
@@ -90,7 +90,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	if lack := d.space.With(can.root, d.boxes.Dir()).Lack(); lack != "" {
 		return driver.Report{}, driver.NoRoom(lack)
 	}
-	rec := &record{Record: boxes.NewRecord(spec)}
+	rec := &record{Record: boxstore.NewRecord(spec)}
 	if err := os.MkdirAll(d.boxes.Folder(spec.ID), 0o700); err != nil {
 		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
 	}
@@ -236,7 +236,7 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 	}
 	known <- isGuest(now.pid)
 	select {
-	case <-open.Came():
+	case <-open.Connected():
 		d.guests.came.Store(true)
 		return now.pid, nil
 	case end := <-exited:

@@ -18,10 +18,10 @@ import (
 	"path/filepath"
 
 	"github.com/evalfleet/evalfleet/pkg/freespace"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/program"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guestbinary"
 )
 
 // Deps are what the program hands in.
@@ -39,7 +39,7 @@ type Deps struct {
 // Driver is the docker driver.
 type Driver struct {
 	cfg    Config
-	boxes  *boxes.Boxes
+	boxes  *boxstore.Store
 	guest  string // our own copy of the guest program
 	folder string // what is mounted at /.evalfleet, so that nobody in a container can move that
 	log    *slog.Logger
@@ -63,10 +63,10 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	}
 	d := &Driver{cfg: cfg, log: deps.Logger, space: deps.Space, sees: seesProcesses, guests: guestState{patience: comeTimeout}}
 	var err error
-	if d.boxes, err = boxes.Open(boxes.Config{Dir: deps.Dir, Find: d.find, End: d.end, Logger: deps.Logger}); err != nil {
+	if d.boxes, err = boxstore.Open(boxstore.Config{Dir: deps.Dir, Find: d.find, End: d.end, Logger: deps.Logger}); err != nil {
 		return nil, err
 	}
-	if d.guest, err = program.Stage(deps.GuestPath, d.boxes.Dir()); err != nil {
+	if d.guest, err = guestbinary.Stage(deps.GuestPath, d.boxes.Dir()); err != nil {
 		return nil, err
 	}
 	if d.folder, err = makeFolder(d.boxes.Dir()); err != nil {
@@ -104,8 +104,8 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 
 // find looks for the container of a box.
 func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool, err error) {
-	rec, err := boxes.Read[record](d.boxes, id)
-	if errors.Is(err, boxes.ErrNoRecord) {
+	rec, err := boxstore.Read[record](d.boxes, id)
+	if errors.Is(err, boxstore.ErrNoRecord) {
 		return nil, driver.Lost(id, "")
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *Driver) end(ctx context.Context, id string) error {
 func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, error) {
 	containers, away := d.engine.list(ctx, owner)
 	out, err := d.boxes.List(owner, func(id string) (alive bool, ended string, err error) {
-		rec, err := boxes.Read[record](d.boxes, id)
+		rec, err := boxstore.Read[record](d.boxes, id)
 		if err != nil || containers[id].is(rec) {
 			return err == nil, "", err
 		}
@@ -178,7 +178,7 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []driver.Observed) {
 	bounds, containers := map[string]int64{}, map[string]bool{}
 	for _, o := range observed {
-		if rec, err := boxes.Read[record](d.boxes, o.ID); err == nil && o.Alive && rec.DiskBytes > 0 {
+		if rec, err := boxstore.Read[record](d.boxes, o.ID); err == nil && o.Alive && rec.DiskBytes > 0 {
 			bounds[o.ID] = rec.DiskBytes
 			containers[rec.Container] = true
 		}

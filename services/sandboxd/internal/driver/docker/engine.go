@@ -49,7 +49,7 @@ const (
 	nearEnd = 5 * time.Second
 )
 
-// engine is the Docker Engine. It may be used concurrently.
+// engine is the Docker Engine. It is safe for concurrent use.
 type engine struct {
 	host string
 	api  *client.Client
@@ -278,8 +278,8 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 	return out, nil
 }
 
-// ranOut reports whether the kernel ended a container for want of memory, as far as the engine's last events still tell:
-// containers go with their end, and with them all else that the engine knows of it.
+// ranOut reports whether the kernel ended a container for want of memory, as far as the engine's last events still
+// tell: containers go with their end, and with them all else that the engine knows of it.
 func (e *engine) ranOut(ctx context.Context, id string) bool {
 	if id == "" || e.api == nil {
 		return false

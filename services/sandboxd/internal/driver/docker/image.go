@@ -36,7 +36,7 @@ type settings struct {
 	volumes []string // folders that the image declares, which the engine keeps apart from the rest of a container
 }
 
-// images finds what boxes are made from, and fetches it where that is configured. It may be used concurrently.
+// images finds what boxes are made from, and fetches it where that is configured. It is safe for concurrent use.
 type images struct {
 	cfg    Config
 	engine *engine

@@ -5,13 +5,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 )
 
 // record is what is kept of a box in its folder.
 type record struct {
-	boxes.Record
+	boxstore.Record
 	// Container is the engine's id of it, so that no other of the same name is taken for it.
 	Container string `json:",omitempty"`
 	// DiskBytes is how much the container may write where the engine does not bound that; 0: the engine does.
@@ -28,7 +28,7 @@ func makeControl(folder string, spec guest.ContainerSpec, remapped bool) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("make the folder for the guest: %w", err)
 	}
-	if err := boxes.WriteJSON(filepath.Join(folder, guest.ContainerSpecName), spec, 0o644); err != nil {
+	if err := boxstore.WriteJSON(filepath.Join(folder, guest.ContainerSpecName), spec, 0o644); err != nil {
 		return err
 	}
 	switch {

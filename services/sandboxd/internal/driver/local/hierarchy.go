@@ -36,7 +36,7 @@ func mountedHierarchies() (hierarchies, error) {
 	return parseMounts(string(data), own), nil
 }
 
-// unifiedBounds tells whether the hierarchy of version 2 is what bounds memory on this machine.
+// unifiedBounds reports whether the hierarchy of version 2 is what bounds memory on this machine.
 func unifiedBounds() (bool, error) {
 	mounted, err := mountedHierarchies()
 	if err != nil || mounted[unified].mount == "" {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/closeonexec"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
@@ -43,7 +43,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(control, 0o755)); err != nil {
 		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
 	}
-	rec := &record{Record: boxes.NewRecord(p.spec), Namespaces: p.namespaces}
+	rec := &record{Record: boxstore.NewRecord(p.spec), Namespaces: p.namespaces}
 	owner := os.Geteuid()
 	if d.many && p.namespaces {
 		owner = rangeOf(id)
@@ -226,7 +226,7 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 		// By its descriptor: the guest is another user, who may not walk to the file.
 		cmd.Path = fmt.Sprintf("/proc/self/fd/%d", program.FD)
 	}
-	if err := descriptor.Keep(); err != nil {
+	if err := closeonexec.MarkAll(); err != nil {
 		return nil, describe(err)
 	}
 	if err := cmd.Start(); err != nil {

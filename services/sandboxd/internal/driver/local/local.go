@@ -21,10 +21,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/program"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guestbinary"
 )
 
 // Config sets the driver up.
@@ -44,7 +44,7 @@ type Config struct {
 
 // Driver is the local driver.
 type Driver struct {
-	boxes  *boxes.Boxes
+	boxes  *boxstore.Store
 	guest  string // our own copy of the guest program
 	given  string // the guest program, for people
 	log    *slog.Logger
@@ -72,10 +72,10 @@ func New(cfg Config) (*Driver, error) {
 	d := &Driver{log: cfg.Logger, given: cmp.Or(cfg.GuestPath, "guestd"), root: os.Geteuid() == 0, source: machineGroups(cfg.Logger)}
 	d.measuring = make(chan struct{}, 1)
 	var err error
-	if d.boxes, err = boxes.Open(boxes.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
+	if d.boxes, err = boxstore.Open(boxstore.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
-	if d.guest, err = program.Stage(cfg.GuestPath, d.boxes.Dir()); err != nil {
+	if d.guest, err = guestbinary.Stage(cfg.GuestPath, d.boxes.Dir()); err != nil {
 		return nil, err
 	}
 	private := []string{d.boxes.Dir()}
@@ -166,8 +166,8 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 
 // find looks for the first process of a box.
 func (d *Driver) find(_ context.Context, id string) (admit func(pid int) bool, err error) {
-	rec, err := boxes.Read[record](d.boxes, id)
-	if errors.Is(err, boxes.ErrNoRecord) {
+	rec, err := boxstore.Read[record](d.boxes, id)
+	if errors.Is(err, boxstore.ErrNoRecord) {
 		return nil, driver.Lost(id, "")
 	}
 	if err != nil {
@@ -189,9 +189,9 @@ func (d *Driver) Destroy(ctx context.Context, id string) error { return d.boxes.
 
 // end kills what runs in a box and removes its cgroups.
 func (d *Driver) end(ctx context.Context, id string) error {
-	rec, err := boxes.Read[record](d.boxes, id)
-	if errors.Is(err, boxes.ErrNoRecord) {
-		rec, err = &record{Record: boxes.Record{ID: id}}, nil // nothing runs in it
+	rec, err := boxstore.Read[record](d.boxes, id)
+	if errors.Is(err, boxstore.ErrNoRecord) {
+		rec, err = &record{Record: boxstore.Record{ID: id}}, nil // nothing runs in it
 		if groups, _ := d.groups(); groups != nil {
 			rec.Cgroups = groups.named(id)
 		}
@@ -208,7 +208,7 @@ func (d *Driver) end(ctx context.Context, id string) error {
 // List reads the records of an owner's boxes.
 func (d *Driver) List(_ context.Context, owner string) ([]driver.Observed, error) {
 	return d.boxes.List(owner, func(id string) (alive bool, ended string, err error) {
-		rec, err := boxes.Read[record](d.boxes, id)
+		rec, err := boxstore.Read[record](d.boxes, id)
 		if err == nil {
 			alive, err = rec.alive()
 		}

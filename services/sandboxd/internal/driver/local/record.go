@@ -13,13 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 )
 
 // record is what is kept of a box in its folder: enough to find its first process again, and never to take another for
 // it.
 type record struct {
-	boxes.Record
+	boxstore.Record
 	// PID, Start and Boot are the first process: its id, when it began in ticks of this boot, and which boot that is.
 	PID   int
 	Start uint64

@@ -26,8 +26,8 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
@@ -349,7 +349,7 @@ func TestABoxWhoseGuestIsLostByMemorySaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, seen, 1)
 	assert.True(t, seen[0].Alive)
-	rec, err := boxes.Read[record](d.boxes, id)
+	rec, err := boxstore.Read[record](d.boxes, id)
 	require.NoError(t, err)
 	file := map[string]string{unified: "memory.max"}
 	for _, ref := range rec.Cgroups {

@@ -63,7 +63,7 @@ func Checker() Account {
 	return Account{Name: "checker", UID: CheckerID, GID: CheckerID, Groups: []uint32{}}
 }
 
-// Current says whether the program itself is this user, so that nothing needs to be switched.
+// Current reports whether the program itself is this user, so that nothing needs to be switched.
 func (a Account) Current() bool { return a.UID == uint32(os.Geteuid()) && os.Geteuid() != 0 }
 
 // Reachable fails when the program cannot act as this user.

@@ -38,7 +38,7 @@ type Config struct {
 	Sandbox string
 }
 
-// Client talks to one guest. Its methods may be called concurrently. Close it.
+// Client talks to one guest. Its methods are safe for concurrent use. Close it.
 type Client struct {
 	cfg Config
 

@@ -37,21 +37,21 @@ const (
 	workdirVariable  = "EVALFLEET_WORKDIR"
 )
 
-// room is where a check works: folders that only its user can enter.
-type room struct {
+// checkRoot is where a check works: folders that only its user can enter.
+type checkRoot struct {
 	base *os.Root // where rooms are
 	name string
 	user account.Account
 }
 
-func (m *room) path(folder string) string { return filepath.Join(m.base.Name(), m.name, folder) }
+func (m *checkRoot) path(folder string) string { return filepath.Join(m.base.Name(), m.name, folder) }
 
 // lookThrough bounds the search of the agent's folders before a check.
 const lookThrough = 30 * time.Second
 
 // enter ends all other processes and removes links into /proc, unless the check keeps processes, and makes the room of
 // the check. The caller calls leave.
-func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*room, error) {
+func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*checkRoot, error) {
 	r.checking <- struct{}{} // one check at a time: the next would end this one
 	made, err := r.newRoom(spec)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*room, error) {
 
 // leave ends what the check has left and removes its room, so that no later command finds the files of the check, and
 // no later check its processes. A nil process never was, and a nil room is none.
-func (r *Runner) leave(ended *process.Process, spec *sandboxv1.ExecSpec, made *room) {
+func (r *Runner) leave(ended *process.Process, spec *sandboxv1.ExecSpec, made *checkRoot) {
 	defer func() { <-r.checking }()
 	switch {
 	case !spec.GetCheck().GetKeepProcesses():
@@ -77,7 +77,7 @@ func (r *Runner) leave(ended *process.Process, spec *sandboxv1.ExecSpec, made *r
 }
 
 // remove removes the room. What cannot be removed stays out of reach, save for its own user.
-func (m *room) remove() {
+func (m *checkRoot) remove() {
 	base, err := m.base.Open(".")
 	if err != nil {
 		return
@@ -86,7 +86,7 @@ func (m *room) remove() {
 	_ = rmtree.RemoveAt(int(base.Fd()), m.name)
 }
 
-func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*room, error) {
+func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*checkRoot, error) {
 	check := spec.GetCheck()
 	if !check.GetKeepProcesses() {
 		if n := r.table.KillAll(); n > 0 {
@@ -109,7 +109,7 @@ func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*room, error) {
 	if r.rooms == nil {
 		return nil, rpcerr.Internal("the guest has no folder for checks")
 	}
-	made := &room{base: r.rooms, name: strings.ToLower(rand.Text()), user: user}
+	made := &checkRoot{base: r.rooms, name: strings.ToLower(rand.Text()), user: user}
 	return made, made.furnish(check.GetFiles())
 }
 
@@ -126,7 +126,7 @@ func (r *Runner) removeLinks() error {
 }
 
 // furnish makes the folders and files of the room, all but the first folder with the rights of its user.
-func (m *room) furnish(files []*sandboxv1.FileToPlace) error {
+func (m *checkRoot) furnish(files []*sandboxv1.FileToPlace) error {
 	if err := m.base.Mkdir(m.name, 0o700); err != nil {
 		return spoilt(err)
 	}
@@ -160,7 +160,7 @@ func (m *room) furnish(files []*sandboxv1.FileToPlace) error {
 
 // atItsPath fails where the folder of rooms was moved and another put in its place, which a tenant can who owns the
 // root.
-func (m *room) atItsPath() error {
+func (m *checkRoot) atItsPath() error {
 	made, err := m.base.Lstat(m.name)
 	if err != nil {
 		return spoilt(err)
@@ -201,7 +201,7 @@ func spoilt(err error) error {
 }
 
 // environment gives the variables of the check: those of commands, with folders of its own, and what the check sets.
-func (m *room) environment(s *settings, own map[string]string) (env []string, path string) {
+func (m *checkRoot) environment(s *settings, own map[string]string) (env []string, path string) {
 	vars := maps.Clone(s.Env)
 	if vars == nil {
 		vars = map[string]string{}

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
 )
 
-// Command is one command of the sandbox, running or ended. Its methods may be called concurrently.
+// Command is one command of the sandbox, running or ended. Its methods are safe for concurrent use.
 type Command struct {
 	key      string
 	hash     []byte
@@ -129,12 +129,12 @@ func (c *Command) kill(why cause) (running bool) {
 	if c.state == starting {
 		return true // start sees the cause
 	}
-	c.hunt()
+	c.killTree()
 	return true
 }
 
-// hunt kills the process tree. The caller holds mu, and the process runs.
-func (c *Command) hunt() {
+// killTree kills the process tree. The caller holds mu, and the process runs.
+func (c *Command) killTree() {
 	over := make(chan struct{})
 	c.killed = over
 	c.hasten()

@@ -67,7 +67,7 @@ type settings struct {
 	path string
 }
 
-// Runner runs commands and keeps their results. Its methods may be called concurrently.
+// Runner runs commands and keeps their results. Its methods are safe for concurrent use.
 type Runner struct {
 	table    *process.Table
 	grace    time.Duration

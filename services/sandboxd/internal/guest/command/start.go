@@ -25,7 +25,7 @@ const pipeBytes = 64 << 10
 
 // start starts the process of c, or completes c at once when it cannot.
 func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
-	var in *room
+	var in *checkRoot
 	if spec.GetCheck() != nil {
 		var err error
 		if in, err = r.enter(spec); err != nil {
@@ -66,7 +66,7 @@ func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
 		c.process = p
 		c.state = running
 		if c.cause != notKilled {
-			c.hunt() // cancelled while it started
+			c.killTree() // cancelled while it started
 		}
 		c.mu.Unlock()
 		close(c.begun)
@@ -90,7 +90,7 @@ func (in *input) open(file *os.File, spec *sandboxv1.ExecSpec) {
 }
 
 // prepare works out user, folder, environment and program. A check has a room.
-func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *room) (*process.Command, error) {
+func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *checkRoot) (*process.Command, error) {
 	settings := r.settings.Load()
 	user := settings.user
 	if in != nil {
@@ -154,7 +154,7 @@ func explain(err error, cmd *process.Command, check bool) error {
 		return err
 	}
 	unix.Close(folder)
-	if errors.Is(err, process.ErrHeldUp) {
+	if errors.Is(err, process.ErrBlocked) {
 		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": " + err.Error()}
 	}
 	errno, _ := errors.AsType[syscall.Errno](err)

@@ -26,7 +26,7 @@ func TestAStartThatIsHeldUpEnds(t *testing.T) {
 	have(t, 200*time.Millisecond)
 	program, _ := leased(t)
 	_, err := start(command(t, program, "true"))
-	require.ErrorIs(t, err, process.ErrHeldUp)
+	require.ErrorIs(t, err, process.ErrBlocked)
 	p, err := start(sh(t, "exit 3"))
 	require.NoError(t, err, "others start")
 	waittest.For(t, p.Done(), "the end of the next program")

@@ -19,7 +19,7 @@ import (
 // gets a copy, and what it says, which it shares. The collector knows nothing of it.
 type memory struct {
 	plan   *plan
-	shared *said
+	shared *childReport
 	room   []byte // begins with the plan
 	used   int    // bytes of room
 	others []span // what children do not get
@@ -27,7 +27,7 @@ type memory struct {
 
 // plan is what a child does. Nothing in it points to the heap.
 type plan struct {
-	calls [maxCalls]call
+	calls [maxCalls]syscallArgs
 	count int
 	mask  uint64 // the signals that the thread that forks blocks
 
@@ -39,8 +39,8 @@ type plan struct {
 	capData   [2]unix.CapUserData
 }
 
-// said is what a child says. A child that is traced could write anything there, so it is not trusted.
-type said struct {
+// childReport is what a child says. A child that is traced could write anything there, so it is not trusted.
+type childReport struct {
 	failed uintptr // the error number of the call that failed
 }
 
@@ -68,11 +68,11 @@ func newMemory() (*memory, error) {
 	if _, err := unix.MmapPtr(-1, 0, last, uintptr(shared), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON|unix.MAP_FIXED); err != nil {
 		return nil, fmt.Errorf("map memory that births share: %w", err)
 	}
-	code, err := mapping(reflect.ValueOf(born).Pointer())
+	code, err := mapping(reflect.ValueOf(vforkExec).Pointer())
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{plan: (*plan)(unsafe.Pointer(&room[0])), shared: (*said)(last), room: room[:roomBytes]}
+	m := &memory{plan: (*plan)(unsafe.Pointer(&room[0])), shared: (*childReport)(last), room: room[:roomBytes]}
 	kept := []span{code, {address(&room[0]), address(&room[0]) + uintptr(len(room))}}
 	slices.SortFunc(kept, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
 	begin := uintptr(0)

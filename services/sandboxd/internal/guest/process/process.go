@@ -41,15 +41,15 @@ type Limit struct {
 }
 
 // Table owns all children of this program: there must be one Table in a program, and nothing else in it may start
-// processes. All methods may be called concurrently.
+// processes. All methods are safe for concurrent use.
 type Table struct {
 	cfg             Config
 	requests, apart chan request // for the threads that fork
 	closed          chan struct{}
 	once            sync.Once
 
-	birth birth // guarded by forking
-	way   way   // guarded by forking
+	birth spawner       // guarded by forking
+	way   spawnFeatures // guarded by forking
 
 	marking sync.Mutex // spans marking this program and the fork that inherits the mark
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans
@@ -85,7 +85,7 @@ func NewTable(cfg Config) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{
-		birth: birth{memory: memory}, cfg: cfg, requests: make(chan request), apart: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks,
+		birth: spawner{memory: memory}, cfg: cfg, requests: make(chan request), apart: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks,
 	}
 	t.birth.bound(cfg.ProcessLimits)
 	ready := make(chan error)

@@ -91,7 +91,7 @@ func (t *Table) spawn(prepare func() error, requests <-chan request, ready chan<
 	}
 	t.forking.Lock()
 	var err error
-	if t.way, err = findWay(); err == nil {
+	if t.way, err = probeFeatures(); err == nil {
 		t.way, err = t.birth.try(t.way)
 	}
 	t.forking.Unlock()
@@ -140,10 +140,10 @@ func (t *Table) register(c Command, mark uint64) (*Process, error) {
 }
 
 func (t *Table) fork(c Command) (pid, fd int, err error) {
-	pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD, t.way)
+	pid, fd, err = t.birth.start(c, t.cfg.CgroupFD, t.way)
 	if errors.Is(err, errNoClone3) && !t.way.clone {
 		t.way.clone = true
-		pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD, t.way)
+		pid, fd, err = t.birth.start(c, t.cfg.CgroupFD, t.way)
 	}
 	if err != nil {
 		return 0, -1, err

@@ -93,7 +93,7 @@ func open(dir int, path string, flags int, resolve uint64) (fd int, err error) {
 	return fd, nil
 }
 
-// works tells whether openat2 does what nothing else can refuse.
+// works reports whether openat2 does what nothing else can refuse.
 func works() bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
 	if err == nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // View shows the argument of a tool that holds code, as a fenced block of its language. Where the argument is absent it

@@ -1,0 +1,297 @@
+package connlimit
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+)
+
+// Limits bound the connections of a listener.
+type Limits struct {
+	// Connections is how many may be open at once. Strangers of them may be strangers'.
+	Connections, Unauthenticated int
+}
+
+// LimitsFor returns the limits for a process that should have as many connections; zero is bound.Connections. At most
+// half of the files that the process may open become connections, and at most half of those strangers'.
+func LimitsFor(connections int) Limits {
+	connections = cmp.Or(connections, bound.Connections)
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < 2*uint64(connections) {
+		connections = int(files.Cur / 2)
+	}
+	return Limits{Connections: connections, Unauthenticated: min(bound.Strangers, connections/2)}
+}
+
+// Limit returns l with the bounds of limits. Another connection than there may be has one closed:
+//
+//   - the first of the strangers that have spoken without a credential (see [MarkUnauthenticated]),
+//   - else one at random of the older half of the strangers, so that a caller that is slow to show its credential has a
+//     chance, and a quick one is not disturbed,
+//   - else, where all connections are known callers', the one that has had no call for longest (see [CallBegan]).
+//
+// Where all are known callers' and have calls, or had one just now, the new connection is closed.
+func Limit(l net.Listener, limits Limits, log *slog.Logger) net.Listener {
+	return &limitedListener{Listener: l, limits: limits, report: report{log: log}}
+}
+
+type limitedListener struct {
+	net.Listener
+	limits Limits
+	report report
+
+	mu   sync.Mutex
+	open int
+	// Each open connection is in one of these, of *conn: silent strangers and known callers in the order in which they
+	// came, suspects in that in which they spoke.
+	silent, suspects, callers list.List
+}
+
+// Accept implements [net.Listener].
+func (b *limitedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if admitted := b.admit(c); admitted != nil {
+			return admitted, nil
+		}
+	}
+}
+
+// admit makes room for a connection; without room it closes the connection and returns nil.
+func (b *limitedListener) admit(c net.Conn) net.Conn {
+	b.mu.Lock()
+	var stranger, idle *conn
+	if b.silent.Len()+b.suspects.Len() >= b.limits.Unauthenticated || b.open >= b.limits.Connections {
+		stranger = b.leaving()
+		b.forget(stranger)
+	}
+	if b.open >= b.limits.Connections {
+		idle = b.idlest()
+		b.forget(idle)
+	}
+	full := b.open >= b.limits.Connections
+	var in *conn
+	if !full {
+		b.open++
+		in = &conn{Conn: c, owner: b, closed: make(chan struct{})}
+		in.put(&b.silent)
+	}
+	b.mu.Unlock()
+	if stranger != nil {
+		b.report.say(slog.LevelWarn, "too many connections without a credential; closing one", "address", b.Addr().String(), "bound", b.limits.Unauthenticated)
+		_ = stranger.close()
+	}
+	if idle != nil {
+		b.report.say(slog.LevelWarn, "too many connections; closing one without a call", "address", b.Addr().String(), "bound", b.limits.Connections)
+		_ = idle.close()
+	}
+	if full {
+		b.report.say(slog.LevelError, "too many connections; refusing another", "address", b.Addr().String(), "bound", b.limits.Connections)
+		_ = c.Close()
+		return nil
+	}
+	return in
+}
+
+// leaving is the stranger that makes room; nil where there is none. The caller holds mu.
+func (b *limitedListener) leaving() *conn {
+	from := b.suspects.Front()
+	if from == nil {
+		from = b.silent.Front()
+		for range rand.IntN(b.silent.Len()/2 + 1) { //nolint:gosec // No secret depends on it.
+			from = from.Next()
+		}
+	}
+	return connOf(from)
+}
+
+// idlest is the known caller's connection that has had no call for longest; nil where all have calls, or had one just
+// now. The caller holds mu.
+func (b *limitedListener) idlest() *conn {
+	var found *conn
+	since := time.Now().Add(-bound.SpareIdle)
+	for e := b.callers.Front(); e != nil; e = e.Next() {
+		if c := connOf(e); c.calls == 0 && c.idle.Before(since) {
+			found, since = c, c.idle
+		}
+	}
+	return found
+}
+
+// connOf is the connection of an element; nil for nil.
+func connOf(e *list.Element) *conn {
+	if e == nil {
+		return nil
+	}
+	c, _ := e.Value.(*conn)
+	return c
+}
+
+// forget takes a connection out of the count, once. The caller holds mu.
+func (b *limitedListener) forget(c *conn) {
+	if c == nil || c.in == nil {
+		return
+	}
+	b.open--
+	c.put(nil)
+}
+
+// conn is a connection that is counted.
+type conn struct {
+	net.Conn
+	owner *limitedListener
+	known atomic.Bool
+
+	once   sync.Once
+	closed chan struct{}
+
+	// The owner's mu guards these.
+	in    *list.List // nil once it is no longer counted
+	place *list.Element
+	calls int       // under way
+	idle  time.Time // when the last of them ended, or the caller became known
+}
+
+// put moves a connection to a list; nil is none. The caller holds the owner's mu.
+func (c *conn) put(to *list.List) {
+	if c.in != nil {
+		c.in.Remove(c.place)
+	}
+	if c.in = to; to != nil {
+		c.place = to.PushBack(c)
+	}
+}
+
+// Close implements [net.Conn].
+func (c *conn) Close() error {
+	c.owner.mu.Lock()
+	c.owner.forget(c)
+	c.owner.mu.Unlock()
+	return c.close()
+}
+
+func (c *conn) close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// MarkAuthenticated says that a call on c has shown a credential that is accepted. Connections that are not of a
+// [Limit] listener, or wrapped by something without a NetConn method, are left alone. It may be called often.
+func MarkAuthenticated(c net.Conn) {
+	if own := counted(c); own != nil {
+		own.know()
+	}
+}
+
+// Closed returns a channel that is closed with c, also when c makes room for another connection: for holders of c that
+// do not read it. It is nil for connections that Know leaves alone.
+func Closed(c net.Conn) <-chan struct{} {
+	if own := counted(c); own != nil {
+		return own.closed
+	}
+	return nil
+}
+
+// counted is the connection of a [Limit] listener in or below c, if any.
+func counted(c net.Conn) *conn {
+	for {
+		if own, ok := c.(*conn); ok {
+			return own
+		}
+		wrapper, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = wrapper.NetConn()
+	}
+}
+
+func (c *conn) know() {
+	if c.known.Swap(true) {
+		return
+	}
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if c.in != nil {
+		c.idle = time.Now()
+		c.put(&c.owner.callers)
+	}
+}
+
+// MarkUnauthenticated says that c has spoken without a credential that is accepted. It makes room before those that
+// have not. Know ends the suspicion.
+func MarkUnauthenticated(c net.Conn) {
+	own := counted(c)
+	if own == nil || own.known.Load() {
+		return
+	}
+	own.owner.mu.Lock()
+	defer own.owner.mu.Unlock()
+	if own.in == &own.owner.silent {
+		own.put(&own.owner.suspects)
+	}
+}
+
+// CallBegan says that a call has begun on c, and End that it has ended.
+func CallBegan(c net.Conn) { count(c, 1) }
+
+// CallEnded ends a call that Begin has begun.
+func CallEnded(c net.Conn) { count(c, -1) }
+
+func count(c net.Conn, calls int) {
+	own := counted(c)
+	if own == nil {
+		return
+	}
+	own.owner.mu.Lock()
+	defer own.owner.mu.Unlock()
+	if own.calls += calls; own.calls == 0 {
+		own.idle = time.Now()
+	}
+}
+
+type connKey struct{}
+
+// WithConn puts the connection of a request into its context, as [http.Server.ConnContext] does.
+//
+// [http.Server.ConnContext]: https://pkg.go.dev/net/http#Server
+func WithConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// CallerAddr is the remote address of the connection that WithConn put into ctx; nil for none.
+func CallerAddr(ctx context.Context) net.Addr {
+	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
+		return c.RemoteAddr()
+	}
+	return nil
+}
+
+// MarkCallerUnauthenticated is Suspect for the connection that WithConn put into ctx, if any.
+func MarkCallerUnauthenticated(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
+		MarkUnauthenticated(c)
+	}
+}
+
+// MarkCallerAuthenticated is Know for the connection that WithConn put into ctx, if any. It lifts the deadline that the
+// server gave the answer, which is for strangers: what bounds answers to known callers is left to their handlers.
+func MarkCallerAuthenticated(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
+		MarkAuthenticated(c)
+		_ = c.SetWriteDeadline(time.Time{}) // A connection that is closed needs none.
+	}
+}

@@ -1,0 +1,304 @@
+package connmux_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/connmux"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+)
+
+// asServer is the variable that has the test's binary be the server that is attacked, so that its memory is its own.
+const asServer = "EVALFLEET_TEST_ATTACKED"
+
+// serveAttacked serves until its input ends. It writes its address.
+func serveAttacked() {
+	log := slog.New(slog.DiscardHandler)
+	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
+	if err != nil {
+		panic(err)
+	}
+	toolv1.RegisterToolServiceServer(rpcs, toolv1.UnimplementedToolServiceServer{})
+	modelv1.RegisterModelServiceServer(rpcs, modelv1.UnimplementedModelServiceServer{})
+	s := connmux.New(connmux.Config{GRPC: rpcs, Handler: auth.Guard(tokens, http.NotFoundHandler()), Connections: 100, Logger: log})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	_, _ = fmt.Fprintln(os.Stdout, l.Addr())
+	_ = s.Serve(l)
+}
+
+// attacked is a server in a process of its own.
+type attacked struct {
+	address string
+	pid     int
+}
+
+func startAttacked(t *testing.T) *attacked {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(os.Environ(), asServer+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	address, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return &attacked{address: strings.TrimSpace(address), pid: cmd.Process.Pid}
+}
+
+// mostMiB is the most memory that the server has had.
+func (a *attacked) mostMiB(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.pid))
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kB, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(t, err)
+	return kB >> 10
+}
+
+// attacker is a connection that frames are written to as they come. Its flow-control window is 0: answers are not
+// delivered.
+type attacker struct {
+	*http2.Framer
+	net.Conn
+	out    *bufio.Writer
+	stream uint32
+
+	block   bytes.Buffer
+	encoder *hpack.Encoder
+	// indexed is the block of a second call, which refers to fields of the first alone, and so is that of all further
+	// calls.
+	indexed []byte
+}
+
+func (a *attacked) attacker(t *testing.T) *attacker {
+	t.Helper()
+	conn, err := net.Dial("tcp", a.address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	x := &attacker{Conn: conn, out: bufio.NewWriter(conn), stream: math.MaxUint32}
+	x.Framer = http2.NewFramer(x.out, conn)
+	x.encoder = hpack.NewEncoder(&x.block)
+	_, _ = x.out.WriteString(http2.ClientPreface)
+	_ = x.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	return x
+}
+
+// begin writes the headers of a call, the same for all calls of a connection. Each of the fields takes one byte.
+func (x *attacker) begin(method string, fields int) error {
+	x.stream += 2
+	block := x.indexed
+	if block == nil {
+		block = x.encode(method, fields)
+		if x.stream > 1 {
+			x.indexed = bytes.Clone(block)
+		}
+	}
+	return x.WriteHeaders(http2.HeadersFrameParam{StreamID: x.stream, BlockFragment: block, EndHeaders: true})
+}
+
+func (x *attacker) encode(method string, fields int) []byte {
+	x.block.Reset()
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}} {
+		_ = x.encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	for i := range fields {
+		_ = x.encoder.WriteField(hpack.HeaderField{Name: string(rune('a'+i%26)) + string(rune('a'+i/26%4))})
+	}
+	return x.block.Bytes()
+}
+
+// read waits until the server has read all that was written, or has closed the connection.
+func (x *attacker) read() {
+	_ = x.WritePing(false, [8]byte{1})
+	_ = x.out.Flush()
+	for {
+		switch f, err := x.ReadFrame(); {
+		case err != nil:
+			return
+		case f.Header().Type == http2.FramePing && f.Header().Flags.Has(http2.FlagPingAck):
+			return
+		}
+	}
+}
+
+const (
+	check   = healthv1.Health_Check_FullMethodName
+	reflect = reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName
+)
+
+// message is one of gRPC's, below 64 KiB.
+func message(m proto.Message) []byte {
+	body, _ := proto.Marshal(m)
+	return append([]byte{0, 0, 0, byte(len(body) >> 8), byte(len(body))}, body...)
+}
+
+// The server holds little for connections without a credential, for everything that they send and leave unread. It
+// answers others meanwhile.
+func TestConnectionsWithoutACredentialTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	const (
+		connections = 8
+		calls       = 200
+		fields      = 1500
+		maxMiB      = 96
+	)
+	empty := message(&healthv1.HealthCheckRequest{})
+	file := message(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{
+		FileContainingSymbol: "evalfleet.model.v1.ModelService",
+	}})
+	more := map[string]int{"headers that set the table's size": 32} // Each takes little.
+	for name, attack := range map[string]func(*attacker) error{
+		"answers that are not read": func(x *attacker) error {
+			_ = x.begin(check, fields)
+			return x.WriteData(x.stream, true, empty)
+		},
+		"calls that are reset": func(x *attacker) error {
+			_ = x.begin(check, fields)
+			return x.WriteRSTStream(x.stream, http2.ErrCodeCancel)
+		},
+		// A block of headers may begin with the size of the table for them (RFC 7541, section 4.2).
+		"headers that set the table's size": func(x *attacker) error {
+			if size := []byte{0x3f, 0xe1, 0x1f}; x.indexed != nil && !bytes.HasPrefix(x.indexed, size) {
+				x.indexed = append(size, x.indexed...)
+			}
+			_ = x.begin(check, fields)
+			return x.WriteData(x.stream, true, empty)
+		},
+		"refused calls": func(x *attacker) error {
+			return x.begin(toolv1.ToolService_ListTools_FullMethodName, fields)
+		},
+		"data of calls that are done": func(x *attacker) error {
+			_ = x.begin(check, 0)
+			_ = x.WriteData(x.stream, false, empty)
+			for range 60 {
+				_ = x.WriteData(x.stream, false, make([]byte, 16<<10))
+			}
+			return nil
+		},
+		"large answers that are not read": func(x *attacker) error {
+			_ = x.begin(reflect, 0)
+			return x.WriteData(x.stream, true, file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startAttacked(t)
+			var attacks sync.WaitGroup
+			for range cmp.Or(more[name], connections) {
+				x := server.attacker(t)
+				require.NoError(t, x.SetDeadline(time.Now().Add(time.Minute)))
+				attacks.Go(func() {
+					for range calls {
+						if attack(x) != nil {
+							return // The server has closed the connection.
+						}
+					}
+					x.read()
+				})
+			}
+			waittest.Return(t, attacks.Wait, "the attacks")
+			mib := server.mostMiB(t)
+			t.Logf("%d MiB", mib)
+			assert.Less(t, mib, maxMiB)
+			stranger, known := server.dial(t, ""), server.dial(t, "right")
+			_, err := healthv1.NewHealthClient(stranger).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
+			require.NoError(t, err)
+			_, err = toolv1.NewToolServiceClient(known).ListTools(waittest.Context(t), &toolv1.ListToolsRequest{Parent: "projects/default"})
+			assert.Equal(t, codes.Unimplemented, rpcerr.Code(err), "%v", err)
+		})
+	}
+}
+
+func (a *attacked) dial(t *testing.T, token string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpcclient.New(a.address, grpcclient.Options{Token: config.NewSecret(token)})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return conn
+}
+
+// Who has not spoken yet, and may be about to show a credential, stays connected beside strangers that come and speak.
+func TestAStrangerThatHasNotSpokenStaysBesideThoseThatHave(t *testing.T) {
+	t.Parallel()
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n"
+	for name, speak := range map[string]func(*testing.T, *attacked){
+		"by gRPC": func(t *testing.T, server *attacked) {
+			_, err := healthv1.NewHealthClient(server.dial(t, "")).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
+			require.NoError(t, err)
+		},
+		"by HTTP": func(t *testing.T, server *attacked) {
+			stranger, err := net.Dial("tcp", server.address)
+			require.NoError(t, err)
+			t.Cleanup(func() { stranger.Close() })
+			_, err = io.WriteString(stranger, request+"\r\n")
+			require.NoError(t, err)
+			_, err = stranger.Read(make([]byte, 1))
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startAttacked(t)
+			caller, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.address)
+			require.NoError(t, err)
+			defer caller.Close()
+			for range 150 { // Fifty strangers may be there. Without a difference, the caller would stay by luck in 2 of 100 cases.
+				speak(t, server)
+			}
+			_, err = io.WriteString(caller, request+"Authorization: Bearer right\r\n\r\n")
+			require.NoError(t, err)
+			answer, err := http.ReadResponse(bufio.NewReader(caller), nil)
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package httpdeadline_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/httpdeadline"
+)
+
+func TestABodyThatStopsIsCutOff(t *testing.T) {
+	t.Parallel()
+	ended := make(chan error, 1)
+	server := httptest.NewServer(httpdeadline.Bodies(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		ended <- err
+	}), 50*time.Millisecond))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome")
+	require.NoError(t, err)
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the body is still waited for")
+	}
+}
+
+// A body that the handler leaves alone does not hold the connection either.
+func TestABodyThatNobodyReadsIsCutOff(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(httpdeadline.Bodies(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), 50*time.Millisecond))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome")
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, conn)
+	require.NoError(t, err, "the server has not closed the connection")
+}
+
+// Once a body is there, the handler may take any time: the bound is that of the body, and the request is not taken for
+// one whose client has left.
+func TestABodyThatIsThereIsBoundNoMore(t *testing.T) {
+	t.Parallel()
+	const within = 20 * time.Millisecond
+	server := httptest.NewServer(httpdeadline.Bodies(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		select {
+		case <-r.Context().Done():
+			assert.Fail(t, "the request was ended")
+		case <-time.After(10 * within):
+		}
+		_, _ = w.Write(got)
+	}), within))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for range 2 { // the connection serves on
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody")
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(answers, nil)
+		require.NoError(t, err)
+		got, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		assert.Equal(t, "body", string(got))
+		require.NoError(t, answer.Body.Close())
+	}
+}

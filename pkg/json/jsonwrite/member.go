@@ -1,0 +1,80 @@
+package jsonwrite
+
+// The methods below write a member when there is something to write, so that callers read as a list of fields.
+
+// TextMember writes a member that is a text.
+func (w *Writer) TextMember(name, text string) {
+	w.Key(name)
+	w.Text(text)
+}
+
+// BoolMember writes a member that is a truth value.
+func (w *Writer) BoolMember(name string, b bool) {
+	w.Key(name)
+	w.Bool(b)
+}
+
+// IntMember writes a member that is an integer.
+func (w *Writer) IntMember(name string, n int64) {
+	w.Key(name)
+	w.Int(n)
+}
+
+// RawMember writes a member whose value is JSON already.
+func (w *Writer) RawMember(name, json string) {
+	w.Key(name)
+	w.Raw(json)
+}
+
+// TextUnlessEmpty writes a member unless text is empty.
+func (w *Writer) TextUnlessEmpty(name, text string) {
+	if text != "" {
+		w.TextMember(name, text)
+	}
+}
+
+// RawUnlessEmpty writes a member unless json is empty.
+func (w *Writer) RawUnlessEmpty(name, json string) {
+	if json != "" {
+		w.RawMember(name, json)
+	}
+}
+
+// OptText writes a member unless text is nil.
+func (w *Writer) OptText(name string, text *string) {
+	if text != nil {
+		w.TextMember(name, *text)
+	}
+}
+
+// OptBool writes a member unless b is nil.
+func (w *Writer) OptBool(name string, b *bool) {
+	if b != nil {
+		w.BoolMember(name, *b)
+	}
+}
+
+// OptInt writes a member unless n is nil.
+func OptInt[T int32 | int64](w *Writer, name string, n *T) {
+	if n != nil {
+		w.IntMember(name, int64(*n))
+	}
+}
+
+// OptFloat writes a member unless f is nil.
+func (w *Writer) OptFloat(name string, f *float64) {
+	if f != nil {
+		w.Key(name)
+		w.Float(*f)
+	}
+}
+
+// TextList writes a member that is a list of texts.
+func (w *Writer) TextList(name string, texts []string) {
+	w.Key(name)
+	w.BeginList()
+	for _, text := range texts {
+		w.Text(text)
+	}
+	w.EndList()
+}

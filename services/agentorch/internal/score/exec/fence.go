@@ -1,0 +1,50 @@
+package exec
+
+import "strings"
+
+// lastBlock returns the last block of code between fences (``` or ~~~): of those marked with the language, where there
+// are any, else of all. A block that the text ends within counts too, since answers are cut.
+func lastBlock(text, language string) (string, bool) {
+	var (
+		block, best       []string
+		fence             string
+		marked, bestMarks bool
+		found             bool
+	)
+	end := func() {
+		if marked || !bestMarks {
+			best, bestMarks, found = block, marked, true
+		}
+		fence, block = "", nil
+	}
+	for line := range strings.Lines(text) {
+		bare := strings.TrimSpace(line)
+		switch {
+		case fence == "" && (strings.HasPrefix(bare, "```") || strings.HasPrefix(bare, "~~~")):
+			fence = bare[:3]
+			for len(fence) < len(bare) && bare[len(fence)] == fence[0] {
+				fence += fence[:1]
+			}
+			marked = isLanguage(bare[len(fence):], language)
+		case fence != "" && strings.HasPrefix(bare, fence) && strings.Trim(bare, fence[:1]) == "":
+			end()
+		case fence != "":
+			block = append(block, line)
+		}
+	}
+	if fence != "" {
+		end()
+	}
+	return strings.Join(best, ""), found
+}
+
+func isLanguage(mark, language string) bool {
+	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(mark)), " ")
+	switch language {
+	case "python":
+		return word == "python" || word == "py" || word == "python3"
+	case "bash":
+		return word == "bash" || word == "sh" || word == "shell"
+	}
+	return word == language
+}

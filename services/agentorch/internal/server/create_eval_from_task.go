@@ -1,0 +1,186 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
+)
+
+// Bodies are the bodies that projects keep.
+type Bodies interface {
+	// Size is how many bytes a body has. It fails with RESOURCE_NOT_FOUND.
+	Size(ctx context.Context, project, hash string) (int64, error)
+	// Open reads a body. It fails with RESOURCE_NOT_FOUND.
+	Open(ctx context.Context, project, hash string) (io.ReadCloser, error)
+}
+
+// CreateEvalFromTask checks the evaluation of a task file and makes it.
+func (s *Evals) CreateEvalFromTask(ctx context.Context, req *agentv1.CreateEvalFromTaskRequest) (*agentv1.Eval, error) {
+	project, err := resource.ParseProject("parent", req.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	spec, err := s.task(ctx, project, req)
+	if err != nil {
+		return nil, err
+	}
+	of := proto.CloneOf(req) // Each reading of a file gives its messages other ids.
+	of.RequestId = ""
+	state, err := s.deps.Engine.CreateAs(ctx, project, spec, of, req.GetRequestId(), req.GetValidateOnly())
+	if err != nil {
+		return nil, inFileWords(err, spec, req)
+	}
+	e, err := s.deps.Live.Eval(ctx, state.Eval)
+	return redact.Content(e), err
+}
+
+// task reads the task file of a request.
+func (s *Evals) task(ctx context.Context, project string, req *agentv1.CreateEvalFromTaskRequest) (*agentv1.EvalSpec, error) {
+	if req.GetLimit() != nil && len(req.GetSampleIds()) > 0 {
+		return nil, rpcerr.InvalidField("limit", "excludes sample_ids; send one of them")
+	}
+	var changes []taskfile.Change
+	for i, text := range req.GetSets() {
+		change, err := taskfile.ParseChange(text)
+		if err != nil {
+			return nil, rpcerr.InvalidField(fmt.Sprintf("sets[%d]", i), "%v", err)
+		}
+		changes = append(changes, change)
+	}
+	files := &uploaded{bodies: s.deps.Bodies, project: project, hashes: req.GetFiles()}
+	name := cmp.Or(req.GetFileName(), "task.yaml")
+	task, err := taskfile.Read(ctx, name, []byte(req.GetTask()), files, changes...)
+	if err != nil {
+		return nil, fault("task", err)
+	}
+	if len(req.GetModels())+len(task.Spec.GetModels()) == 0 {
+		return nil, rpcerr.InvalidField("models", "%s names no model; name one here, PROVIDER/MODEL", name)
+	}
+	err = task.Override(ctx, taskfile.Override{
+		Models: req.GetModels(), ModelArgs: req.GetModelArgs(), Limit: req.GetLimit(), SampleIDs: req.GetSampleIds(), Epochs: req.GetEpochs(),
+		MaxSamples: req.GetMaxSamples(), Driver: req.GetDriver(), AllowUnisolated: req.GetAllowUnisolated(), Tags: req.GetTags(),
+	}, files)
+	if err != nil {
+		return nil, fault("model_args", err)
+	}
+	task.Spec.Revision = req.GetRevision()
+	return task.Spec, nil
+}
+
+// fault is an error of what a field says. One of a store keeps its kind.
+func fault(field string, err error) error {
+	if e, ok := rpcerr.As(err); ok && !errors.As(err, new(*taskfile.MissingError)) {
+		return e
+	}
+	return rpcerr.InvalidField(field, "%v", err)
+}
+
+// uploaded are the bodies of a project under the names that a task file has for them.
+type uploaded struct {
+	bodies  Bodies
+	project string
+	hashes  map[string]string
+	read    int64 // bytes so far
+}
+
+// Body implements [taskfile.Files].
+func (u *uploaded) Body(ctx context.Context, name string) (*contentv1.BlobRef, error) {
+	hash, err := u.hash(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := u.bodies.Size(ctx, u.project, hash)
+	return &contentv1.BlobRef{Hash: hash, Size: size, MediaType: taskfile.BodyType}, absent(err, name, hash)
+}
+
+// Read implements [taskfile.Files]. What is read is part of the specification, be it the same file again, so that all
+// of it together has a bound.
+func (u *uploaded) Read(ctx context.Context, name string, most int64) ([]byte, error) {
+	hash, err := u.hash(name)
+	if err != nil {
+		return nil, err
+	}
+	body, err := u.bodies.Open(ctx, u.project, hash)
+	if err != nil {
+		return nil, absent(err, name, hash)
+	}
+	defer body.Close()
+	left := bound.TaskFilesBytes - u.read
+	text, err := io.ReadAll(io.LimitReader(body, min(most, left)+1))
+	switch size := int64(len(text)); {
+	case err != nil:
+		return nil, err
+	case size > most:
+		return nil, fmt.Errorf("%s has more than %d bytes", name, most)
+	case size > left:
+		return nil, rpcerr.RequestTooLarge("files", bound.TaskFilesBytes, "the files that the task puts into sandboxes have more than %d bytes together with %s, each counted as often as it is placed; have a sandbox's image or its set-up bring them", bound.TaskFilesBytes, name)
+	default:
+		u.read += size
+		return text, nil
+	}
+}
+
+// absent says of a body that the project does not keep where the request names it.
+func absent(err error, name, hash string) error {
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND) {
+		return rpcerr.InvalidField(fmt.Sprintf("files[%q]", name), "the project keeps no body %s; upload it first", hash)
+	}
+	return err
+}
+
+func (u *uploaded) hash(name string) (string, error) {
+	if hash, ok := u.hashes[name]; ok {
+		return hash, nil
+	}
+	return "", &taskfile.MissingError{Message: fmt.Sprintf("%s is a file of your machine; upload it (UploadBlob, over REST PUT …/blobs:upload), and send its hash in files[%q]", name, name)}
+}
+
+// inFileWords is an error about a specification as one about the task file, or about the field that stands in its
+// place.
+func inFileWords(err error, spec *agentv1.EvalSpec, req *agentv1.CreateEvalFromTaskRequest) error {
+	e, ok := rpcerr.As(taskfile.InWords(err, taskfile.Words))
+	if !ok {
+		return err
+	}
+	said := *e
+	said.Message = spec.GetTaskFile() + ": " + e.Message
+	said.Fields = slices.Clone(e.Fields)
+	for i, f := range said.Fields {
+		said.Fields[i].Path = fieldOf(f.Path, req)
+	}
+	return &said
+}
+
+// fieldOf is the field of the request that sets a field of the specification.
+func fieldOf(path string, req *agentv1.CreateEvalFromTaskRequest) string {
+	for _, set := range []struct {
+		given       bool
+		path, field string
+	}{
+		{len(req.GetModels()) > 0, "spec.model", "models"},
+		{req.GetLimit() != nil, "spec.limit", "limit"},
+		{len(req.GetSampleIds()) > 0, "spec.sample_ids", "sample_ids"},
+		{req.Epochs != nil, "spec.epochs.count", "epochs"},
+		{req.MaxSamples != nil, "spec.max_samples", "max_samples"},
+	} {
+		if set.given && strings.HasPrefix(path, set.path) {
+			return set.field
+		}
+	}
+	return "task"
+}

@@ -1,0 +1,24 @@
+package servicetest
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+)
+
+// news is a watch that tells what comes through a channel, and nothing when that is nil.
+type news[R any] struct {
+	grpc.ServerStreamingClient[R]
+	ctx  context.Context //nolint:containedctx // a stream has one
+	from <-chan *R
+}
+
+// Recv implements the stream.
+func (n news[R]) Recv() (*R, error) {
+	select {
+	case one := <-n.from:
+		return one, nil
+	case <-n.ctx.Done():
+		return nil, n.ctx.Err()
+	}
+}

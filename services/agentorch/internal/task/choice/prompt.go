@@ -1,0 +1,46 @@
+package choice
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/template"
+)
+
+// The parts of the default prompts. All of them ask for a line that Parse reads.
+const (
+	askWhole    = "Reply with one line and nothing else, in this form: 'ANSWER: %s' (without quotes), where %s."
+	askLastLine = "Reason step by step first. End your reply with one line in this form: 'ANSWER: %s' (without quotes), where %s."
+)
+
+// DefaultTemplate is the prompt template of multiple choice. With reasoning the model is asked to think before its last
+// line; with multiple it may name several options.
+func DefaultTemplate(reasoning, multiple bool) string {
+	ask := askWhole
+	if reasoning {
+		ask = askLastLine
+	}
+	head, form, meaning := "Pick the right option for the question below.", "$LETTER", "LETTER is one of {letters}"
+	if multiple {
+		head, form, meaning = "Pick every right option for the question below; more than one may be right.", "$LETTERS", "LETTERS is one or more of {letters}"
+	}
+	return head + " " + fmt.Sprintf(ask, form, meaning) + "\n\n{question}\n\n{choices}"
+}
+
+// CheckTemplate reports a template that lacks `{question}` or `{choices}`.
+func CheckTemplate(template string) error {
+	if !strings.Contains(template, "{question}") || !strings.Contains(template, "{choices}") {
+		return errors.New("a multiple-choice template needs the placeholders {question} and {choices}, and may have {letters}")
+	}
+	return nil
+}
+
+// Prompt fills a template: `{question}`, `{choices}` with the options one a line, `{letters}` with `A,B,C`. `{{` and
+// `}}` are single braces. Text that is put in is not read again. It fails with REQUEST_TOO_LARGE where the prompt is
+// over bound.TemplateBytes.
+func (c Choices) Prompt(text, question string) (string, error) {
+	return template.NewRoom().Prompt(text, template.Map(map[string]string{
+		"question": question, "choices": c.List(), "letters": strings.Join(c.Letters(), ","),
+	}))
+}

@@ -1,0 +1,124 @@
+package dataset
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
+)
+
+// ID is a sample's id: an integer or a text, which stay apart although 7 and "7" read alike. The zero ID is not set.
+// IDs compare with ==.
+type ID struct {
+	text string
+	kind idKind
+}
+
+type idKind uint8
+
+const (
+	idUnset idKind = iota
+	idInteger
+	idText
+)
+
+// TextID makes an id of a text, which may be empty.
+func TextID(text string) ID { return ID{text: text, kind: idText} }
+
+// IntegerID makes an id of an integer.
+func IntegerID(n int) ID { return ID{text: fmt.Sprint(n), kind: idInteger} }
+
+// ParseID makes an id of its text and type, the reverse of String and IsInteger. It fails when the text of an integer
+// is none.
+func ParseID(text string, integer bool) (ID, error) {
+	if !integer {
+		return TextID(text), nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return ID{text: strconv.FormatInt(n, 10), kind: idInteger}, nil
+	}
+	n, ok := new(big.Int).SetString(text, 10)
+	if !ok {
+		return ID{}, fmt.Errorf("id %q is no integer", text)
+	}
+	return ID{text: n.String(), kind: idInteger}, nil
+}
+
+// IsSet reports whether there is an id.
+func (id ID) IsSet() bool { return id.kind != idUnset }
+
+// IsInteger reports whether the id is an integer.
+func (id ID) IsInteger() bool { return id.kind == idInteger }
+
+// String returns the id as text, without its type.
+func (id ID) String() string { return id.text }
+
+// MarshalJSON writes a number, a string, or null when the id is not set.
+func (id ID) MarshalJSON() ([]byte, error) {
+	switch id.kind {
+	case idInteger:
+		return []byte(id.text), nil
+	case idText:
+		return json.Marshal(id.text)
+	case idUnset:
+	}
+	return []byte("null"), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (id *ID) UnmarshalJSON(raw []byte) error {
+	var text string
+	if string(raw) == "null" {
+		*id = ID{}
+		return nil
+	}
+	if json.Unmarshal(raw, &text) == nil {
+		*id = TextID(text)
+		return nil
+	}
+	read, err := ParseID(string(raw), true)
+	if err != nil {
+		return fmt.Errorf("a sample's id must be an integer or a string, not %.100s", raw)
+	}
+	*id = read
+	return nil
+}
+
+// padding is how many digits integers are brought to where ids are compared as texts.
+const padding = 20
+
+// SortKey is a text by which samples of one epoch are ordered in logs: integers with zeros before them, texts as they
+// are.
+func (id ID) SortKey() string {
+	if id.kind != idInteger {
+		return id.text
+	}
+	sign, digits := "", id.text
+	if strings.HasPrefix(digits, "-") {
+		sign, digits = "-", digits[1:]
+	}
+	return sign + strings.Repeat("0", max(0, padding-len(sign)-len(digits))) + digits
+}
+
+// matchKey is the text that patterns are compared with. A text of nothing but digits counts as that integer: 007 is 7.
+func (id ID) matchKey() string {
+	if id.kind != idText || id.text == "" {
+		return id.SortKey()
+	}
+	var digits strings.Builder
+	for _, r := range id.text {
+		d, ok := pytext.Digit(r)
+		if !ok {
+			return id.text
+		}
+		digits.WriteByte(byte('0' + d))
+	}
+	integer, err := ParseID(digits.String(), true)
+	if err != nil {
+		return id.text
+	}
+	return integer.SortKey()
+}

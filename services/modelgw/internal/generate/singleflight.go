@@ -1,0 +1,191 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who
+// pays for it and what it then fails with come with its terms, and a failure by the terms of another is none of a
+// caller's.
+type route struct {
+	cache.Key
+	// terms are the whole configuration and the budgets.
+	terms string
+	// maxWait is how long the call may wait before another attempt.
+	maxWait time.Duration
+	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own
+	// follower has seen.
+	alone *Call
+}
+
+func routeOf(c *Call, key cache.Key) (route, error) {
+	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Config)
+	r := route{Key: key, terms: strings.Join(slices.Concat(c.Scopes, []string{string(terms)}), "\n"), maxWait: c.MaxWait}
+	if c.Committed {
+		r.alone = c
+	}
+	return r, err
+}
+
+// sharedCall is a call on its way on behalf of everybody aboard. It ends when the last of them leaves.
+type sharedCall struct {
+	done   chan struct{}
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	callers map[*Call]struct{}
+	// failed are the attempts that failed so far; asleep says that the call sleeps after the last of them.
+	failed []*modelv1.FailedAttempt
+	asleep bool
+
+	// The rest is final once done is closed.
+	outcome  Outcome
+	response *provider.Response
+	err      error
+}
+
+// join takes a call aboard and tells it what failed before.
+func (f *sharedCall) join(c *Call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.callers[c] = struct{}{}
+	if c.OnRetry == nil || len(f.failed) == 0 {
+		return
+	}
+	for _, failed := range f.failed {
+		c.OnRetry(failed)
+	}
+	if !f.asleep {
+		c.OnRetry(nil)
+	}
+}
+
+// leave lets a call off, which hears nothing any more, and returns how many are left. Its outcome keeps what failed
+// meanwhile.
+func (f *sharedCall) leave(c *Call, o *Outcome) (left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.callers, c)
+	o.Failed = slices.Clone(f.failed)
+	if f.asleep && c.OnRetry != nil {
+		c.OnRetry(nil)
+	}
+	return len(f.callers)
+}
+
+// broadcast is Call.OnRetry for everybody aboard.
+func (f *sharedCall) broadcast(failed *modelv1.FailedAttempt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asleep = failed != nil; f.asleep {
+		f.failed = append(f.failed, failed)
+	}
+	for c := range f.callers {
+		if c.OnRetry != nil {
+			c.OnRetry(failed)
+		}
+	}
+}
+
+// leaderSink passes an answer on as it comes to the call that began a flight, while it is aboard. The others were not
+// there from the start and get the answer whole, as from the cache.
+type leaderSink struct {
+	flight *sharedCall
+	leader *Call
+}
+
+func (s leaderSink) Started(attempt int)            { s.pass(func(to Sink) { to.Started(attempt) }) }
+func (s leaderSink) Delta(d *modelv1.GenerateDelta) { s.pass(func(to Sink) { to.Delta(d) }) }
+func (s leaderSink) Restart(attempt int)            { s.pass(func(to Sink) { to.Restart(attempt) }) }
+
+func (s leaderSink) pass(tell func(Sink)) {
+	s.flight.mu.Lock()
+	defer s.flight.mu.Unlock()
+	if _, there := s.flight.callers[s.leader]; there {
+		tell(s.leader.Sink)
+	}
+}
+
+// join joins the flight on a route, or starts one and leads it. It fails once the cache is closed.
+func (s *Cache) join(ctx context.Context, c *Call, o Outcome, r route, policy *modelv1.CachePolicy, next Func) (f *sharedCall, leads bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, stopping()
+	}
+	if f, ok := s.flights[r]; ok {
+		f.join(c)
+		return f, false, nil
+	}
+	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the
+	// last one ends it.
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	f = &sharedCall{done: make(chan struct{}), cancel: cancel, callers: map[*Call]struct{}{c: {}}}
+	s.flights[r] = f
+	inner := *c
+	inner.OnRetry = f.broadcast
+	if c.Sink != nil {
+		inner.Sink = leaderSink{f, c}
+	}
+	s.flying.Go(func() {
+		defer cancel(nil)
+		s.lead(work, r, f, &inner, &o, policy, next)
+	})
+	return f, true, nil
+}
+
+// lead makes the call of a flight and lands it.
+func (s *Cache) lead(ctx context.Context, r route, f *sharedCall, c *Call, o *Outcome, policy *modelv1.CachePolicy, next Func) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
+			f.err = rpcerr.Internal("a shared model call")
+		}
+		f.outcome = *o
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.flights[r] == f {
+			delete(s.flights, r)
+		}
+		close(f.done)
+	}()
+	// An equal call may have been answered since this one's leader looked.
+	if output := s.find(ctx, r.Key); output != nil {
+		f.response = &provider.Response{Output: output}
+		o.Cache = modelv1.CacheUse_CACHE_USE_READ
+		return
+	}
+	f.response, f.err = next(ctx, c, o)
+	switch {
+	case f.err == nil && !f.response.BrokenOff:
+		o.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
+	case errors.Is(context.Cause(ctx), errStopping):
+		f.err = stopping()
+	}
+}
+
+// leave gives up waiting; the last one ends the flight.
+func (s *Cache) leave(r route, f *sharedCall, c *Call, o *Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.leave(c, o) > 0 {
+		return
+	}
+	f.cancel(nil)
+	if s.flights[r] == f {
+		delete(s.flights, r) // whoever comes now starts anew
+	}
+}

@@ -1,0 +1,190 @@
+// Package prefixcache keeps the conversations of projects in memory, so that a call which goes on with one need not
+// hold all of it: a prefix names what was sent before.
+//
+//	Get(prefix) ──▶ Conversation ── Extend(new messages) ──▶ Conversation ── Keep ──▶ its prefix can be named
+//
+// Conversations that grow from one another share their messages, and what was found out about them. What is kept is
+// bounded by its bytes: what was not used for longest is forgotten, and its callers send it again.
+package prefixcache
+
+import (
+	"slices"
+	"sync"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lru"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+)
+
+// What is kept weighs more than its encoded bytes: by so much for each message, for each of its parts and calls of
+// tools, and for each prefix that can be named.
+const (
+	messageWeight = 512
+	partWeight    = 256
+	nameWeight    = 256
+)
+
+// Conversation is messages, the hash that stands for them and their summary. It does not change. The zero Conversation
+// has none.
+type Conversation struct {
+	line    *line
+	count   int
+	hash    prefix.Hash
+	bytes   int64
+	weight  int64
+	summary prepare.Summary
+}
+
+// line is the messages of conversations that grow from one another. All of them are beginnings of the longest.
+type line struct {
+	mu       sync.Mutex
+	messages []*modelv1.ChatMessage
+	weight   int64 // of the messages
+	// names are the prefixes that are kept of it. The store's lock guards them.
+	names []name
+}
+
+// Messages returns the messages. Neither the list nor they may be changed.
+func (c Conversation) Messages() []*modelv1.ChatMessage {
+	if c.line == nil {
+		return nil
+	}
+	c.line.mu.Lock()
+	defer c.line.mu.Unlock()
+	return c.line.messages[:c.count:c.count]
+}
+
+// Summary returns what preparation must know of the messages.
+func (c Conversation) Summary() prepare.Summary { return c.summary }
+
+// Bytes returns how many bytes the messages have when they are encoded.
+func (c Conversation) Bytes() int64 { return c.bytes }
+
+// Prefix returns what stands for the messages.
+func (c Conversation) Prefix() *modelv1.MessagePrefix {
+	return &modelv1.MessagePrefix{Hash: c.hash.String(), Count: int32(c.count)}
+}
+
+// Extend returns the conversation with more messages, which must not change any more. It fails with INVALID_REQUEST
+// where one of them cannot be encoded.
+func (c Conversation) Extend(messages ...*modelv1.ChatMessage) (Conversation, error) {
+	next := c
+	for i, m := range messages {
+		digest, size, err := prefix.DigestOf(m)
+		if err != nil {
+			return Conversation{}, rpcerr.InvalidField("messages", "message %d cannot be encoded: %v", i, err)
+		}
+		next.hash, next.bytes = next.hash.Next(digest), next.bytes+int64(size)
+		next.weight += int64(size) + messageWeight + partWeight*int64(len(m.GetContent().GetList().GetParts())+len(m.GetToolCalls()))
+	}
+	next.count += len(messages)
+	next.summary = next.summary.And(prepare.SummaryOf(messages...))
+	next.line = c.grow(messages, next.weight)
+	return next, nil
+}
+
+// grow adds messages to the conversation's line where it is the longest of it; else they begin another line. The
+// weight is that of all messages then.
+func (c Conversation) grow(messages []*modelv1.ChatMessage, weight int64) *line {
+	if c.line == nil {
+		return &line{messages: slices.Clone(messages), weight: weight}
+	}
+	c.line.mu.Lock()
+	defer c.line.mu.Unlock()
+	if len(c.line.messages) > c.count {
+		return &line{messages: slices.Concat(c.line.messages[:c.count], messages), weight: weight}
+	}
+	c.line.messages, c.line.weight = append(c.line.messages, messages...), weight
+	return c.line
+}
+
+// weighs returns what the line weighs in a store.
+func (l *line) weighs() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.weight + int64(len(l.names))*nameWeight
+}
+
+// Cache keeps conversations. It is safe for concurrent use.
+type Cache struct {
+	mu    sync.Mutex
+	known map[name]Conversation
+	lines *lru.Cache[*line, *line]
+}
+
+// name is what a project calls a conversation. No project can name that of another.
+type name struct {
+	project string
+	hash    prefix.Hash
+}
+
+// New returns an empty store for conversations of so many bytes.
+func New(maxBytes int64) *Cache {
+	return &Cache{known: map[name]Conversation{}, lines: lru.New[*line, *line](maxBytes)}
+}
+
+// Get returns the conversation that a prefix of a project stands for, if it is kept.
+func (s *Cache) Get(project string, p *modelv1.MessagePrefix) (Conversation, bool) {
+	hash, ok := prefix.Parse(p.GetHash())
+	if !ok {
+		return Conversation{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.known[name{project, hash}]
+	if !ok || c.count != int(p.GetCount()) {
+		return Conversation{}, false
+	}
+	s.lines.Get(c.line) // It is now the one used last.
+	return c, true
+}
+
+// Keep keeps conversations of a project. One that is larger than all that may be kept is not.
+func (s *Cache) Keep(project string, all ...Conversation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range all {
+		if c.line == nil {
+			continue
+		}
+		n := name{project, c.hash}
+		if known, ok := s.known[n]; !ok || known.line != c.line {
+			c.line.names = append(c.line.names, n)
+		}
+		s.known[n] = c
+		s.weigh(c.line)
+	}
+}
+
+// Weigh counts what was added to a kept conversation by a call that does not keep it, since those that are kept share
+// its messages.
+func (s *Cache) Weigh(c Conversation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, kept := s.lines.Get(c.line); kept {
+		s.weigh(c.line)
+	}
+}
+
+// weigh has a line be the one used last, with its weight, and forgets others for it, or itself where it is too large.
+func (s *Cache) weigh(l *line) {
+	for _, gone := range s.lines.Put(l, l, l.weighs()) {
+		if gone != l {
+			s.forget(gone)
+		}
+	}
+	if _, kept := s.lines.Get(l); !kept {
+		s.forget(l)
+	}
+}
+
+func (s *Cache) forget(gone *line) {
+	for _, n := range gone.names {
+		if s.known[n].line == gone {
+			delete(s.known, n)
+		}
+	}
+	gone.names = nil
+}

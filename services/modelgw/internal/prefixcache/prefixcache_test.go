@@ -1,0 +1,139 @@
+package prefixcache_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+)
+
+func extend(t *testing.T, c prefixcache.Conversation, messages ...*modelv1.ChatMessage) prefixcache.Conversation {
+	t.Helper()
+	next, err := c.Extend(messages...)
+	require.NoError(t, err)
+	return next
+}
+
+func TestAPrefixStandsForTheMessagesOfItsProject(t *testing.T) {
+	t.Parallel()
+	s := prefixcache.New(1 << 20)
+	one := extend(t, prefixcache.Conversation{}, chat.User("a"))
+	two := extend(t, one, chat.Assistant("b"), chat.User("c"))
+	s.Keep("p", one, two)
+	for _, c := range []prefixcache.Conversation{one, two} {
+		found, ok := s.Get("p", c.Prefix())
+		require.True(t, ok)
+		assert.Equal(t, c.Messages(), found.Messages())
+		_, ok = s.Get("q", c.Prefix())
+		assert.False(t, ok, "another project names it")
+	}
+	wrong := two.Prefix()
+	wrong.Count--
+	_, ok := s.Get("p", wrong)
+	assert.False(t, ok, "the count is another")
+	_, ok = s.Get("p", &modelv1.MessagePrefix{Hash: "9f", Count: 1})
+	assert.False(t, ok, "a hash of another form")
+}
+
+// TestConversationsThatPartKeepTheirOwnMessages goes on in two ways from one place.
+func TestConversationsThatPartKeepTheirOwnMessages(t *testing.T) {
+	t.Parallel()
+	base := extend(t, prefixcache.Conversation{}, chat.User("a"))
+	left := extend(t, base, chat.User("left"))
+	right := extend(t, base, chat.User("right"))
+	further := extend(t, left, chat.User("further"))
+	says := func(c prefixcache.Conversation) (texts []string) {
+		for _, m := range c.Messages() {
+			texts = append(texts, chat.Text(m))
+		}
+		return texts
+	}
+	assert.Equal(t, []string{"a"}, says(base))
+	assert.Equal(t, []string{"a", "left"}, says(left))
+	assert.Equal(t, []string{"a", "right"}, says(right))
+	assert.Equal(t, []string{"a", "left", "further"}, says(further))
+	assert.NotEqual(t, left.Prefix().GetHash(), right.Prefix().GetHash())
+}
+
+func TestWhatWasNotUsedForLongestIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := prefixcache.New(100_000)
+	var all []prefixcache.Conversation
+	for i := range 12 {
+		c := extend(t, prefixcache.Conversation{}, chat.User(fmt.Sprint(i)+strings.Repeat("x", 10_000)))
+		longer := extend(t, c, chat.User("more"))
+		s.Keep("p", c, longer)
+		all = append(all, c)
+		_, ok := s.Get("p", all[0].Prefix())
+		assert.True(t, ok, "the first is used each time")
+	}
+	for i, c := range all {
+		_, ok := s.Get("p", c.Prefix())
+		assert.Equal(t, i == 0 || i >= 5, ok, i)
+	}
+	large := extend(t, prefixcache.Conversation{}, chat.User(strings.Repeat("x", 100_000)))
+	s.Keep("p", large)
+	_, ok := s.Get("p", large.Prefix())
+	assert.False(t, ok, "it is larger than all that may be kept")
+	_, ok = s.Get("p", all[0].Prefix())
+	assert.True(t, ok, "and nothing went for it")
+}
+
+// TestWhatIsAddedToAKeptConversationCounts has calls go on with kept conversations without keeping what they add: it is
+// held as long as what they go on with.
+func TestWhatIsAddedToAKeptConversationCounts(t *testing.T) {
+	t.Parallel()
+	s := prefixcache.New(100_000)
+	var all []prefixcache.Conversation
+	for i := range 10 {
+		c := extend(t, prefixcache.Conversation{}, chat.User(fmt.Sprint(i)))
+		s.Keep("p", c)
+		all = append(all, c)
+	}
+	for _, c := range all {
+		s.Weigh(extend(t, c, chat.User(strings.Repeat("x", 30_000))))
+	}
+	var kept int
+	for _, c := range all {
+		if _, ok := s.Get("p", c.Prefix()); ok {
+			kept++
+		}
+	}
+	assert.Equal(t, 3, kept, "those that are held in 100,000 bytes")
+	s.Weigh(extend(t, prefixcache.Conversation{}, chat.User("of none that is kept")))
+
+	many := chat.User("")
+	for range 300 {
+		many.ToolCalls = append(many.ToolCalls, &toolv1.ToolCall{Id: "x"})
+	}
+	small := prefixcache.New(50_000)
+	c := extend(t, prefixcache.Conversation{}, many)
+	small.Keep("p", c)
+	_, ok := small.Get("p", c.Prefix())
+	assert.False(t, ok, "a part is more than its bytes")
+}
+
+// TestASummaryThatGrowsIsThatOfAllMessages compares one that grew by a message at a time with that of all of them.
+func TestASummaryThatGrowsIsThatOfAllMessages(t *testing.T) {
+	t.Parallel()
+	thought := chat.Assistant("")
+	thought.Content = chat.ListContent(chat.ReasoningPart("why"), chat.TextPart("x"), chat.ImagePart("data:image/png;base64,aGk="))
+	messages := []*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.User("v"), thought, {Role: modelv1.Role_ROLE_TOOL, Content: thought.GetContent()}}
+	var c prefixcache.Conversation
+	for i, m := range messages {
+		c = extend(t, c, m)
+		assert.Equal(t, prepare.SummaryOf(messages[:i+1]...), c.Summary())
+		known, grown := prepare.SummaryOf(messages[:i+1]...), prepare.Conversation{}
+		grown.Summary = &known
+		assert.Equal(t, tokens.Messages(messages[:i+1]), grown.Tokens())
+	}
+}

@@ -1,0 +1,36 @@
+package provider
+
+import modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+
+// ReasoningHeadroom is what a configuration adds to a provider's default bound of output tokens, where reasoning counts
+// as output.
+type ReasoningHeadroom struct {
+	// Efforts are the tokens that each reasoning_effort adds.
+	Efforts map[string]int64
+	// Budget adds reasoning_tokens, in the place of what the effort adds.
+	Budget bool
+	// EffortFirst keeps to the effort where both are set.
+	EffortFirst bool
+	// Least are the least bounds by effort.
+	Least map[string]int64
+	// Most bounds the result; zero is no bound.
+	Most int64
+}
+
+// MaxTokensFor is the default bound of output tokens with a configuration; zero leaves it to the server.
+func (c Capabilities) MaxTokensFor(config *modelv1.GenerateConfig) int64 {
+	tokens := c.MaxTokens
+	if tokens == 0 || c.ReasoningHeadroom == nil {
+		return tokens
+	}
+	added := c.ReasoningHeadroom.Efforts[config.GetReasoningEffort()]
+	if c.ReasoningHeadroom.Budget && config.GetReasoningTokens() > 0 && (added == 0 || !c.ReasoningHeadroom.EffortFirst) {
+		added = config.GetReasoningTokens()
+	}
+	tokens += added
+	tokens = max(tokens, c.ReasoningHeadroom.Least[config.GetEffort()])
+	if c.ReasoningHeadroom.Most > 0 {
+		tokens = min(tokens, c.ReasoningHeadroom.Most)
+	}
+	return tokens
+}

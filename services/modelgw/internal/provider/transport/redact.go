@@ -1,0 +1,191 @@
+package transport
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+)
+
+// RedactSecrets returns a client that shares the connections of c and keeps the secrets of an account out of what a
+// vendor says when it fails: refused requests, errors in the midst of a stream, pages that are no answer, and all
+// headers. Whoever reads an answer through it, to pass it on, to record it or to tell of it, never sees them. A secret
+// becomes a star for each of its characters, so that no length changes. Answers of models pass as they came.
+func RedactSecrets(c *http.Client, secrets ...config.Secret) *http.Client {
+	hidden := newSecretSet(secrets)
+	if len(hidden.runs) == 0 {
+		return c
+	}
+	own := *c
+	own.Transport = &redactingTransport{next: c.Transport, secrets: hidden}
+	return &own
+}
+
+// redactingTransport is the transport of such a client.
+type redactingTransport struct {
+	next    http.RoundTripper
+	secrets *secretSet
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *redactingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, values := range answer.Header {
+		for i, value := range values {
+			values[i] = d.secrets.text(value)
+		}
+	}
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	refused := answer.StatusCode/100 != 2
+	if encoding := answer.Header.Get("Content-Encoding"); refused && encoding != "" && encoding != "identity" {
+		// We asked for none, and what cannot be read cannot be trusted with the key.
+		_ = answer.Body.Close()
+		answer.Header.Del("Content-Encoding")
+		answer.Header.Del("Content-Length")
+		withheld := []byte(`{"error":{"message":"the error came encoded, which was not asked for, and is left out"}}`)
+		answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(withheld)), int64(len(withheld))
+	}
+	answer.Body = &redactingBody{ReadCloser: answer.Body, secrets: d.secrets, events: kind == "text/event-stream" && !refused, refused: refused}
+	return answer, nil
+}
+
+// redactMode is what a unit of an answer is known to be: an event of a stream, or else the whole body.
+type redactMode int
+
+const (
+	unknown redactMode = iota
+	answered
+	failed
+)
+
+const (
+	// maxHead bounds how much of a unit is looked at to tell what it is. What is not known to be an answer by then is
+	// none.
+	maxHead = 4 << 10
+	// smallRead is the least that is read at once.
+	smallRead = 512
+)
+
+// redactingBody is the body of an answer.
+type redactingBody struct {
+	io.ReadCloser
+	secrets *secretSet
+	// events says that the units are lines of a stream; refused that nothing in it is an answer.
+	events, refused bool
+
+	is   redactMode
+	head []byte // of the unit, while it is unknown
+	// held are bytes that may be the beginning of a secret; ready are those that the last reader had no room for, and
+	// err is what came after them.
+	held, ready []byte
+	err         error
+}
+
+// Read implements io.Reader.
+func (b *redactingBody) Read(p []byte) (int, error) {
+	for {
+		if len(b.ready) > 0 || len(p) == 0 {
+			n := copy(p, b.ready)
+			b.ready = b.ready[n:]
+			return n, nil
+		}
+		if b.err != nil {
+			return 0, b.err
+		}
+		room, own := p, len(p) <= len(b.held)
+		if own {
+			room = make([]byte, len(b.held)+smallRead)
+		}
+		kept := copy(room, b.held)
+		var n int
+		n, b.err = b.ReadCloser.Read(room[kept:])
+		piece := room[:kept+n]
+		done := b.redact(piece, b.err != nil)
+		b.held = append(b.held[:0], piece[done:]...)
+		switch {
+		case own:
+			b.ready = piece[:done]
+		case done > 0:
+			return done, nil
+		}
+	}
+}
+
+// redact hides what is to be hidden in a piece of the answer, and returns how much of it may be passed on; what follows
+// must be given again with more, unless the piece is the last.
+func (b *redactingBody) redact(piece []byte, last bool) int {
+	for at := 0; at < len(piece); {
+		unit, ended := piece[at:], last
+		if end := bytes.IndexByte(unit, '\n'); b.events && end >= 0 {
+			unit, ended = unit[:end+1], true
+		}
+		if b.modeOf(unit) != answered {
+			pass := len(unit)
+			if !ended {
+				pass -= b.secrets.partialSuffix(unit)
+			}
+			b.secrets.redact(unit, pass)
+			unit = unit[:pass]
+			if b.is == unknown {
+				b.head = append(b.head, unit[:min(pass, maxHead-len(b.head))]...)
+			}
+			if !ended {
+				return at + pass
+			}
+		}
+		at += len(unit)
+		if ended {
+			b.is, b.head = unknown, b.head[:0]
+		}
+	}
+	return len(piece)
+}
+
+// modeOf says what the unit is whose next bytes these are.
+func (b *redactingBody) modeOf(next []byte) redactMode {
+	if b.refused {
+		return failed
+	}
+	if b.is == unknown {
+		known := len(b.head)
+		b.head = append(b.head, next[:min(len(next), maxHead-known)]...)
+		b.is = modeByHead(b.head)
+		b.head = b.head[:known]
+	}
+	return b.is
+}
+
+// answerMembers are where the formats have a model's words.
+var answerMembers = [][]byte{[]byte(`"choices"`), []byte(`"content"`), []byte(`"delta"`), []byte(`"content_block"`)}
+
+var errorWord = []byte(`"error"`)
+
+// modeByHead says by its beginning what a unit is. The word "error" in quotes cannot be within a text of JSON, and
+// stands before the message in what fails.
+func modeByHead(head []byte) redactMode {
+	is, first := unknown, len(head)
+	for _, member := range answerMembers {
+		if at := bytes.Index(head[:first], member); at >= 0 {
+			is, first = answered, at
+		}
+	}
+	for rest := head[:first]; ; {
+		_, after, found := bytes.Cut(rest, errorWord)
+		if !found {
+			return is
+		}
+		value, member := bytes.CutPrefix(bytes.TrimSpace(after), []byte(":"))
+		switch value = bytes.TrimSpace(value); {
+		case bytes.HasPrefix([]byte("null"), value) && first == len(head): // It may be no error; the next bytes tell.
+			return unknown
+		case !member || !bytes.HasPrefix(value, []byte("null")):
+			return failed
+		}
+		rest = after
+	}
+}

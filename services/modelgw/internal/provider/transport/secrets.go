@@ -1,0 +1,78 @@
+package transport
+
+import (
+	"bytes"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+)
+
+const (
+	// leastSecret is how long a text must be to be a secret: what is shorter stands in for a key where none is wanted,
+	// such as `EMPTY`, and is in many words.
+	leastSecret = 8
+	// mostShown is how many characters of a secret in a row may be seen, less one: vendors name a key by its first and
+	// its last few.
+	mostShown = 12
+)
+
+// secretSet finds secrets in what others say, and parts of them that are long enough to matter. It may be used
+// concurrently.
+type secretSet struct {
+	secrets [][]byte
+	// runs are the shortest parts that matter, and sizes how long these are.
+	runs  map[string]bool
+	sizes []int
+}
+
+func newSecretSet(secrets []config.Secret) *secretSet {
+	h := &secretSet{runs: map[string]bool{}}
+	for _, s := range secrets {
+		secret := []byte(s.Reveal())
+		if len(secret) < leastSecret {
+			continue
+		}
+		size := max(leastSecret, min(mostShown, len(secret)/2))
+		h.secrets, h.sizes = append(h.secrets, secret), append(h.sizes, size)
+		for at := 0; at+size <= len(secret); at++ {
+			h.runs[string(secret[at:at+size])] = true
+		}
+	}
+	return h
+}
+
+// redact puts stars over the parts of secrets that begin before end.
+func (h *secretSet) redact(text []byte, end int) {
+	for _, size := range h.sizes {
+		for at := 0; at < end && at+size <= len(text); {
+			if !h.runs[string(text[at:at+size])] {
+				at++
+				continue
+			}
+			to := at + size
+			for to < len(text) && h.runs[string(text[to-size+1:to+1])] {
+				to++
+			}
+			for ; at < to; at++ {
+				text[at] = '*'
+			}
+		}
+	}
+}
+
+// text returns a text with stars over the parts of secrets.
+func (h *secretSet) text(text string) string {
+	covered := []byte(text)
+	h.redact(covered, len(covered))
+	return string(covered)
+}
+
+// partialSuffix returns how many bytes at the end of a text are within some secret, so that more of it may follow.
+func (h *secretSet) partialSuffix(text []byte) int {
+	longest := 0
+	for _, secret := range h.secrets {
+		for longest < min(len(text), len(secret)) && bytes.Contains(secret, text[len(text)-longest-1:]) {
+			longest++
+		}
+	}
+	return longest
+}
