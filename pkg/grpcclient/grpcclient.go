@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -43,10 +42,9 @@ type Options struct {
 	// TLS secures the connection; nil sends plain text, which is right on loopback only.
 	TLS credentials.TransportCredentials
 	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's
-	// deadline. It holds for calls over the network.
+	// deadline.
 	FailFast bool
-	// Unary is called around each unary call, outside the turning back of errors, within a process without a
-	// connection; nil adds nothing.
+	// Unary is called around each unary call, outside the turning back of errors; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
 	// Blobs has the values of messages that stand apart (pkg/offload): those of requests are put there, those of answers
 	// come from there. Nil leaves messages as they are.
@@ -61,7 +59,10 @@ type Conn interface {
 
 // New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the
 // kinds of pkg/rpcerr.
-func New(address string, o Options) (*grpc.ClientConn, error) {
+func New(address string, o Options) (*grpc.ClientConn, error) { return dial(address, o) }
+
+// dial makes the connections of New and of Within, which differ in options alone.
+func dial(address string, o Options, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var unary []grpc.UnaryClientInterceptor
 	var streams []grpc.StreamClientInterceptor
 	if o.Blobs != nil {
@@ -77,15 +78,15 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	if o.Unary != nil {
 		unary = append(unary, o.Unary)
 	}
-	options := []grpc.DialOption{
+	options = append(options,
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
-		grpc.WithMaxHeaderListSize(inprocess.MaxHeaderBytes),
+		grpc.WithMaxHeaderListSize(bound.RequestHeaderBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: redial.MaxDelay}),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithChainUnaryInterceptor(append(unary, unaryErrors)...),
 		grpc.WithChainStreamInterceptor(append(streams, streamErrors)...),
-	}
+	)
 	if !o.FailFast {
 		options = append(options, grpc.WithDefaultServiceConfig(serviceConfig))
 	}
@@ -100,63 +101,10 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, options...)
 }
 
-// Within makes a connection to whoever serves l in this process. Of the options, those that say how to reach a server,
-// TLS and FailFast, have no meaning: a call that is made before somebody serves l waits, without a deadline for as long
-// as it takes, and once l is closed it fails with UNAVAILABLE.
-func Within(l *inprocess.Listener, o Options) Conn {
-	c := &within{Conn: l.Dial(maxMessageBytes), unary: o.Unary, blobs: o.Blobs}
-	if o.Blobs != nil {
-		c.offload = offloading(o.Blobs)
-	}
-	if !o.Token.IsZero() {
-		c.credential = "Bearer " + o.Token.Reveal()
-	}
-	return c
-}
-
-// within does for calls within the process what the options of New do for others.
-type within struct {
-	*inprocess.Conn
-	credential string
-	unary      grpc.UnaryClientInterceptor
-	blobs      offload.Store
-	offload    grpc.UnaryClientInterceptor
-}
-
-func (w *within) authorized(ctx context.Context) context.Context {
-	if w.credential == "" {
-		return ctx
-	}
-	return metadata.AppendToOutgoingContext(ctx, "authorization", w.credential)
-}
-
-// Invoke implements [grpc.ClientConnInterface].
-func (w *within) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
-	call := func(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
-		return rpcerr.FromStatus(w.Conn.Invoke(w.authorized(ctx), method, request, reply, options...))
-	}
-	if w.unary != nil {
-		inner := call
-		call = func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, options ...grpc.CallOption) error {
-			return w.unary(ctx, method, request, reply, cc, inner, options...)
-		}
-	}
-	if w.offload == nil {
-		return call(ctx, method, request, reply, nil, options...)
-	}
-	return w.offload(ctx, method, request, reply, nil, call, options...)
-}
-
-// NewStream implements [grpc.ClientConnInterface].
-func (w *within) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	s, err := w.Conn.NewStream(w.authorized(ctx), desc, method, options...)
-	if err != nil {
-		return nil, rpcerr.FromStatus(err)
-	}
-	if w.blobs == nil {
-		return &errorStream{s}, nil
-	}
-	return &offloadingStream{ClientStream: &errorStream{s}, store: w.blobs}, nil
+// Within makes a connection to the server of this process that serves l. TLS has no meaning there.
+func Within(l *inprocess.Listener, o Options) (*grpc.ClientConn, error) {
+	o.TLS = nil
+	return dial("passthrough:///"+l.Addr().String(), o, grpc.WithContextDialer(l.Dial))
 }
 
 type bearer struct {

@@ -100,7 +100,7 @@ var forms = map[string]struct {
 	"within": {
 		listen: func(testing.TB) net.Listener { return inprocess.Listen() },
 		dial: func(l net.Listener, o grpcclient.Options) (grpcclient.Conn, error) {
-			return grpcclient.Within(l.(*inprocess.Listener), o), nil
+			return grpcclient.Within(l.(*inprocess.Listener), o)
 		},
 	},
 }
@@ -713,7 +713,7 @@ func TestWhoSendsIsHeldUpByWhoDoesNotReadUntilTheCallEnds(t *testing.T) {
 
 func TestHeadersAreCheckedAndBounded(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("x", inprocess.MaxHeaderBytes)
+	large := strings.Repeat("x", bound.RequestHeaderBytes)
 	for name, c := range map[string]struct {
 		key, value string
 		refused    bool

@@ -25,7 +25,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
-	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -70,7 +69,6 @@ const workers = 16
 type Server struct {
 	*grpc.Server
 	chain  *chain
-	local  *inprocess.Server
 	health *health.Server
 	passed []string
 }
@@ -78,7 +76,6 @@ type Server struct {
 // RegisterService implements [grpc.ServiceRegistrar].
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	s.Server.RegisterService(s.chain.guarded(desc), impl)
-	s.local.RegisterService(desc, impl)
 	for _, m := range desc.Methods {
 		method := "/" + desc.ServiceName + "/" + m.MethodName
 		s.chain.known[method], s.chain.plain[method] = true, !isOpen(method)
@@ -110,7 +107,7 @@ func New(o Options) (*Server, error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),
-		grpc.MaxHeaderListSize(inprocess.MaxHeaderBytes), // told to clients, so that they refuse what is larger before they send it
+		grpc.MaxHeaderListSize(bound.RequestHeaderBytes), // told to clients, so that they refuse what is larger before they send it
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
@@ -123,7 +120,6 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Server: grpc.NewServer(append(options, o.Extra...)...), chain: c,
-		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: bound.MessageBytes + slack, SendBytes: bound.MessageBytes, Workers: workers}),
 		health: health.NewServer(), passed: o.Services,
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
@@ -157,28 +153,12 @@ func (s *Server) SetPeer(name string, answers bool) {
 }
 
 // Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server
-// was stopped before Serve had begun. Where l is an [inprocess.Listener] it takes calls without connections.
+// was stopped before Serve had begun.
 func (s *Server) Serve(l net.Listener) error {
-	if within, ok := l.(*inprocess.Listener); ok {
-		s.local.Serve(within)
-	}
 	if err := s.Server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
-}
-
-// GracefulStop takes no more calls and waits until those under way have ended.
-func (s *Server) GracefulStop() {
-	s.local.Close()
-	s.Server.GracefulStop()
-	s.local.Wait()
-}
-
-// Stop cuts all calls off.
-func (s *Server) Stop() {
-	s.local.Stop()
-	s.Server.Stop()
 }
 
 // cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.

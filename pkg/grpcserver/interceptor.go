@@ -51,16 +51,6 @@ type chain struct {
 	strangers unauthenticatedCalls
 }
 
-// unary is the interceptor of calls with one request within the process; guarded is that of those over the network.
-func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	end := c.begin(ctx, info.FullMethod)
-	defer func() { err = end(ctx, err, recover()) }()
-	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
-		return nil, err
-	}
-	return c.checked(ctx, req, info, handler)
-}
-
 // checked calls a handler, whose request and answer it checks.
 func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	request, _ := req.(proto.Message)
@@ -317,9 +307,6 @@ func (s *checkedStream) SendMsg(m any) error {
 		return err
 	}
 	end := ender(s.Context())
-	if end == nil {
-		return s.ServerStream.SendMsg(m)
-	}
 	unread := time.AfterFunc(bound.UnreadStream, func() { end(errUnread) })
 	defer unread.Stop()
 	err = s.ServerStream.SendMsg(m)

@@ -33,11 +33,7 @@ var errCrowded = errors.New("too many calls without a credential")
 // serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call where there
 // are too many.
 func (s *unauthenticatedCalls) serve(ctx context.Context, ss grpc.ServerStream, handler func(grpc.ServerStream) error) error {
-	end := ender(ctx)
-	if end == nil { // within the process
-		return handler(ss)
-	}
-	defer s.enter(end)()
+	defer s.enter(ender(ctx))()
 	own, _ := ctx.Value(weighedKey{}).(weighed)
 	err := handler(&unauthenticatedStream{ServerStream: ss, weighed: own})
 	if errors.Is(context.Cause(ctx), errCrowded) {
@@ -113,7 +109,7 @@ func (s *unauthenticatedStream) RecvMsg(m any) error {
 	in, ok := grpc.ServerTransportStreamFromContext(s.ServerStream.Context()).(incoming)
 	request, isProto := m.(proto.Message)
 	if !ok || !isProto {
-		return s.ServerStream.RecvMsg(m) // within the process
+		return s.ServerStream.RecvMsg(m)
 	}
 	var header [messageHeader]byte
 	if err := in.ReadMessageHeader(header[:]); err != nil {

@@ -55,7 +55,7 @@ func token(values []string) string {
 	return auth.Bearer(values[0])
 }
 
-// ender is what ends the stream of a context; nil within the process, where callers are trusted.
+// ender is what ends the stream of a context; nil of a call with one request of a known caller.
 func ender(ctx context.Context) context.CancelCauseFunc {
 	end, _ := ctx.Value(enderKey{}).(context.CancelCauseFunc)
 	return end

@@ -2,7 +2,7 @@
 // one loopback address.
 //
 // The services are the same as in a fleet, and so are their calls: each has a gRPC server of its own with its own check
-// of credentials; only HTTP/2 is left out (pkg/inprocess). Journal, effect ledgers and catalogue share one SQLite
+// of credentials; only the bytes do not leave the process. Journal, effect ledgers and catalogue share one SQLite
 // database, so that one sync of the disk makes the steps of many runs durable at once.
 //
 //	clients ──▶ gateway (TCP, loopback) ──▶ modelgw   toolexec   sandboxd   agentorch      (in-process listeners)
@@ -142,17 +142,21 @@ func (s *Server) share(programs []daemon.Program) {
 	}
 }
 
-// connect makes connections to the services that a program calls.
-func (s *Server) connect(program daemon.Program) map[string]grpcclient.Conn {
+// connect makes connections to the services that a program calls. Those that it has made are returned with the error.
+func (s *Server) connect(program daemon.Program) (map[string]grpcclient.Conn, error) {
 	conns := map[string]grpcclient.Conn{}
 	for _, name := range program.Calls {
 		options := grpcclient.Options{}
 		if !program.Forward {
 			options.Token, options.Blobs = s.internal[program.Name], s.base.Blobs
 		}
-		conns[name] = grpcclient.Within(s.within[name], options)
+		conn, err := grpcclient.Within(s.within[name], options)
+		if err != nil {
+			return conns, err
+		}
+		conns[name] = conn
 	}
-	return conns
+	return conns, nil
 }
 
 // service is a service as a part: the gateway at the process's address, the others within the process.
@@ -163,10 +167,11 @@ func (s *Server) service(program daemon.Program) lifecycle.Part {
 	}
 	return program.Part(func(context.Context) (daemon.Parts, net.Listener, error) {
 		parts := s.parts
-		parts.Name, parts.Peers, parts.Logger, parts.Metrics = name, s.connect(program), s.deps.Logger.With("service", name), s.parts.Metrics.Of(name)
+		peers, err := s.connect(program)
+		parts.Name, parts.Peers, parts.Logger, parts.Metrics = name, peers, s.deps.Logger.With("service", name), s.parts.Metrics.Of(name)
 		if within, ok := s.within[name]; ok {
-			return parts, within, nil
+			return parts, within, err
 		}
-		return parts, s.listener, nil
+		return parts, s.listener, err
 	}, s.failed)
 }

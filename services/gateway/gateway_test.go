@@ -96,7 +96,8 @@ func startServing(t *testing.T, register func(grpc.ServiceRegistrar), cfg gatewa
 	memory := inprocess.Listen()
 	served := make(chan error, 1)
 	go func() { served <- behind.Serve(memory) }()
-	conn := grpcclient.Within(memory, grpcclient.Options{})
+	conn, err := grpcclient.Within(memory, grpcclient.Options{})
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		within, cancel := context.WithTimeout(context.Background(), waittest.Bound)
 		defer cancel()

@@ -81,7 +81,8 @@ func start(t testing.TB, changes ...setup) *gateway {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
-	conn := grpcclient.Within(listener, grpcclient.Options{Token: config.NewSecret("any")})
+	conn, err := grpcclient.Within(listener, grpcclient.Options{Token: config.NewSecret("any")})
+	require.NoError(t, err)
 	g.connect(conn)
 	closed := false
 	g.close = func() {

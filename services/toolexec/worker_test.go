@@ -51,7 +51,8 @@ func live(t *testing.T, ledger effect.Ledger, owner string) *life {
 	listener := inprocess.Listen()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn := grpcclient.Within(listener, grpcclient.Options{})
+	conn, err := grpcclient.Within(listener, grpcclient.Options{})
+	require.NoError(t, err)
 	ended := false
 	end := func() {
 		if ended {
