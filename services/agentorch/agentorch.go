@@ -1,5 +1,4 @@
-// Package agentorch is the orchestrator: it runs agents and evaluations, whose journals are the one record of what they
-// did.
+// Package agentorch is the orchestrator: it runs agents and evaluations, and stores everything they did in journals.
 //
 //	             RunService · EvalService · AdminService
 //	                  │ creates, reads, sends commands
@@ -12,21 +11,23 @@
 //	│ agent: pure reducers  │         └───────────────────┘
 //	└───────────────────────┘
 //
-// The packages in internal, from the floor up:
+// The packages in internal, from the lowest layer up:
 //
-//   - journal keeps logs of events, one a run or an eval; journal/sqlite is the embedded store;
+//   - journal stores logs of events, one per run or evaluation; journal/sqlite is the embedded store;
 //   - run folds a run's log into its state; limit, history and redact are its pure helpers;
-//   - agent is the port of agents and solvers, agent/… are theirs, score judges, score/exec by a program in a sandbox;
+//   - agent is the port of agents and solvers, agent/… implement it; score scores samples,
+//     score/exec with a program in a sandbox;
 //   - task/… reads datasets, choices and templates; pycompat has Python's rules for text, patterns and numbers;
-//   - workers asks workers for what is no tool; progress has the latest notes of open effects;
-//   - engine drives runs: it decides, journals, and has effects done by their owners, each once;
-//   - retention removes what was deleted or has reached its age;
-//   - runs checks specifications, creates runs, steers and shows them; mailbox sends commands to the owners of journals;
-//   - eval makes runs of a dataset's samples; eval/live shows how they stand;
+//   - workers calls workers for work other than tools; progress holds the latest notes of open effects;
+//   - engine drives runs: it decides, journals, and calls the owners of effects, each effect once;
+//   - retention removes deleted and expired journals and bodies;
+//   - runs checks specifications, creates runs, steers and shows them; mailbox delivers commands to the
+//     owners of journals;
+//   - eval creates the runs of a dataset's samples; eval/live shows their present state;
 //   - watch follows a journal for a watcher;
 //   - server answers the RPCs;
-//   - inspect/transcript reads a journal as people and log files do; inspect/evalexport makes logs in the form of
-//     inspect/evallog.
+//   - inspect/transcript turns a journal into the events of a log; inspect/evalexport writes logs in the
+//     format of inspect/evallog.
 package agentorch
 
 import (
@@ -83,13 +84,13 @@ type Config struct {
 	Engine engine.Config `yaml:",inline"`
 	// Eval sets how evaluations run.
 	Eval eval.Config `yaml:"eval"`
-	// Retention sets how long what is over is kept.
+	// Retention sets how long data of ended runs and evaluations is kept.
 	Retention retention.Config `yaml:"retention"`
-	// Workers sets how long workers of scorers and of agents' functions may be silent or away.
+	// Workers sets how long workers of scorers and of agents' functions may be silent or disconnected.
 	Workers worker.Config `yaml:"workers"`
 }
 
-// Deps are what the service works with.
+// Deps are the dependencies of the service.
 type Deps struct {
 	// Models, Tools and Sandboxes are connections to modelgw, toolexec and sandboxd, whose errors are those of
 	// pkg/rpcerr.
@@ -100,15 +101,15 @@ type Deps struct {
 	Blobs blob.Store
 	// Logger logs. Prompts, outputs and commands are never logged.
 	Logger *slog.Logger
-	// Owner names this process in the ledger of what it asks workers for, from its start to its end: no earlier or
-	// later process has the name. Required.
+	// Owner names this process in the ledger of its calls to workers, from its start to its end. No earlier or later
+	// process has the same name. Required.
 	Owner string
 	// Replica is this process among those that share the database; nil for a service that is never run.
 	Replica *replica.Process
-	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for
-	// nothing.
+	// Lack returns the reason why no new work may start, such as a nearly full disk. Nil, or an empty result, means
+	// that work may start.
 	Lack func() string
-	// Services and DataDir are what GetServerInfo tells. No services are this one alone.
+	// Services and DataDir are reported by GetServerInfo. Empty Services means this service alone.
 	Services []string
 	DataDir  string
 }
@@ -190,7 +191,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
 		},
 	})
-	// Samples wait for a service that is away. A client who asks for a run or an evaluation is told of it.
+	// Samples wait for an unreachable service. A client that requests a run or an evaluation gets an error instead.
 	of := func(service string, conn grpc.ClientConnInterface) grpc.ClientConnInterface {
 		return grpcclient.WaitForReady(conn, service, grpcclient.Patience)
 	}
@@ -242,7 +243,7 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 }
 
 // Run takes over the runs and evals that this replica owned before, and drives them and new ones until ctx ends. It
-// returns when nothing runs any more. All stays as it is, for this replica or another to go on with.
+// returns when nothing runs any more. Unfinished runs and evals stay as they are; this replica or another resumes them.
 func (s *Service) Run(ctx context.Context) error {
 	engine, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -273,14 +274,14 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.workers.Close(ctx)
 }
 
-// adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until
-// all adoption is over.
+// adoptEval resumes an eval that changed hands, in the background: an eval creates runs, which have to wait until all
+// adoption is over.
 func (s *Service) adoptEval(l journal.Listed) {
 	s.evals.Adopting(l.Ref)
 	s.adoptions.Go(func() { s.evals.Adopt(l.Head) })
 }
 
-// waits returns what an evaluation and its runs wait for that no journal tells.
+// waits returns the waits of an evaluation and its runs that no journal records.
 func (s *Service) waits(eval string) []*agentv1.EvalWait {
 	return append(s.engine.Waits(eval), s.evals.Waits(eval)...)
 }

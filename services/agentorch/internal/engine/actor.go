@@ -22,60 +22,61 @@ type actor struct {
 	driving bool
 	clock   *time.Timer
 	boxes   []string          // sandboxes whose leases are to be renewed
-	awaited map[string]func() // by what the run waits for, where that has a name: what ends the wait
+	awaited map[string]func() // by the name of the subject that the run waits for: what ends the wait
 	eval    string            // the evaluation that it belongs to; empty for none
-	parked  *agentv1.RunWait  // why the run is not driven, where its journal does not tell; nil when it is
-	queued  *agentv1.RunWait  // that a model call of the run waits for its place; nil when none does
-	resting bool              // its journal says that it waits, and nothing is under way
+	parked  *agentv1.RunWait  // why the run is not driven, if its journal does not record it; nil while it is
+	queued  *agentv1.RunWait  // set while a model call of the run waits for its place; nil otherwise
+	resting bool              // its journal says that it waits, and no effect is open
 	stepped bool              // a step since then went well, and had nothing to append
 	backoff retry.Backoff     // between steps in a row that failed
 
-	// The rest belongs to the run loop, of which there is one at a time.
+	// The remaining fields belong to the run loop. At most one runs at a time.
 
 	head    journal.Head
-	away    time.Duration             // how long nobody drove the run before; zero for no time that counts
-	seen    time.Duration             // what the engine had of uncounted time when the run got its actor, or at its last append
-	adopted agentv1.OwnerChangeReason // why the run changed hands; an event of each epoch says so
+	away    time.Duration             // how long no replica drove the run before; zero for no time that counts
+	seen    time.Duration             // the engine's uncounted time when the run got its actor, or at its last append
+	adopted agentv1.OwnerChangeReason // why the run changed hands; the first event of an epoch records it
 	state   *run.State
 	pending map[string]*effects.Pending // by key
 	reviews map[string]*review          // that have not been used, by the span of the agent
 	// kept are results that are in the journal and that owners keep still.
 	kept []*effects.Release
-	// removing says that the run's sandboxes are to go.
+	// removing is set when the run's sandboxes are to be removed.
 	removing bool
-	// lapses are those of the fence when the run was known to be this replica's: when it got its actor, or at the last
-	// append.
+	// lapses is the fence's count of lapses when this replica last knew that it owns the run: when the run got its
+	// actor, or at the last append.
 	lapses int
 	// rowed is when the row was written last.
 	rowed time.Time
-	// unread says that the inbox holds a command that this version does not know.
+	// unread is set while the inbox holds a command of a kind that this version does not know.
 	unread bool
-	// left says that the inbox holds a command that could not be taken yet.
+	// left is set while the inbox holds a command that cannot be applied yet.
 	left bool
 	// faults counts steps in a row that failed for reasons of our own.
 	faults int
-	// tooLarge is why the journal refused what the last step decided, since an event was too large; nil when it did
-	// not.
+	// tooLarge is the error if the journal refused the entries of the last step because an event was too large; nil
+	// otherwise.
 	tooLarge *agentv1.RunError
-	// again is when something that could not be done is to be tried again; zero for never.
+	// again is when a failed action is to be retried; zero for never.
 	again time.Time
 }
 
-// mail is what a run loop has to handle.
+// mail is one item for the run loop to handle.
 type mail struct {
 	// pending is the effect that it is the answer of; nil for clocks and commands.
 	pending *effects.Pending
 	answer  effects.Answer
 	// inbox asks for a look at the inbox.
 	inbox bool
-	// arrived is a subject that the run may have waited for; empty for none.
+	// arrived is a subject that the run may wait for; empty if there is none.
 	arrived string
-	// fenced says that another replica owns the run. Epoch is that which an owner of effects has of it; 0 for none.
+	// fenced is set when another replica owns the run. Epoch is the run's epoch as the owner of an effect reported it;
+	// 0 if unknown.
 	fenced bool
 	epoch  int64
 }
 
-// post hands mail to the actor and starts its run loop where none runs.
+// post adds mail and starts the run loop unless one runs.
 func (a *actor) post(m mail) {
 	e := a.engine
 	a.mu.Lock()
@@ -93,7 +94,7 @@ func (a *actor) post(m mail) {
 	e.working.Go(a.runLoop)
 }
 
-// take returns the mail that is there. Without any the run loop ends.
+// take removes and returns all mail. If it returns nil, the run loop must end.
 func (a *actor) take() []mail {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +107,7 @@ func (a *actor) take() []mail {
 	return taken
 }
 
-// runLoop handles mail until there is none.
+// runLoop handles mail until the mailbox is empty.
 func (a *actor) runLoop() {
 	for taken := a.take(); taken != nil; taken = a.take() {
 		// An append that has begun is not given up: it is either durable or it is not, and the step has to know.
@@ -124,8 +125,8 @@ func (a *actor) evalName() string {
 	return a.eval
 }
 
-// await has the run look again when one of the subjects arrives for which it waits, and no longer for others. What came
-// after since counts.
+// await makes the run look again when one of the subjects arrives, and drops the subjects of earlier calls. Arrivals
+// after since count.
 func (a *actor) await(project string, subjects []string, since time.Time) {
 	var came []string
 	a.mu.Lock()

@@ -1,5 +1,5 @@
-// Package engine drives runs: it asks a run's state what comes next, journals it, and has the owners of the effects do
-// it.
+// Package engine drives runs: it decides the next step from a run's state, journals the decision, and calls the owners
+// of the effects.
 //
 // # The effect protocol
 //
@@ -11,16 +11,16 @@
 //	  │ outcome, what follows, next intent ─▶ append, one fsync
 //	  │ release(key), later and in batches ───────────────────────▶ forget the result
 //
-// An effect is never started by the decision that wants it. A decision only journals an intent; after each append the
-// run loop looks at all open intents and begins an [effects.Pending] for each that has none. After a crash the
-// successor folds the journal and does the very same: it calls the owners with the same keys and the same content, and
-// they attach it to what is running or give it what is done. So the way back from a crash is the only way there is.
+// A decision never starts an effect. It only journals an intent. After each append the run loop begins an
+// [effects.Pending] for each open intent that has none. After a crash the successor folds the journal and does the
+// same: it calls the owners with the same keys and the same content. An owner attaches a repeated request to the
+// running effect, or returns its stored result. So recovery from a crash needs no code path of its own.
 //
 // # Who runs when
 //
 // Each run that this replica owns has an actor with a mailbox. Mail (an outcome, a clock, a command) starts a
-// short-lived goroutine, the run loop, which handles all mail that is there in one step and one append, and ends when
-// there is no more. A run that waits has no goroutine, and one that waits for long has no state in memory either.
+// short-lived goroutine, the run loop. It handles all pending mail in one step and one append, and ends when the
+// mailbox is empty. A waiting run has no goroutine. A run that waits for long has no state in memory either.
 //
 //	       mail                 ┌────────────────────── step ───────────────────────┐
 //	idle ───────▶ driving ──▶   │ load · receive · decide … · append · reconcile    │ ──▶ idle, parked (state dropped) or finished (actor dropped)
@@ -62,16 +62,17 @@ type Config struct {
 	MaxGenerates int `yaml:"max_generates" env:"EVALFLEET_AGENTORCH_MAX_GENERATES"`
 	// RenewLeases is how often the leases of the runs' sandboxes are renewed. Default 2m.
 	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
-	// Beat is how often the engine says that its replica lives, and looks for runs that no living one has. Zero is 1s.
+	// Beat is the interval at which the engine renews the liveness of its replica and looks for runs without a living
+	// replica. Zero is 1s.
 	Beat time.Duration `yaml:"-"`
-	// KeepResults is from how many results on that are in the journal of a run at work their owners forget them, before
-	// its end. Zero is 64.
+	// KeepResults is the number of journaled results of a run at which the engine releases them to their owners, before
+	// the run ends. Zero is 64.
 	KeepResults int `yaml:"-"`
 	// MaxLoads bounds how many journals are folded at once. Zero is 16.
 	MaxLoads int `yaml:"-"`
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults replaces zero fields by their defaults.
 func (c *Config) SetDefaults() {
 	c.MaxGenerates = cmp.Or(c.MaxGenerates, 512)
 	c.RenewLeases = cmp.Or(c.RenewLeases, 2*time.Minute)
@@ -80,7 +81,7 @@ func (c *Config) SetDefaults() {
 	c.MaxLoads = cmp.Or(c.MaxLoads, 16)
 }
 
-// Validate refuses what cannot work.
+// Validate returns an error for each field out of range.
 func (c *Config) Validate() error {
 	var faults []error
 	if c.MaxGenerates < 0 {
@@ -92,7 +93,7 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Deps is what the engine works with.
+// Deps are the dependencies of the engine.
 type Deps struct {
 	Store journal.Store
 	// Replica is this process, which owns runs under the name of its replica. Nil for an engine that is never run.
@@ -102,22 +103,22 @@ type Deps struct {
 	Sandboxes sandboxv1.SandboxServiceClient
 	Agents    run.Agents
 	Scorers   *score.Registry
-	// Workers asks workers for what is no tool; nil where no run names one.
+	// Workers calls workers for work other than tools. It may be nil if no run names a worker.
 	Workers effects.Workers
-	// Away tells that nobody answers at a service now: modelgw, toolexec or sandboxd. Nil says that all are there.
+	// Away reports whether a service is unreachable now: modelgw, toolexec or sandboxd. If nil, all count as reachable.
 	Away func(service string) bool
-	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for
-	// nothing.
+	// Lack returns the reason why no new work may start, such as a nearly full disk. Nil, or an empty result, means
+	// that work may start.
 	Lack func() string
-	// Notes is where the engine tells what is known of open effects; nil where nobody watches.
+	// Notes receives the progress of open effects. It may be nil.
 	Notes  *progress.Board
 	Logger *slog.Logger
-	// AdoptEval is told of every eval that this replica takes over. Nil ignores them.
+	// AdoptEval is called for each eval that this replica takes over. Nil ignores them.
 	AdoptEval func(l journal.Listed)
 	// WakeEval looks at the inbox of an eval. Nil where AdoptEval is.
 	WakeEval func(name string)
-	// EvalRefs are the evals that are driven here, or are about to be. An eval of this replica that is not among them
-	// for two beats is adopted again. Nil where AdoptEval is.
+	// EvalRefs returns the evals that are driven here, or are about to be. An eval of this replica that is missing for
+	// two beats is adopted again. Nil if AdoptEval is nil.
 	EvalRefs func() []journal.Ref
 }
 
@@ -133,25 +134,25 @@ type Engine struct {
 	arrivals  *peers.WorkerArrivals
 	// living is how many replicas lived at the last beat, and placed counts the runs that were left to one of them.
 	living, placed atomic.Int64
-	// excludedTime is what bounds of time leave out while this engine drives.
+	// uncounted is the time that limits on time exclude while this engine drives.
 	uncounted excludedTime
 	clock     clockjump.Detector
 	loads     chan struct{}
 	ready     chan struct{}
-	// resumed says that all runs of before have an actor.
+	// resumed is set once all earlier runs of this replica have an actor.
 	resumed atomic.Bool
 	// hold is why no new work should begin; nil for nothing.
 	hold atomic.Pointer[agentv1.RunWait]
 
-	// silent is what all runs at work wait for since the store did not answer the last beat; nil when it did.
+	// silent is the wait of all active runs while the store does not answer; nil if it answered the last beat.
 	silent atomic.Pointer[agentv1.RunWait]
 
 	// Only Run touches this.
 
-	undriven map[journal.Ref]struct{} // what the last beat found to be this replica's and undriven
+	undriven map[journal.Ref]struct{} // journals of this replica that the last beat found undriven
 	mailed   map[string]mailed        // the journals of this replica with commands that wait
 
-	// life ends with the engine; effects that are then open go on with their owners.
+	// life ends with the engine; effects that are open then continue at their owners.
 	life    context.Context //nolint:containedctx // the life of what the engine starts, not of a call
 	end     context.CancelFunc
 	working sync.WaitGroup
@@ -183,8 +184,8 @@ func New(cfg Config, deps Deps) *Engine {
 // Replica returns the name under which this process owns runs.
 func (e *Engine) Replica() string { return e.deps.Replica.Name() }
 
-// Place returns the replica that is to drive the next run of an evaluation: this one, or none, for any that claims it.
-// Of as many runs as replicas live one is this replica's, which begins at once.
+// Place returns the replica that is to drive the next run of an evaluation: this replica, or none, so that any replica
+// claims the run. With n living replicas, one run in n is this replica's and begins at once.
 func (e *Engine) Place() string {
 	if n := e.living.Load(); n > 1 && e.placed.Add(1)%n != 1 {
 		return ""
@@ -192,8 +193,8 @@ func (e *Engine) Place() string {
 	return e.Replica()
 }
 
-// Run takes over the runs that this replica owned before, and then owns, drives and adopts until ctx ends. It returns
-// when nothing of it runs any more; runs are left as they are, for this replica or another to go on with.
+// Run takes over the runs that this replica owned before, and then owns, drives and adopts runs until ctx ends. It
+// returns when all its goroutines have ended. Unfinished runs stay as they are; this replica or another resumes them.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.shutDown() //nolint:contextcheck // It ends what outlives ctx.
 	for _, begin := range []func(context.Context) error{e.deps.Replica.Beat, e.resume, e.claim} {
@@ -223,7 +224,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			before := e.silent.Load()
 			err := e.beatWithTimeout(ctx)
 			e.uncounted.noteBeat(began, rpcerr.StoreAway(err))
-			known := before != nil && rpcerr.StoreAway(err) // One line tells of an outage.
+			known := before != nil && rpcerr.StoreAway(err) // An outage is logged once.
 			if errors.Is(err, replica.ErrUnknown) {
 				return fmt.Errorf("engine: another process runs as the replica %s; give each process a name of its own: %w", e.Replica(), err)
 			}
@@ -242,8 +243,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// retryWhileStoreAway does what the engine begins with, again and again while the store is away. What would begin
-// meanwhile waits for the store.
+// retryWhileStoreAway runs begin, and retries it while the store is away. New work waits for the store in the meantime.
 func (e *Engine) retryWhileStoreAway(ctx context.Context, begin func(context.Context) error) error {
 	for {
 		err := begin(ctx)
@@ -260,8 +260,8 @@ func (e *Engine) retryWhileStoreAway(ctx context.Context, begin func(context.Con
 	}
 }
 
-// shutDown lets steps end their append, and ends the waiting for effects. Runs are another replica's, or the next
-// process's of this one, once this process has left.
+// shutDown lets steps end their append, and stops waiting for effects. Once this process has left, its runs belong to
+// another replica, or to the next process of this one.
 func (e *Engine) shutDown() {
 	e.mu.Lock()
 	e.closed = true
@@ -279,7 +279,7 @@ func (e *Engine) shutDown() {
 	e.working.Wait()
 }
 
-// lastRelease bounds what a stop waits for owners to hear which results they may forget.
+// lastRelease bounds how long a stop waits to release results to their owners.
 const lastRelease = time.Second
 
 func ignoreEnd(ctx context.Context, err error) error {
@@ -292,7 +292,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 // Ready is closed once earlier processes of this replica are fenced off. No run should be created before that.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// Drive begins to drive a run that this replica has just created. Eval is the evaluation that it belongs to; empty for
+// Drive begins to drive a run that this replica has just created. Eval is the name of its evaluation; empty if it has
 // none.
 func (e *Engine) Drive(head journal.Head, eval string) {
 	e.own(&actor{head: head, eval: eval})
@@ -309,7 +309,7 @@ func (e *Engine) Wake(name string) {
 	}
 }
 
-// Drives reports whether the engine goes on with a run.
+// Drives reports whether the engine drives a run.
 func (e *Engine) Drives(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -336,7 +336,7 @@ func (e *Engine) own(a *actor) bool {
 	return true
 }
 
-// admissionBlock is what keeps new work from beginning; empty for nothing.
+// admissionBlock returns the reason why no new work may start; empty if it may.
 func (e *Engine) admissionBlock() string {
 	if e.deps.Lack == nil {
 		return ""
@@ -344,7 +344,7 @@ func (e *Engine) admissionBlock() string {
 	return e.deps.Lack()
 }
 
-// watch begins to follow what services and workers say.
+// watch starts the watches of services and workers.
 func (e *Engine) watch() {
 	w := &peers.Watches{Models: e.deps.Models, Tools: e.deps.Tools, Progress: &e.listeners, Arrivals: e.arrivals, Logger: e.deps.Logger}
 	if e.deps.Workers != nil {
@@ -353,8 +353,8 @@ func (e *Engine) watch() {
 	w.Start(e.life, e.working.Go)
 }
 
-// Waits returns what runs of an evaluation wait for now that no journal tells: services and a store that do not answer,
-// a later version, their place among the open model calls.
+// Waits returns the present waits of an evaluation's runs that no journal records: for services and a store that do not
+// answer, for a later version, for a place among the open model calls.
 func (e *Engine) Waits(eval string) []*agentv1.EvalWait {
 	return append(e.outages.Waits(eval), e.parkedOf(eval)...)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// supersededError says that an owner of effects refused the run as that of another replica.
+// supersededError is the error when an owner of effects refuses the run because it knows a newer epoch.
 type supersededError struct {
-	epoch int64 // that the owner has of the run; 0 where it did not say
+	epoch int64 // of the run, as the owner knows it; 0 if the owner did not report it
 }
 
 func (e *supersededError) Error() string {
@@ -32,16 +32,16 @@ func fenced(all []mail) error {
 // maxEpoch is the highest epoch above which a run is raised: more raises than that follow in no life of a journal.
 const maxEpoch = 1 << 62
 
-// raise gives the run an epoch above the one that an owner of effects has of it, where the journal says that this
-// replica owns the run all the same: the journal was restored from an older copy, or something else asked in the name
-// of the run. It returns cause where there is nothing to raise, or no such epoch.
+// raise takes the run at an epoch above the one that an owner of effects knows, if the journal says that this replica
+// still owns the run. This happens when the journal was restored from an older copy, or when another program made calls
+// in the name of the run. It returns cause if nothing can be raised or no such epoch exists.
 func (a *actor) raise(ctx context.Context, cause error) error {
 	refused, ok := errors.AsType[*supersededError](cause)
 	switch {
 	case !ok || refused.epoch > maxEpoch:
 		return cause
 	case refused.epoch < a.head.Epoch:
-		return nil // It was raised meanwhile.
+		return nil // The epoch was raised in the meantime.
 	}
 	head, err := a.engine.deps.Store.Take(ctx, a.head, a.engine.Replica(), refused.epoch)
 	if err != nil {

@@ -25,11 +25,11 @@ func (a *actor) setBoxes(s *run.State) {
 	a.boxes = boxes
 }
 
-// retryLeases is how many beats after a failure leases are renewed again.
+// retryLeases is the number of beats between a failed renewal of leases and the next attempt.
 const retryLeases = 5
 
-// leases says when the leases of the runs' sandboxes are to be renewed: at once, at the start. It may be used
-// concurrently.
+// leases tracks when the leases of the runs' sandboxes are due: immediately at the start. It is safe for concurrent
+// use.
 type leases struct {
 	mu      sync.Mutex
 	due     time.Time
@@ -57,14 +57,14 @@ func (l *leases) done(now time.Time, next time.Duration) {
 	}
 }
 
-// renewNow has them renewed at the next beat.
+// renewNow makes the next beat renew all leases.
 func (l *leases) renewNow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.due, l.hurried = time.Time{}, true
 }
 
-// keepLeases renews the leases once, and says when they are due again.
+// keepLeases renews the leases once, and sets when they are due again.
 func (e *Engine) keepLeases(ctx context.Context) {
 	next := e.cfg.RenewLeases
 	if !e.renewLeases(ctx) {

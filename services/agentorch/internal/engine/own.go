@@ -43,8 +43,9 @@ func (e *Engine) beatWithTimeout(ctx context.Context) error {
 	return err
 }
 
-// resume takes over what this replica owned before: its epochs at once, so that an earlier process of it is fenced off,
-// and its runs in shares, beside the calls that are answered meanwhile. Runs at work come before those that wait.
+// resume takes over the journals that this replica owned before. It raises all epochs at once, which fences off an
+// earlier process of the replica. It resumes the runs in pages while calls are served; active runs come before waiting
+// runs.
 func (e *Engine) resume(ctx context.Context) error {
 	newest, err := e.deps.Store.Resume(ctx, e.Replica())
 	if err != nil {
@@ -53,14 +54,14 @@ func (e *Engine) resume(ctx context.Context) error {
 	e.working.Go(func() {
 		for _, waiting := range []bool{false, true} {
 			e.rearm(newest, waiting)
-			e.leases.renewNow() // Those that ran out meanwhile end soon.
+			e.leases.renewNow() // Leases that expired in the meantime end soon.
 		}
 		e.resumed.Store(true)
 	})
 	return nil
 }
 
-// rearm goes on with the runs of this replica up to the newest, page by page, however long the store is away.
+// rearm resumes the runs of this replica up to the newest, page by page. It retries while the store is away.
 func (e *Engine) rearm(newest journal.Ref, waiting bool) {
 	q := journal.Query{Owner: e.Replica(), Waiting: &waiting, Before: newest + 1, Limit: claimPage}
 	for failing := false; ; {
@@ -83,8 +84,8 @@ func (e *Engine) rearm(newest journal.Ref, waiting bool) {
 	}
 }
 
-// claim takes up journals that no living replica has: those of dead ones, and those that were left to any. It takes no
-// more than this replica's even share of all that are open, so that the others find theirs.
+// claim takes over journals without a living owner: those of dead replicas, and those that were left to any replica. It
+// takes at most this replica's even share of all open journals, so that other replicas get theirs.
 func (e *Engine) claim(ctx context.Context) error {
 	all, err := e.deps.Replica.Peers(ctx)
 	if err != nil {
@@ -127,9 +128,9 @@ func (e *Engine) claim(ctx context.Context) error {
 
 // change is how a journal came to this replica, or to this process of it.
 type change struct {
-	// reason is why another replica has lost it; 0 where none has.
+	// reason is why the former owner lost the journal; 0 if there was none.
 	reason agentv1.OwnerChangeReason
-	// away is how long none drove it.
+	// away is how long no replica drove it.
 	away time.Duration
 }
 
@@ -149,7 +150,7 @@ func (e *Engine) restarted(journal.Listed) change {
 	return change{away: e.deps.Replica.Absent()}
 }
 
-// armAll goes on with a page of journals that this replica owns now.
+// armAll resumes one page of journals that this replica owns.
 func (e *Engine) armAll(ctx context.Context, page []journal.Listed, how func(journal.Listed) change) error {
 	parked := false
 	for _, l := range page {
@@ -200,15 +201,15 @@ func (e *Engine) collect(ctx context.Context) error {
 	return nil
 }
 
-// mailed is what the last beat found in an inbox.
+// mailed is the result of the last beat's look at an inbox.
 type mailed struct {
 	newest int64 // the newest command
 	beats  int   // for how many beats in a row that was the newest
 }
 
-// arm goes on with a run that changed hands: at once, or, where it waits, when its time comes or a command does. A run
-// that waits is not read for that. The journal of a run tells of another replica and of a time in which none drove it,
-// and not of a restart alone.
+// arm resumes a run that changed hands: at once or, if it waits, when its time comes or a command arrives. A waiting
+// run's journal is not read until then. The journal records a change of the replica, and a time in which no replica
+// drove the run, but not a mere restart.
 func (e *Engine) arm(l journal.Listed, how change) {
 	a := &actor{head: l.Head, adopted: how.reason, eval: l.Parent, away: how.away}
 	boxes, subjects, err := parked(l.View)
@@ -221,7 +222,7 @@ func (e *Engine) arm(l journal.Listed, how change) {
 	}
 	switch {
 	case !e.own(a):
-		return // It was at work when it was listed first, and waits now.
+		return // It was active when it was listed first, and waits now.
 	case !l.Waiting:
 		a.post(mail{inbox: true})
 		return
@@ -231,7 +232,7 @@ func (e *Engine) arm(l journal.Listed, how change) {
 	switch {
 	case l.Wake.IsZero():
 	case a.away > e.deps.Replica.TTL():
-		a.post(mail{inbox: true}) // Its time may be over later than its row says.
+		a.post(mail{inbox: true}) // Its time may end later than its row says.
 	default:
 		a.setClock(time.Until(l.Wake))
 	}
@@ -244,8 +245,8 @@ func (e *Engine) clockJumped(gap time.Duration) {
 	e.uncounted.noteClockJump()
 }
 
-// worked ends a round of beats that began at a time. A store that takes long to answer is no standstill; of the time
-// since only what the machine slept counts, which the monotonic clock does not.
+// worked ends a round of beats that started at began. A slow answer of the store does not count as a standstill. Of the
+// time since then only the time that the machine slept counts, which the monotonic clock excludes.
 func (e *Engine) worked(began time.Time) {
 	now := time.Now()
 	e.clock.Look(now, e.deps.Replica.TTL())
@@ -254,7 +255,7 @@ func (e *Engine) worked(began time.Time) {
 	}
 }
 
-// parked reads from a run's view the sandboxes whose leases go on, and what it waits for where that has a name.
+// parked decodes a run's view: the sandboxes whose leases are renewed, and the subjects that the run waits for.
 func parked(view []byte) (boxes, subjects []string, err error) {
 	var r agentv1.Run
 	if err := proto.Unmarshal(view, &r); err != nil {

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// firstTry and lastTry bound the pauses of a run that cannot be driven. It is tried without end; a store that
-	// answers the beat again ends all pauses at once.
+	// firstTry and lastTry bound the pauses between attempts to drive a run. Attempts never stop. When the store
+	// answers a beat again, all pauses end at once.
 	firstTry = 200 * time.Millisecond
 	lastTry  = time.Minute
 )
 
-// park notes why the run is not driven now, which its journal does not tell. The actor stays, and with it the leases of
-// the run's sandboxes. After a pause it is tried again; 0 is never.
+// park records why the run is not driven now, a reason that its journal does not hold. The actor stays, and with it the
+// leases of the run's sandboxes. The run is retried after the pause; 0 means never.
 func (a *actor) park(wait *agentv1.RunWait, pause time.Duration) {
 	now := time.Now()
 	wait.Since = timestamppb.New(now)
@@ -49,7 +49,8 @@ func (a *actor) park(wait *agentv1.RunWait, pause time.Duration) {
 	}
 }
 
-// unpark notes that a step went well. One that appended nothing tells nothing of the store: then the next beat does.
+// unpark records that a step succeeded. A step without an append proves nothing about the store; then the next beat
+// decides.
 func (a *actor) unpark(appended bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,7 +71,7 @@ func (a *actor) storeAnswers() bool {
 	return a.parked.GetReason() == waits.Store
 }
 
-// parkedFor returns why the run does not go on; nil when it does, or its journal tells.
+// parkedFor returns why the run is not driven; nil if it is driven, or if its journal records the wait.
 func (a *actor) parkedFor() *agentv1.RunWait {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,8 +86,8 @@ func (a *actor) parkedFor() *agentv1.RunWait {
 	return a.engine.silent.Load() // Its effects may have ended, and their owners cannot write it either.
 }
 
-// recover deals with a step that failed. What is in memory may be ahead of the journal, or behind it, so it is dropped;
-// the journal says where the run stands.
+// recover handles a failed step. The state in memory may be ahead of the journal or behind it, so recover drops it; the
+// next step folds the journal again.
 func (a *actor) recover(ctx context.Context, err error) {
 	a.state, a.removing = nil, false
 	for _, p := range a.pending {
@@ -136,8 +137,8 @@ func (a *actor) recover(ctx context.Context, err error) {
 	}
 }
 
-// owns reports whether this replica owns a journal still, under the epoch that head has, after an append was refused or
-// somebody else said that it does not.
+// owns reports whether this replica still owns a journal at head's epoch, after an append or an owner of effects was
+// refused. Refused is that error.
 func (e *Engine) owns(ctx context.Context, head journal.Head, refused error) (bool, error) {
 	var now journal.Head
 	var err error
@@ -149,7 +150,8 @@ func (e *Engine) owns(ctx context.Context, head journal.Head, refused error) (bo
 	return err == nil && now.Ref == head.Ref && now.Owner == e.Replica() && now.Epoch == head.Epoch, err
 }
 
-// noteBeat notes how a beat went. When the store answers again after it did not, all that wait for it go on at once.
+// noteBeat records the result of a beat. When the store answers again after an outage, all runs that wait for it resume
+// at once.
 func (e *Engine) noteBeat(err error) {
 	switch {
 	case rpcerr.StoreAway(err):
@@ -175,7 +177,7 @@ func (e *Engine) noteBeat(err error) {
 	}
 }
 
-// Hold returns why no new work should begin now: the store is away, or there is no room. It is nil for nothing.
+// Hold returns why no new work may start now: the store is away, or resources are short. It is nil if work may start.
 func (e *Engine) Hold() *agentv1.RunWait {
 	if wait := e.hold.Load(); wait != nil {
 		return wait
@@ -189,7 +191,8 @@ func (e *Engine) all() []*actor {
 	return slices.Collect(maps.Values(e.actors))
 }
 
-// Waiting returns what a run waits for that its journal does not tell; nil for nothing, and for runs of others.
+// Waiting returns the wait of a run that its journal does not record; nil if there is none, and for runs of other
+// replicas.
 func (e *Engine) Waiting(name string) *agentv1.RunWait {
 	e.mu.Lock()
 	a := e.actors[name]
@@ -200,7 +203,7 @@ func (e *Engine) Waiting(name string) *agentv1.RunWait {
 	return proto.CloneOf(a.parkedFor())
 }
 
-// parkedOf returns what runs of an evaluation wait for that their journals do not tell.
+// parkedOf returns the waits of an evaluation's runs that their journals do not record.
 func (e *Engine) parkedOf(eval string) []*agentv1.EvalWait {
 	waits := map[agentv1.WaitReason]*agentv1.EvalWait{}
 	for _, a := range e.all() {
@@ -224,9 +227,9 @@ func (e *Engine) parkedOf(eval string) []*agentv1.EvalWait {
 	return all
 }
 
-// reown takes up what the index says is this replica's and nothing here drives: what was made or adopted while the
-// answer was lost. It must have been so at the beat before too, since a run that is being made, or has just ended,
-// looks the same for a moment.
+// reown takes over journals that the index assigns to this replica but that are not driven here: they were created or
+// adopted while the store's answer was lost. A journal must look so at two beats in a row, since a run that is being
+// created, or has just ended, looks the same for a moment.
 func (e *Engine) reown(ctx context.Context) error {
 	if !e.resumed.Load() {
 		return nil
@@ -276,8 +279,8 @@ func (e *Engine) reown(ctx context.Context) error {
 	return nil
 }
 
-// retake raises the epochs of journals of this replica, so that no earlier process of it can write them. It leaves out
-// those that changed hands.
+// retake raises the epochs of journals of this replica, so that no earlier process of it can write them. It skips
+// journals that changed hands.
 func (e *Engine) retake(ctx context.Context, rows []journal.Listed) (taken []journal.Listed, err error) {
 	for _, row := range rows {
 		head, err := e.deps.Store.Take(ctx, row.Head, e.Replica(), 0)

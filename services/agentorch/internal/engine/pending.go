@@ -11,13 +11,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// reconcile makes every open intent pending, and has those of a run that stops be stopped.
+// reconcile makes every open intent pending, and stops the open effects of a run that stops.
 func (a *actor) reconcile() {
 	s, caller := a.state, a.engine.caller
 	stopped, going := stops(s)
 	for _, i := range s.Open {
 		if !journal.Intent(i.Event) || i.Wait != nil {
-			continue // an agent, which works by its own effects, or what is asked for again when its wait is over
+			continue // an agent, which works by its own effects, or an effect that is repeated after its wait
 		}
 		key := journal.RequestID(i.Event)
 		some := stopped[key]
@@ -41,7 +41,7 @@ func (a *actor) reconcile() {
 	}
 }
 
-// stops returns the open intents that are to be stopped, by key, and the keys of which others go on.
+// stops returns the open intents that are to be stopped, by key, and the keys that also have intents that continue.
 func stops(s *run.State) (stopped map[string][]int64, going map[string]bool) {
 	if !slices.ContainsFunc(s.Open, s.Cuts) {
 		return nil, nil
@@ -80,8 +80,8 @@ func (r *effectRun) Lost(epoch int64) { r.actor.post(mail{fenced: true, epoch: e
 // Queued implements [effects.Run].
 func (r *effectRun) Queued(wait *agentv1.RunWait) { r.actor.setQueued(wait) }
 
-// MayAsk implements [effects.Run]. It waits until the replica has beaten in time and, where it had not meanwhile, owns
-// the run still.
+// MayAsk implements [effects.Run]. It waits until the replica's beat is up to date. If the beat had lapsed, it checks
+// that the replica still owns the run.
 func (r *effectRun) MayAsk(ctx context.Context) bool {
 	e := r.actor.engine
 	for {

@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// reviewTimeout bounds a review, which has no effect and can be asked again.
+	// reviewTimeout bounds a review, which has no effect and can be repeated.
 	reviewTimeout = 30 * time.Second
-	// reviewAgain is when it is asked again after a failure that may pass.
+	// reviewAgain is the pause after a transient failure.
 	reviewAgain = 500 * time.Millisecond
 	// reviewPatience is how long a step waits for a review, so that most need no step of their own. Other agents of the
 	// run, and its commands, wait as long.
 	reviewPatience = 200 * time.Millisecond
 )
 
-// review is what an agent asked toolexec about its calls. The answer is there once done is closed.
+// review is a request to toolexec to review an agent's calls. The answer is set before done is closed.
 type review struct {
 	request *toolv1.ReviewToolsRequest
 	done    chan struct{}
 	reviews []*toolv1.ToolReview
 	err     error
-	again   time.Time // when it is asked again; zero for an answer that stays
+	again   time.Time // when it is retried; zero if the answer is final
 }
 
-// review returns what toolexec answered; nil while it has not. The run is then looked at again.
+// review returns the answer of toolexec, or nil while the request is in flight. When it ends, the run looks again.
 func (a *actor) review(wanted *decide.Review, now time.Time) *review {
 	r := a.reviews[wanted.Span]
 	if r == nil || r.over(now) || !r.of(wanted.Request) {
@@ -63,13 +63,13 @@ func (a *actor) review(wanted *decide.Review, now time.Time) *review {
 	return r
 }
 
-// of reports whether it is of the same calls. Which turn of the run it is may differ, since other agents go on.
+// of reports whether the review is of the same calls. The turn of the run may differ, since other agents continue.
 func (r *review) of(wanted *toolv1.ReviewToolsRequest) bool {
 	return slices.EqualFunc(r.request.GetCalls(), wanted.GetCalls(), func(a, b *toolv1.ToolCall) bool { return proto.Equal(a, b) }) &&
 		slices.EqualFunc(r.request.GetTools(), wanted.GetTools(), func(a, b *toolv1.ToolRef) bool { return proto.Equal(a, b) })
 }
 
-// over reports whether a review that failed is to be asked again.
+// over reports whether a failed review is to be repeated.
 func (r *review) over(now time.Time) bool {
 	select {
 	case <-r.done:
@@ -79,7 +79,7 @@ func (r *review) over(now time.Time) bool {
 	}
 }
 
-// askReview asks toolexec what is to become of calls.
+// askReview starts a review of calls by toolexec.
 func (a *actor) askReview(request *toolv1.ReviewToolsRequest) *review {
 	r := &review{request: request, done: make(chan struct{})}
 	a.engine.working.Go(func() {

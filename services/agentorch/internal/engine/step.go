@@ -20,12 +20,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// maxFaults is how often a step that fails for reasons of our own is tried again before the run is given up as failed.
+// maxFaults is how often a step that fails for internal reasons is retried before the run fails.
 const maxFaults = 3
 
 var reasonInternal = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL)
 
-// rowEvery is how often the row of a run at work is brought up to date, beside changes that lists must show at once.
+// rowEvery is how often the row of an active run is updated, apart from changes that lists must show at once.
 const rowEvery = time.Second
 
 // step handles mail: one pass of the effect protocol.
@@ -78,8 +78,8 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 	return nil
 }
 
-// release has owners forget results that are in the journal. At its end all that is kept of a run is released together
-// ([journal.Deletion.Unreleased]), so that of most runs none are released before.
+// release releases journaled results to their owners. When a run ends, all its results are released together
+// ([journal.Deletion.Unreleased]), so most runs release none before.
 func (a *actor) release(these []*effects.Release) {
 	for _, one := range these {
 		switch {
@@ -118,7 +118,7 @@ func (a *actor) load(ctx context.Context) error {
 	return nil
 }
 
-// facts are what a step decides by, and the results that may be forgotten once it is in the journal.
+// facts returns the inputs of a step's decision, and the results that may be released once the step is in the journal.
 func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.Facts, released []*effects.Release, err error) {
 	f = decide.Facts{
 		Now: now, Replica: a.engine.Replica(), Epoch: a.head.Epoch, Adopted: a.adopted, Away: a.away, Missed: a.missed(now), Fault: a.tooLarge,
@@ -132,7 +132,7 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 		look = look || m.inbox
 		f.Arrived = append(f.Arrived, m.arrived)
 		if m.pending == nil || a.pending[m.pending.Key] != m.pending {
-			continue // of an asking that was given up; a successor asks again
+			continue // of an abandoned request; its successor asks again
 		}
 		answer := decide.Answer{Key: m.pending.Key, Outcomes: m.answer.Outcomes, Wait: m.answer.Wait}
 		for range answer.Outcomes {
@@ -156,8 +156,8 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 	return f, released, err
 }
 
-// commands reads the inbox. What this version does not know stays there, and the run waits for one that does; those
-// after it are taken, so that it can be cancelled.
+// commands reads the inbox. Commands of unknown kinds stay in the inbox, and the run waits for a version that knows
+// them. Later commands are applied all the same, so that the run can be cancelled.
 func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
 	pending, err := a.engine.deps.Store.Pending(ctx, a.head.Ref)
 	if err != nil {
@@ -193,7 +193,7 @@ func (a *actor) decide(d *decide.Step, now time.Time) error {
 	return err
 }
 
-// commit appends what was decided.
+// commit appends the entries of a step.
 func (a *actor) commit(ctx context.Context, d *decide.Step, now time.Time) error {
 	if len(d.Entries) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (a *actor) commit(ctx context.Context, d *decide.Step, now time.Time) error
 	return nil
 }
 
-// logEnd logs the end of a run of its own. Of an evaluation's run the evaluation says what matters.
+// logEnd logs the end of a run without an evaluation. An evaluation logs the ends of its own runs.
 func (a *actor) logEnd(finished *agentv1.RunFinished) {
 	s := a.state
 	if finished == nil || s.Spec().GetAttribution().GetEval() != "" {
@@ -240,7 +240,8 @@ func (a *actor) logEnd(finished *agentv1.RunFinished) {
 	log.Info("a run has ended")
 }
 
-// settle ends a step: effects for open intents, the clock, and what is kept in memory.
+// settle ends a step: it begins effects for open intents, sets the clock, and drops state that is no longer needed in
+// memory.
 func (a *actor) settle(now time.Time) {
 	s := a.state
 	a.setBoxes(s)

@@ -7,18 +7,18 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 )
 
-// excludedTime is the time of this engine that no run's bounds of time count: the store was away, or the process stood
-// still. It reads the wall clock, as the bounds do: the monotonic clock stops while the machine sleeps. It may be used
-// concurrently. With a ttl the zero value has seen no such time.
+// excludedTime is the time of this engine that no run's time limits count: the store was away, or the process was
+// suspended. It reads the wall clock, as the limits do, since the monotonic clock stops while the machine sleeps. It is
+// safe for concurrent use. With a ttl the zero value has seen no such time.
 type excludedTime struct {
 	ttl   time.Duration // a silence that is longer does not count, whatever its cause is found to be
 	mu    sync.Mutex
-	total time.Duration // of what is over
+	total time.Duration // of completed periods
 	well  time.Time     // when the store answered last, by the wall clock
 	away  bool
 }
 
-// noteBeat notes a beat that began at a time, and whether the store was away then.
+// noteBeat records a beat that started at began, and whether the store was away.
 func (u *excludedTime) noteBeat(began time.Time, away bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -32,7 +32,7 @@ func (u *excludedTime) noteBeat(began time.Time, away bool) {
 	u.away = false
 }
 
-// noteClockJump notes that the process stood still. While the store is away that is part of its absence.
+// noteClockJump records that the process was suspended. While the store is away, that time is part of the outage.
 func (u *excludedTime) noteClockJump() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -41,7 +41,7 @@ func (u *excludedTime) noteClockJump() {
 	}
 }
 
-// close ends what is silent up to now.
+// close ends the open period at now.
 func (u *excludedTime) close(now time.Time) {
 	u.total += u.silence(now)
 	u.well = now.Round(0)
@@ -67,8 +67,7 @@ func (u *excludedTime) silence(now time.Time) time.Duration {
 	return max(0, silence) // The clock may be set back.
 }
 
-// missed returns the time since the last append in which the run could not go on, for a reason that lies with the
-// server.
+// missed returns the time since the last append in which the run could not progress because of the server.
 func (a *actor) missed(now time.Time) time.Duration {
 	missed := a.engine.uncounted.until(now) - a.seen
 	a.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// act asks an agent what to do, and does it.
+// act asks an agent for its next action, and applies it.
 func (d *Step) act(f *run.Frame) (bool, error) {
 	action, err := f.Machine.Next(f)
 	if err != nil {
@@ -26,7 +26,7 @@ func (d *Step) act(f *run.Frame) (bool, error) {
 	}
 	if action.Then == nil && len(action.Events) == 0 {
 		if f.Busy() || f.Calls != nil {
-			return false, nil // it waits for what is under way
+			return false, nil // it waits for open effects
 		}
 		return true, d.fail(fmt.Errorf("the agent %s does not know what to do", f.Name()))
 	}
@@ -35,14 +35,13 @@ func (d *Step) act(f *run.Frame) (bool, error) {
 		effects = agent.All{action.Then}
 	}
 	if slices.ContainsFunc(effects, func(then agent.Then) bool { _, done := then.(agent.Done); return done }) {
-		// Ended before anything is decided, since the agent is asked again at the same place.
+		// Effects from outside end before anything is decided, since the agent is asked again in the same state.
 		if left, err := d.stopOutside(f); left || err != nil {
 			return false, err
 		}
 	}
 	if slices.ContainsFunc(effects, func(then agent.Then) bool { _, calls := then.(agent.CallTools); return calls }) {
-		// Reviewed before anything is decided: where no review is to be had now, the agent is asked again at the same
-		// place.
+		// The review precedes any decision: if no review is available now, the agent is asked again in the same state.
 		return d.wantReview(f, action.Events, effects)
 	}
 	if stopped, err := d.add(f, action.Events); err != nil || stopped {
@@ -51,7 +50,7 @@ func (d *Step) act(f *run.Frame) (bool, error) {
 	return d.beginAll(f, effects)
 }
 
-// beginAll begins what an agent wants, up to what ends the agent or the run.
+// beginAll begins the effects that an agent wants, up to one that ends the agent or the run.
 func (d *Step) beginAll(f *run.Frame, effects agent.All) (more bool, err error) {
 	more = true
 	for _, then := range effects {
@@ -92,7 +91,7 @@ func (d *Step) beginOne(f *run.Frame, then agent.Then) (more bool, err error) {
 	}
 }
 
-// start sets another agent to work. What its tools are is pinned as what they are now.
+// start starts another agent. It pins the agent's tools as they are now.
 func (d *Step) start(f *run.Frame, s agent.Start) error {
 	ref := proto.CloneOf(s.Agent)
 	var own []*toolv1.ToolDefinition
@@ -125,7 +124,7 @@ func definitionOf(f *run.Frame, given []*toolv1.ToolDefinition, tool *toolv1.Too
 	return nil
 }
 
-// ended journals the end of an agent that another began, which hears of it.
+// ended journals the end of an agent that another agent started, and passes the result to its parent.
 func (d *Step) ended(f *run.Frame, how *agentv1.AgentEnded) error {
 	began, err := strconv.ParseInt(f.Span, 10, 64)
 	how.Intent = began
@@ -223,14 +222,14 @@ func (d *Step) generate(f *run.Frame, g agent.Generate) error {
 	return d.emitIn(f, run.NewEvent(intent))
 }
 
-// addPosted puts an operator's messages into the conversation: those of one kind as one, since a conversation takes
-// turns.
+// addPosted appends an operator's messages to the conversation. Messages of one kind become one message, since the
+// roles in a conversation alternate.
 func (d *Step) addPosted(f *run.Frame) (stopped bool, err error) {
 	message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: run.PostedContent(f.Posted), Source: modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR}
 	return d.add(f, []*agentv1.Event{agent.Add(message)})
 }
 
-// waitForInput waits for an operator's message, or takes one that is there.
+// waitForInput waits for an operator's message, or takes a pending one.
 func (d *Step) waitForInput(f *run.Frame) (bool, error) {
 	if len(f.Posted) > 0 {
 		_, err := d.addPosted(f)

@@ -51,8 +51,8 @@ func (d *Step) clocks() error {
 	return nil
 }
 
-// overWorkingLimit returns when the bound of working time is reached by what is under way. A model call never reaches
-// it: its waiting is known only when it has ended.
+// overWorkingLimit returns when open effects will reach the limit of working time. A model call never reaches it while
+// open: its waiting time is known only when it has ended.
 func overWorkingLimit(s *run.State) time.Time {
 	since := workingSince(s)
 	if since.IsZero() || s.Stopping() || s.StepsDone || s.Uncounted() {
@@ -68,8 +68,7 @@ func overWorkingLimit(s *run.State) time.Time {
 	return since.Add(left)
 }
 
-// workingSince returns when the oldest open effect that is no model call began; zero while there is none, or a model
-// call.
+// workingSince returns when the oldest open effect began; zero if there is none, or if a model call is open.
 func workingSince(s *run.State) (since time.Time) {
 	for _, i := range s.Open {
 		switch i.Event.GetKind().(type) {

@@ -11,9 +11,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// commands takes in what lies in the inbox.
+// commands applies the commands in the inbox.
 func (d *Step) commands() error {
-	var asked []inbox.Command // for effects, of which none begins after a cancel that came with it
+	var asked []inbox.Command // requests for effects; after a cancel of the same batch none begins
 	for _, c := range d.facts.Commands {
 		if _, effect := c.Request.(*agentv1.EffectRequest); effect {
 			asked = append(asked, c)
@@ -37,11 +37,11 @@ func (d *Step) commands() error {
 	return nil
 }
 
-// command journals a command and what follows from it at once.
+// command journals a command and its immediate consequences.
 func (d *Step) command(c inbox.Command) error {
 	received, f := &agentv1.CommandReceived{CommandId: c.ID}, d.s.Frame
 	var follows []*agentv1.Event
-	to := func(span string) bool { // Whether the agent is at work to which the command is.
+	to := func(span string) bool { // reports whether the agent that the command addresses is active
 		if of := d.s.At(span); of != nil && !of.Ending() {
 			f = of
 		} else {
@@ -104,7 +104,7 @@ func (d *Step) command(c inbox.Command) error {
 	return nil
 }
 
-// operators is what a command with messages of an operator says; nil for none.
+// operators returns the content of a command with an operator's messages; nil if there are none.
 func operators(messages []*modelv1.ChatMessage) *agentv1.CommandContent {
 	for _, m := range messages {
 		m.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
@@ -115,8 +115,8 @@ func operators(messages []*modelv1.ChatMessage) *agentv1.CommandContent {
 	return &agentv1.CommandContent{Messages: messages}
 }
 
-// cancel returns the mode of the command that is journaled, and the event that says what becomes of the run, where it
-// is not simply cancelled.
+// cancel returns the mode of the journaled command, and the event with the outcome of the run if it is not plain
+// cancellation.
 func (d *Step) cancel(r *agentv1.CancelRunRequest) (agentv1.CancelMode, *agentv1.Event) {
 	why := r.GetReason()
 	if why == "" {

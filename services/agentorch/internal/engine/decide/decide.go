@@ -1,5 +1,5 @@
-// Package decide says what a run does next. It is a function of the run's state and of what has happened, without I/O,
-// so that a successor that folds the same journal decides the same.
+// Package decide decides what a run does next. It is a function of the run's state and of new facts, without I/O, so
+// that a successor that folds the same journal decides the same.
 //
 //	             ┌───────────────────────── Step ─────────────────────────┐
 //	State ─────▶ │ owner and fault · outcomes · commands · bounds of time │ ──▶ Entries for the journal, folded into State:
@@ -7,8 +7,8 @@
 //	             └──────────────┬─────────────────────────▲───────────────┘
 //	                            └─▶ Review of an agent ───┘ Reviewed, Unreviewed
 //
-// A review is the one call that an agent needs before it can go on. It has no effect; the caller makes it. Where it has
-// no answer yet, the other agents go on, and the agent wants the same in a later step.
+// A review is the only call that an agent needs before a decision. It has no side effect; the caller makes it. While
+// the answer is outstanding, the other agents continue, and the agent requests the same review in a later step.
 package decide
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// maxDecisions bounds the decisions of an agent in one step; more are a fault of it. What the calls of a message need
-// is bounded by the message.
+// maxDecisions bounds the decisions of an agent in one step. An agent that exceeds it is faulty. The calls of a message
+// are bounded by the message.
 const maxDecisions = 10_000
 
 // Reasons of runs' errors that are no reasons of RPC errors.
@@ -40,15 +40,15 @@ const (
 	reasonOperator       = "OPERATOR"        // an operator had the run recorded as an error
 )
 
-// Why a journal changed hands, or says how long its run could not go on.
+// The reasons why a journal changed hands, or why its run could not progress for a time.
 const (
 	Restart  = agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_RESTART
 	Takeover = agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_TAKEOVER
-	// Outage is none: the same replica goes on after a time in which it could not.
+	// Outage is not a change: the same replica resumes after a time in which it could not work.
 	Outage = agentv1.OwnerChangeReason_OWNER_CHANGE_REASON_OUTAGE
 )
 
-// Facts are what a step knows beside the state of its run.
+// Facts are the inputs of a step besides the state of its run.
 type Facts struct {
 	// Now is when the step is taken.
 	Now time.Time
@@ -57,14 +57,14 @@ type Facts struct {
 	Epoch   int64
 	// Adopted is why the run changed hands: [Restart], [Takeover], or nothing.
 	Adopted agentv1.OwnerChangeReason
-	// Away is how long no replica drove the run before this one, Missed how long this one could not since its last
-	// append.
+	// Away is how long no replica drove the run before this one. Missed is how long this replica could not drive it
+	// since its last append.
 	Away, Missed time.Duration
-	// Fault ends the run: it could not be driven. Nil for none.
+	// Fault ends the run, because it could not be driven. Nil if there is none.
 	Fault *agentv1.RunError
-	// Answers are what came of effects.
+	// Answers are the answers of effects.
 	Answers []Answer
-	// Commands are those of the inbox. Unread says that it holds one of a later version too.
+	// Commands are those of the inbox. Unread is set if the inbox also holds a command of a later version.
 	Commands []inbox.Command
 	Unread   bool
 	// Arrived are subjects of waits that have come.
@@ -73,7 +73,7 @@ type Facts struct {
 	Lack string
 }
 
-// Answer is what came of an effect: outcomes, a wait, or both.
+// Answer is the answer of an effect: outcomes, a wait, or both.
 type Answer struct {
 	// Key is the effect's.
 	Key      string
@@ -87,11 +87,11 @@ type Step struct {
 	Entries []journal.Entry
 	// Took are the ids of commands that are in the entries.
 	Took []string
-	// Left says that a command stays in the inbox, since it cannot be taken yet.
+	// Left is set if a command stays in the inbox because it cannot be applied yet.
 	Left bool
-	// Row says that lists must show what changed, Intents that an effect is about to begin.
+	// Row is set if lists must show the change. Intents is set if an effect is about to begin.
 	Row, Intents bool
-	// Removing says that the run's sandboxes are to be removed before it can end.
+	// Removing is set if the run's sandboxes must be removed before it can end.
 	Removing bool
 	// Finished is the end of the run, where this step brings it.
 	Finished *agentv1.RunFinished
@@ -101,7 +101,7 @@ type Step struct {
 	s       *run.State
 	facts   Facts
 	scorers *score.Registry
-	review  *Review // that is asked for; nil for none
+	review  *Review // the requested review; nil if there is none
 	acts    int     // decisions of the agent
 	// unreviewed are agents whose review has no answer yet.
 	unreviewed []*run.Frame
@@ -112,8 +112,8 @@ func New(s *run.State, scorers *score.Registry, facts Facts) *Step {
 	return &Step{s: s, facts: facts, scorers: scorers}
 }
 
-// Decide takes in what has happened, and decides until the run has to wait for something. Where it returns a review, it
-// goes on with Reviewed or Unreviewed.
+// Decide applies the facts, and decides until the run has to wait. If it returns a review, the caller continues with
+// Reviewed or Unreviewed.
 func (d *Step) Decide() (*Review, error) {
 	for _, begin := range []func() error{d.owned, d.faulty, d.receive, d.commands, d.clocks} {
 		if err := begin(); err != nil {
@@ -125,8 +125,8 @@ func (d *Step) Decide() (*Review, error) {
 
 // owned journals that the run changed hands, and time that its bounds do not count.
 func (d *Step) owned() error {
-	// It is the first event of an epoch, so it is there once any is. Of a restart only a run is told whose time is
-	// bounded.
+	// OwnerChanged is the first event of an epoch, so an epoch with any event has it already. After a restart it is
+	// written only for a run with time limits.
 	if timed := d.facts.Away > 0 && d.s.Limits.Timed(); (d.facts.Adopted != 0 || timed) && d.s.Epoch < d.facts.Epoch {
 		changed := &agentv1.OwnerChanged{Owner: d.facts.Replica, Reason: cmp.Or(d.facts.Adopted, Restart)}
 		if timed {
@@ -150,7 +150,7 @@ func (d *Step) faulty() error {
 	return d.raise(d.facts.Fault)
 }
 
-// receive takes in what came of effects.
+// receive applies the answers of effects.
 func (d *Step) receive() error {
 	for _, answer := range d.facts.Answers {
 		of := d.openOf(answer.Key)
@@ -169,7 +169,7 @@ func (d *Step) receive() error {
 	return nil
 }
 
-// openOf returns the first open intent of a key; nil for none, as of what needs none.
+// openOf returns the first open intent of a key; nil if there is none, as for effects without an intent.
 func (d *Step) openOf(key string) *run.Intent {
 	for _, i := range d.s.Open {
 		if journal.Intent(i.Event) && journal.RequestID(i.Event) == key {
@@ -179,8 +179,8 @@ func (d *Step) openOf(key string) *run.Intent {
 	return nil
 }
 
-// waitOf journals the wait of an effect. Where the effect is over, its agent waits, which then asks for another. What
-// needs no intent has the run wait. What is being stopped does not wait.
+// waitOf journals the wait of an effect. If the effect is over, its agent waits and then asks for another. If the
+// effect has no intent, the run waits. An effect that is being stopped does not wait.
 func (d *Step) waitOf(i *run.Intent, wait *agentv1.RunWait) error {
 	switch {
 	case i == nil && d.s.Cutting(), i != nil && d.s.Cuts(i):
@@ -208,13 +208,13 @@ func (d *Step) pause(wait *agentv1.RunWait) error {
 	return d.waitIn(d.s.Frame, &agentv1.WaitChanged{Wait: wait, Run: true})
 }
 
-// outcome journals an outcome, and what follows from it at once: bounds of what it used.
+// outcome journals an outcome and its immediate consequences: the limits on usage.
 func (d *Step) outcome(e *agentv1.Event) error {
 	s, f := d.s, d.s.Frame
 	if number := journal.IntentOf(e); number != 0 {
 		intent := s.OpenIntent(number)
 		if intent == nil {
-			return nil // an answer that came again
+			return nil // a repeated answer
 		}
 		f = intent.Frame
 		if intent.Interrupted() {
@@ -261,7 +261,7 @@ func (d *Step) decision() (more bool, err error) {
 	case s.Stopping() && d.idleChild() != nil:
 		return true, d.ended(d.idleChild(), &agentv1.AgentEnded{Interrupted: true})
 	case (s.Stopping() || s.StepsDone) && len(s.Open) > 0:
-		return false, nil // a stopping run waits for what is being cancelled, one that is scored for its scorer's effect
+		return false, nil // a stopping run waits for cancelled effects, a run in scoring for its scorer's effect
 	case s.Cancel != nil && !s.Cancel.Acknowledged:
 		return true, d.emit(run.NewEvent(&agentv1.CancelAcknowledged{CommandId: s.Cancel.Command}))
 	case s.Stopping() || s.StepsDone:
@@ -296,7 +296,7 @@ func (d *Step) decision() (more bool, err error) {
 	return false, nil
 }
 
-// idleChild returns an agent that another began and that has nothing under way; nil where there is none.
+// idleChild returns an agent that another agent started and that has no open effect; nil if there is none.
 func (d *Step) idleChild() *run.Frame {
 	for _, f := range d.s.Frames() {
 		if f.Parent != nil && f.Idle() {
@@ -312,7 +312,7 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 	switch {
 	case f.Ending():
 		if !f.Idle() {
-			return false, nil // what is under way is being stopped
+			return false, nil // open effects are being stopped
 		}
 		return true, d.ended(f, &agentv1.AgentEnded{Limit: f.Reached, Interrupted: f.Reached == nil, Content: f.Output()})
 	case f.Wait != nil, f.Stops(), slices.Contains(d.unreviewed, f):
@@ -338,7 +338,7 @@ func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 	return d.act(f)
 }
 
-// waited returns the end of a wait that is over; nil where there is none.
+// waited returns the event that ends a wait; nil if no wait is over.
 func (d *Step) waited() (end *agentv1.Event) {
 	d.s.Waits(func(wait *agentv1.RunWait, i *run.Intent, f *run.Frame) bool {
 		of := f
@@ -375,7 +375,7 @@ func (d *Step) phase(state agentv1.RunState) error {
 	return d.emit(run.NewEvent(&agentv1.RunStateChanged{State: state}))
 }
 
-// fail ends the run by what went wrong.
+// fail ends the run with an error.
 func (d *Step) fail(err error) error {
 	d.Faults = append(d.Faults, err)
 	return d.raise(run.ErrorOf(err))

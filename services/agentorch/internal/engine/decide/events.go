@@ -39,7 +39,7 @@ func (d *Step) emitBy(who string, e *agentv1.Event) error {
 	return nil
 }
 
-// name gives an id to the thing that an event begins, and to messages that have none.
+// name gives an id to the thing that an event begins, and to messages without one.
 func (d *Step) name(e *agentv1.Event) {
 	if e.GetId() == "" {
 		e.Id = eventID(e)
@@ -66,8 +66,8 @@ func (d *Step) name(e *agentv1.Event) {
 	}
 }
 
-// messageID is the id of a message that the run makes itself: unique beyond the run, and the same when the step is
-// taken again.
+// messageID is the id of a message that the run makes itself. It is unique beyond the run, and the same when the step
+// is repeated.
 func (d *Step) messageID(seq int64, i int) string {
 	if i == 0 {
 		return fmt.Sprintf("%s.%d", d.s.ID(), seq)
@@ -105,7 +105,7 @@ func (d *Step) same(e *agentv1.Event) int64 {
 	return 0
 }
 
-// note watches for what an append is to bring about beside the events.
+// note records what an append must cause besides storing the event.
 func (d *Step) note(e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_RunFinished:
@@ -114,7 +114,7 @@ func (d *Step) note(e *agentv1.Event) {
 		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_AgentBegan, *agentv1.Event_AgentEnded, *agentv1.Event_ScoreOutcome:
 		d.Row = true
 	}
-	if journal.Intent(e) { // What begins may take long, and lists should not lack meanwhile what was answered before it.
+	if journal.Intent(e) { // An effect may take long; lists should show earlier answers in the meantime.
 		d.Intents, d.Row = true, d.Row || d.s.Answers > 0
 	}
 }

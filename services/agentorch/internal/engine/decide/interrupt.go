@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// Who cut a turn, as Interrupted.source says it.
+// The initiators of a cut turn, as in Interrupted.source.
 const (
 	byOperator = agentv1.InterruptSource_INTERRUPT_SOURCE_USER_CANCEL
 	bySystem   = agentv1.InterruptSource_INTERRUPT_SOURCE_SYSTEM
@@ -23,7 +23,7 @@ const (
 
 var reasonCancelled = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)
 
-// cut is the event that cuts the turn of an agent by an operator. It cuts nothing where there is no turn.
+// cut returns the event with which an operator cuts the turn of an agent. It has no effect if there is no turn.
 func (d *Step) cut(f *run.Frame) *agentv1.Interrupted {
 	s, cut := d.s, &agentv1.Interrupted{Source: byOperator, Interrupted: run.CutNothing}
 	if s.Stopping() || s.StepsDone || f.Ending() {
@@ -45,7 +45,7 @@ func (d *Step) cut(f *run.Frame) *agentv1.Interrupted {
 	case cut.GetInterrupted() != run.CutNothing:
 	case f.Calls != nil && !f.Calls.Interrupted, s.Scoring != nil && s.Scoring.Frame == f:
 		cut.Interrupted = run.CutToolCall
-	case f.Wait != nil && f.Wait.GetReason() != waits.Input: // It asks a model again when the wait is over.
+	case f.Wait != nil && f.Wait.GetReason() != waits.Input: // It calls a model again when the wait is over.
 		cut.Interrupted = run.CutGenerate
 	}
 	return cut
@@ -65,8 +65,8 @@ func openCall(s *run.State, f *run.Frame, r *agentv1.CancelCallRequest) int64 {
 	return 0
 }
 
-// interrupt makes of what came of an effect that was stopped the outcome that says so. A tool call that had ended before
-// an operator could stop it keeps its result; whatever else comes late is not taken.
+// interrupt turns the answer of a stopped effect into an outcome that is marked as interrupted. A tool call that ended
+// before an operator could stop it keeps its result; any other late answer is dropped.
 func interrupt(i *run.Intent, e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_ModelOutcome:
@@ -95,7 +95,7 @@ func interruptCall(i *run.Intent, o *agentv1.ToolOutcome) {
 	o.Interrupted, o.ErrorType = true, result.GetError().GetType()
 }
 
-// uncancelled drops an error that says no more than that the effect was stopped.
+// uncancelled drops an error that only reports that the effect was stopped.
 func uncancelled(err *agentv1.RunError) *agentv1.RunError {
 	if err.GetReason() == reasonCancelled {
 		return nil
@@ -103,7 +103,7 @@ func uncancelled(err *agentv1.RunError) *agentv1.RunError {
 	return err
 }
 
-// repair gives each call of a turn that was cut the result that the model sees, once an operator has said how to go on.
+// repair gives each call of a cut turn the result that the model sees, once an operator has decided how to continue.
 func (d *Step) repair(f *run.Frame) (bool, error) {
 	if len(f.Posted) == 0 {
 		return d.waitForInput(f)
@@ -124,7 +124,8 @@ func (d *Step) repair(f *run.Frame) (bool, error) {
 	return true, nil
 }
 
-// stopOutside has what was asked for from outside stopped, since its agent is done. It is false where there is nothing.
+// stopOutside stops effects that were requested from outside, since their agent is done. It returns false if there are
+// none.
 func (d *Step) stopOutside(f *run.Frame) (left bool, err error) {
 	left = slices.ContainsFunc(d.s.Open, func(i *run.Intent) bool { return i.Frame == f && i.Outside() })
 	going := slices.ContainsFunc(d.s.Open, func(i *run.Intent) bool { return i.Frame == f && i.Outside() && i.Stopped == 0 })

@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// outside begins an effect that was asked for from outside. Where nothing may begin now, as in a run that is held, the
-// command stays in the inbox. Where it never may, as in a run that is stopping, the event that takes it says so.
+// outside begins an effect that was requested from outside. If no effect may begin now, as in a held run, the command
+// stays in the inbox. If none may ever begin, as in a stopping run, the event that takes the command records that.
 func (d *Step) outside(c inbox.Command, r *agentv1.EffectRequest) (taken bool, err error) {
 	s, f := d.s, d.s.At(r.GetSpan())
 	refused := s.Stopping() || s.StepsDone || s.Fault != nil || f == nil || f.Ending()

@@ -20,11 +20,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
-// maxScore bounds the outcome of a scorer: what the journal takes, without what is around it.
+// maxScore bounds the outcome of a scorer: the size that the journal accepts, less the envelope.
 const maxScore = bound.JournalValuesBytes - 1<<20
 
-// scoreNow begins a round of scoring after which the agent goes on. It is false while a round of another agent is under
-// way.
+// scoreNow begins a round of scoring after which the agent continues. It returns false while another agent's round is
+// open.
 func (d *Step) scoreNow(f *run.Frame) (bool, error) {
 	if len(d.s.Spec().GetScorers()) == 0 {
 		return true, d.fail(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer"))
@@ -40,7 +40,7 @@ func (d *Step) emitScoreIntent(f *run.Frame, index int, intermediate bool) error
 	return d.emitIn(f, run.NewEvent(&agentv1.ScoreIntent{Name: run.ScorerNames(scorers)[index], Scorer: scorers[index], Intermediate: intermediate}))
 }
 
-// judge goes on with the round of scoring: the scorer whose turn it is gives its score, or asks for an effect first.
+// judge continues the round of scoring: the next scorer returns its score, or requests an effect first.
 func (d *Step) judge() (bool, error) {
 	s := d.s
 	round := s.Scoring
@@ -99,7 +99,7 @@ func (d *Step) comparable(ref *agentv1.ScorerRef, in score.Input) error {
 		ref.GetName(), said, n, bound.ComparedBytes)
 }
 
-// scorer makes the scorer of a reference: one of the platform's, or one that a worker serves.
+// scorer returns the scorer of a reference: a built-in one, or one that a worker serves.
 func (d *Step) scorer(ref *agentv1.ScorerRef) (score.Scorer, error) {
 	if ref.GetWorker() != nil {
 		return worker.New(ref.GetWorker()), nil
@@ -119,7 +119,7 @@ func (d *Step) scorerEffect(f *run.Frame, effect score.Effect) error {
 	}
 }
 
-// scoreInput is what scorers know of the run.
+// scoreInput returns the input of a run's scorers.
 func scoreInput(s *run.State) (score.Input, error) {
 	in, err := SampleInput(s.Spec())
 	if err != nil {
@@ -135,7 +135,7 @@ func scoreInput(s *run.State) (score.Input, error) {
 	return in, nil
 }
 
-// SampleInput is what scorers know of a run before it starts.
+// SampleInput returns the input of a run's scorers before the run starts.
 func SampleInput(spec *agentv1.RunSpec) (score.Input, error) {
 	in := score.Input{Targets: spec.GetTarget().GetValues()}
 	if spec.GetMetadataJson() != "" {

@@ -23,12 +23,12 @@ import (
 type Review struct {
 	// Span is the agent's.
 	Span string
-	// Request is what toolexec is to be asked.
+	// Request is the request to toolexec.
 	Request *toolv1.ReviewToolsRequest
 
 	frame   *run.Frame
 	events  []*agentv1.Event
-	effects agent.All // what the agent wants beside them
+	effects agent.All // the other effects that the agent wants
 }
 
 // wantReview has the calls of the assistant message reviewed that is last once the events are in the conversation. A
@@ -54,15 +54,16 @@ func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.A
 	return false, nil
 }
 
-// Unreviewed goes on where there is no answer yet to the review that was returned last: its agent waits, and is asked
-// again in a later step.
+// Unreviewed continues without an answer to the review that was returned last: its agent waits, and is asked again in a
+// later step.
 func (d *Step) Unreviewed() (*Review, error) {
 	d.unreviewed = append(d.unreviewed, d.review.frame)
 	d.review = nil
 	return d.next()
 }
 
-// Reviewed goes on with the review that was returned last, or with why it failed for good.
+// Reviewed continues with the answer to the review that was returned last, or with the error by which it failed
+// permanently.
 func (d *Step) Reviewed(reviews []*toolv1.ToolReview, err error) (*Review, error) {
 	asked := d.review
 	d.review = nil
@@ -95,7 +96,8 @@ func (d *Step) reviewed(f *run.Frame, reviews []*toolv1.ToolReview) error {
 	return d.emitIn(f, run.NewEvent(reviewed))
 }
 
-// calls goes on with the calls at hand: the next stage, or, when all have ended, their results into the conversation.
+// calls continues the calls of a turn: it begins the next stage or, when all have ended, appends their results to the
+// conversation.
 func (d *Step) calls(f *run.Frame) (bool, error) {
 	all := f.Calls
 	switch {
