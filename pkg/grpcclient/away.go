@@ -7,9 +7,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// Away reports whether nobody answers at the other end of a connection now, so that calls wait. A connection that
-// nobody uses, which knows nothing, is made for that: the answer is then found the next time. Connections that New did
-// not make are never away.
+// Away reports whether the server of a connection is unreachable, so that calls wait. If the connection is idle, Away
+// makes it connect, and a later call returns the result. Connections that New did not make are never away.
 func Away(conn grpc.ClientConnInterface) bool {
 	c, ok := conn.(*grpc.ClientConn)
 	if !ok {
@@ -22,8 +21,9 @@ func Away(conn grpc.ClientConnInterface) bool {
 	return state == connectivity.TransientFailure
 }
 
-// Watch reports whether nobody answers at the other end of a connection, at first and whenever that changes, until ctx
-// ends. It keeps the connection made. Connections that New did not make never are away, and nothing is told of them.
+// Watch reports whether the server of a connection is unreachable, at first and on each change, until ctx ends. It
+// keeps the connection established. For connections that New did not make it reports nothing, since they are never
+// away.
 func Watch(ctx context.Context, conn grpc.ClientConnInterface, tell func(away bool)) {
 	c, ok := conn.(*grpc.ClientConn)
 	if !ok {

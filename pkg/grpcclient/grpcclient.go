@@ -18,21 +18,20 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxMessageBytes is what the transport lets through, over the bound that a server keeps: its refusal names the bound.
+// maxMessageBytes is the transport's limit. It exceeds the bound of a server, so that the server refuses the message
+// with an error that names the bound.
 const maxMessageBytes = bound.MessageBytes + 16<<20
 
-// Bytes that may be under way unread on one stream, and on one connection; fixed for the reason that pkg/grpcserver
-// gives.
+// Flow-control windows of one stream, and of one connection, in bytes; fixed for the reason in pkg/grpcserver.
 const (
 	streamWindow     = 1 << 20
 	connectionWindow = 4 << 20
 )
 
-// redial is how a service that is away is dialled: what waits for it should go on soon after it has come back.
+// redial is the backoff for an unreachable service: calls that wait for it should resume soon after its return.
 var redial = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
 
-// serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the
-// caller's to decide, by key.
+// serviceConfig retries calls that no server has seen, which is safe. All other retries are up to the caller, by key.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`
 
 // Options sets a connection up.
@@ -46,8 +45,8 @@ type Options struct {
 	FailFast bool
 	// Unary is called around each unary call, outside the turning back of errors; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
-	// Blobs has the values of messages that stand apart (pkg/offload): those of requests are put there, those of answers
-	// come from there. Nil leaves messages as they are.
+	// Blobs stores the values of messages that are offloaded (pkg/offload): requests put them there, responses take
+	// them from there. Nil leaves messages unchanged.
 	Blobs offload.Store
 }
 
@@ -57,7 +56,7 @@ type Conn interface {
 	io.Closer
 }
 
-// New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the
+// New makes a connection. It connects on first use; Close ends it. Errors of its calls are converted back into the
 // kinds of pkg/rpcerr.
 func New(address string, o Options) (*grpc.ClientConn, error) { return dial(address, o) }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// requestLimits say what stands apart of a request.
+// requestLimits define which values of a request are offloaded.
 var requestLimits = offload.Limits{Value: offload.LargeBytes, Message: bound.MessageBytes}
 
-// offloading makes unary calls with what stands apart of their messages.
+// offloading makes unary calls with offloaded values.
 func offloading(store offload.Store) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		m, ok := request.(proto.Message)
@@ -34,7 +34,7 @@ func offloading(store offload.Store) grpc.UnaryClientInterceptor {
 	}
 }
 
-// whole brings back what stands apart of an answer, which may be as large as an event of a journal.
+// whole restores the offloaded values of a response, which may be as large as an event of a journal.
 func whole(ctx context.Context, store offload.Store, request proto.Message, answer any) error {
 	m, ok := answer.(proto.Message)
 	if !ok {
@@ -47,7 +47,7 @@ func whole(ctx context.Context, store offload.Store, request proto.Message, answ
 	return err
 }
 
-// offloadingStream does for a stream what offloading does for a call.
+// offloadingStream is offloading for a stream.
 type offloadingStream struct {
 	grpc.ClientStream
 	store offload.Store

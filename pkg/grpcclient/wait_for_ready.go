@@ -16,17 +16,17 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Patience is how long a client waits for a service behind the one it called: long enough for a restart, short enough
-// that somebody hears of a service that stays away.
+// Patience is how long a client waits for a service behind the one it called: longer than a restart, but short enough
+// that the caller is notified of a longer outage.
 const Patience = 10 * time.Second
 
-// againIn is when a client may try again, who has been told that a service is away.
+// againIn is the retry delay for a client whose call failed because a service is unreachable.
 const againIn = time.Second
 
-// WaitForReady returns conn as it is for what clients ask: a call, and the opening of a stream, waits for a service
-// that is away for as long as wait says, or three quarters of the time to the caller's own deadline, and then fails
-// with UNAVAILABLE (SERVICE_UNAVAILABLE). What runs by itself, and may wait for as long as it takes, calls conn.
-// Connections that New did not make never are away, and are returned as they are.
+// WaitForReady returns conn for the calls of clients: a call, and the opening of a stream, waits for an unreachable
+// service for at most wait, or three quarters of the time to the caller's own deadline, and then fails with UNAVAILABLE
+// (SERVICE_UNAVAILABLE). Background work, which may wait indefinitely, uses conn itself. Connections that New did not
+// make are never away, and are returned unchanged.
 func WaitForReady(conn grpc.ClientConnInterface, service string, wait time.Duration) grpc.ClientConnInterface {
 	c, ok := conn.(*grpc.ClientConn)
 	if !ok {
@@ -58,12 +58,12 @@ func (p *waitingConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 	return s, p.explain(err)
 }
 
-// now has a call not wait once more, should the service have gone in between.
+// now makes a call not wait a second time if the service has become unreachable in between.
 func now(options []grpc.CallOption) []grpc.CallOption {
 	return append(slices.Clip(options), grpc.WaitForReady(false))
 }
 
-// waitUntilReady returns when the service is there.
+// waitUntilReady returns when the service is reachable.
 func (p *waitingConn) waitUntilReady(ctx context.Context) error {
 	if p.conn.GetState() == connectivity.Ready {
 		return nil
@@ -77,7 +77,7 @@ func (p *waitingConn) waitUntilReady(ctx context.Context) error {
 	for {
 		state := p.conn.GetState()
 		switch state { //nolint:exhaustive // In the others something is being done about it.
-		case connectivity.Ready, connectivity.Shutdown: // Of a connection that was closed the call itself tells.
+		case connectivity.Ready, connectivity.Shutdown: // The call itself fails if the connection was closed.
 			return nil
 		case connectivity.Idle:
 			p.conn.Connect()

@@ -9,9 +9,9 @@ import (
 // diskAgain is when a caller outside may look again whether a disk is back.
 const diskAgain = 5 * time.Second
 
-// FromDisk gives the failures of a disk, and of a machine that is too short of something to use it, their kind, which
-// [StoreAway] reports. All other errors, such as that of a file that is not there, stay as they are. What names what
-// lies on the disk, such as `the bodies`.
+// FromDisk classifies errors of a disk, and of a machine that lacks a resource to use the disk, as errors for which
+// [StoreAway] returns true. Other errors, such as a missing file, are returned unchanged. What names the data on the
+// disk, such as `the bodies`.
 func FromDisk(err error, what string) error {
 	away := func(cause, format string) error {
 		return StoreUnavailable(cause, diskAgain, format+": %w", what, err)

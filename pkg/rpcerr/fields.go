@@ -8,8 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// Fields collects the fields of a request that break a rule: the first bound.FieldViolations of them, and how many more
-// there are. The zero value has none.
+// Fields collects the invalid fields of a request: the first bound.FieldViolations of them, and the number of the
+// others. The zero value has none.
 type Fields struct {
 	list []Field
 	more int
@@ -30,7 +30,7 @@ func (f *Fields) Full() bool { return len(f.list) == bound.FieldViolations }
 // Len is how many fields were noted.
 func (f *Fields) Len() int { return len(f.list) + f.more }
 
-// Err is INVALID_REQUEST with the fields, and a message that says all of them; nil where there are none.
+// Err returns INVALID_REQUEST with the fields and a message that lists all of them; nil if there are none.
 func (f *Fields) Err() error {
 	if len(f.list) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (f *Fields) Err() error {
 	return e
 }
 
-// cut returns at most maxBytes of text, and says so when there was more.
+// cut returns at most maxBytes of text, and marks text that was cut.
 func cut(text string, maxBytes int) string {
 	if len(text) <= maxBytes {
 		return text

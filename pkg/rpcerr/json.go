@@ -20,7 +20,7 @@ type failure struct {
 	} `json:"error"`
 }
 
-// JSON writes a status as REST has it: `{"error": {"code": 404, "status": "NOT_FOUND", "message": "…", "details":
+// JSON writes a status in REST's form: `{"error": {"code": 404, "status": "NOT_FOUND", "message": "…", "details":
 // […]}}`. Every error over HTTP has this form, within a stream too.
 func JSON(s *status.Status, httpStatus int) []byte {
 	var f failure

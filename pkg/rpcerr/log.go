@@ -13,10 +13,9 @@ import (
 // maxLogged bounds a value of an error that is logged, in bytes.
 const maxLogged = 200
 
-// LogRefusal logs that a caller was refused: at warn where something must be done at the server, such as giving it a
-// key, else at info. The line has the error's reason, its first field, and the account, provider, model or capability
-// that it is about. It is without the message, which may quote what the caller sent. An error that is no refusal has no
-// line.
+// LogRefusal logs the refusal of a call: at warn if an operator must act at the server, such as by setting a key, else
+// at info. The line has the error's reason, its first field, and the account, provider, model or capability concerned.
+// It omits the message, which may quote the caller's input. An error that is no refusal is not logged.
 func LogRefusal(ctx context.Context, log *slog.Logger, message string, err error, attributes ...any) {
 	fault, ok := As(err)
 	if !ok {

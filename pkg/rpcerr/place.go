@@ -7,14 +7,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// In makes an error about a part of a request one about the request: path is where the part stands, such as
-// `spec.steps[0]`, and the fields that the error names are below it. An error that names none is about the part itself.
-// The message begins with the whole path where there is one field, and with path where there are several or none. Nil
-// stays nil.
+// In makes an error about a part of a request one about the request. Path is the path of the part, such as
+// `spec.steps[0]`; the fields of the error are below it. An error without fields is about the part itself. The message
+// begins with the whole path if there is one field, and with path if there are several or none. Nil stays nil.
 func In(path string, err error) error { return Moved("", path, err) }
 
-// Moved is In for a part that stands at another path in a request that is made of the caller's: fields at or below from
-// are at or below to. An error without one of those stays as it is.
+// Moved is In for a part that has another path in a request that is derived from the caller's: fields at or below from
+// become fields at or below to. An error without such fields is returned unchanged.
 func Moved(from, to string, err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +53,7 @@ func Moved(from, to string, err error) error {
 		old, now := f.Path+": ", to+below+": "
 		switch {
 		case f.Path == "" || !strings.Contains(moved.Message, old):
-		case len(e.Fields) == 1: // What was wrapped around it comes behind the path.
+		case len(e.Fields) == 1: // The text that wraps the message follows the path.
 			moved.Message, said = now+strings.Replace(moved.Message, old, "", 1), true
 		default:
 			moved.Message, said = strings.Replace(moved.Message, old, now, 1), true
@@ -81,8 +80,8 @@ func Concerns(path string, err error) bool {
 	})
 }
 
-// Below returns what of a path is below another one, as it is put behind a path: `.model`, `[0]`, `/template`, or empty
-// for the path itself. Every path is below the empty one.
+// Below returns the rest of a path below another one, as a suffix: `.model`, `[0]`, `/template`, or empty for the path
+// itself. Every path is below the empty one.
 func Below(path, above string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, above)
 	switch {

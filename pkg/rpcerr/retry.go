@@ -10,7 +10,7 @@ import (
 	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 )
 
-// retries holds what the protocol says of each reason.
+// retries maps each reason to its retry rule of the protocol.
 var retries = sync.OnceValue(func() map[errorsv1.ErrorReason]optionsv1.Retry {
 	all := map[errorsv1.ErrorReason]optionsv1.Retry{}
 	values := errorsv1.ErrorReason(0).Descriptor().Values()
@@ -21,9 +21,9 @@ var retries = sync.OnceValue(func() map[errorsv1.ErrorReason]optionsv1.Retry {
 	return all
 })
 
-// Transient reports whether a failure is no outcome of the call: a service, a store or capacity was not available, and
-// the same call with the same key may succeed later. The call may have begun. The reason decides; an UNAVAILABLE
-// without one, as a broken connection gives it, is transient too.
+// Transient reports whether a failure is not an outcome of the call: a service, a store or capacity was not available,
+// and the same call with the same key may succeed later. The call may have begun. The reason decides; an UNAVAILABLE
+// without one, such as that of a broken connection, is transient too.
 func Transient(err error) bool {
 	reason := Reason(err)
 	if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
@@ -32,8 +32,8 @@ func Transient(err error) bool {
 	return retries()[reason] != optionsv1.Retry_RETRY_UNSPECIFIED
 }
 
-// NotStarted reports whether a failure is transient and means that the call has not begun. The reason decides. It holds
-// for the call that failed with err, not for one that made that call among others.
+// NotStarted reports whether a failure is transient and means that the call has not begun. The reason decides. It
+// applies to the call that failed with err, not to a call that made this one among others.
 func NotStarted(err error) bool {
 	return err != nil && retries()[Reason(err)] == optionsv1.Retry_RETRY_NOT_STARTED
 }

@@ -1,8 +1,8 @@
 // Package rpcerr is the platform's errors: a gRPC code, a documented reason, and details that programs can read.
 //
-// Domain code makes one with the constructor of its kind and wraps it with %w as it likes; a server's interceptor turns
-// it into a status (ToStatus), a client's interceptor turns the status back (FromStatus), so that Code, Is and the rest
-// answer alike on both sides of the wire. Nothing matches on message text.
+// Domain code constructs an error with the constructor of its reason and may wrap it with %w. A server's interceptor
+// turns it into a status (ToStatus), and a client's interceptor turns the status back (FromStatus), so that Code, Is
+// and the other functions return the same on both sides of the wire. Nothing matches on message text.
 package rpcerr
 
 import (
@@ -26,14 +26,14 @@ const Domain = "evalfleet.dev"
 type Error struct {
 	// Code is the gRPC code.
 	Code codes.Code
-	// Reason says why, for programs.
+	// Reason is the cause, for programs.
 	Reason errorsv1.ErrorReason
 	// Message is for people: lower case, names the thing and the next step, never a secret, a prompt or an upstream
 	// body.
 	Message string
 	// Metadata holds the facts that the reason documents; keys are lowerCamelCase.
 	Metadata map[string]string
-	// RetryAfter is when to try again; zero says nothing.
+	// RetryAfter is the delay before a retry; zero means unspecified.
 	RetryAfter time.Duration
 	// Fields are the request's fields that break a rule, with an INVALID_REQUEST.
 	Fields []Field
@@ -47,7 +47,7 @@ type Error struct {
 type Field struct {
 	// Path is the field's path, such as `spec.limits.tokens`.
 	Path string
-	// Description says which rule, and what would do.
+	// Description states the rule, and a valid value.
 	Description string
 }
 
@@ -123,11 +123,11 @@ func Reason(err error) errorsv1.ErrorReason {
 // Is reports whether err has that reason.
 func Is(err error, reason errorsv1.ErrorReason) bool { return err != nil && Reason(err) == reason }
 
-// StoreAway reports whether an error says that a store takes or gives nothing now, such as for a disk that is full. It
-// says nothing of what was asked for, which may have happened: who needs it waits and asks again.
+// StoreAway reports whether err means that a store cannot read or write now, such as because its disk is full. The
+// requested operation may have happened: a caller that needs it waits and retries.
 func StoreAway(err error) bool { return Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) }
 
-// RetryAfter returns when to try again; zero where err does not say.
+// RetryAfter returns the delay before a retry; zero if err does not specify it.
 func RetryAfter(err error) time.Duration {
 	if e, ok := As(err); ok {
 		return e.RetryAfter
@@ -135,7 +135,7 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// ReasonName returns a reason as it stands in ErrorInfo: without the prefix of the enum.
+// ReasonName returns a reason as in ErrorInfo: without the prefix of the enum.
 func ReasonName(r errorsv1.ErrorReason) string { return strings.TrimPrefix(r.String(), reasonPrefix) }
 
 const reasonPrefix = "ERROR_REASON_"

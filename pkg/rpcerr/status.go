@@ -18,12 +18,12 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 )
 
-// ToStatus turns err into the status that a client gets. A fault of ours, and an error of no kind, becomes INTERNAL
-// without its text, which belongs into the log.
+// ToStatus turns err into the status that a client receives. A fault of ours, and an error of no kind, becomes INTERNAL
+// without its text, which belongs in the log.
 func ToStatus(err error) *status.Status { return ToStatusUnder(err, "") }
 
-// ToStatusUnder is ToStatus where the log has the cause under a request id, which a fault of ours then names. One that
-// came from another service stays as it is: it names what stands in that service's log.
+// ToStatusUnder is ToStatus with a request id, under which the log has the cause. A fault of ours names the id. A fault
+// that came from another service is unchanged: it names the id in that service's log.
 func ToStatusUnder(err error, requestID string) *status.Status {
 	s := ToPeer(err)
 	if e, ok := As(err); s.Code() == codes.Internal && (!ok || e.ours()) {
@@ -32,8 +32,8 @@ func ToStatusUnder(err error, requestID string) *status.Status {
 	return s
 }
 
-// ToPeer turns err into the status that a part of the same service gets, or a successor that reads what was kept: a
-// fault of ours keeps its text, which the peer hides from clients in its turn.
+// ToPeer turns err into the status for a part of the same service, or for a successor that reads a stored error. A
+// fault of ours keeps its text, which the peer hides from its clients.
 func ToPeer(err error) *status.Status {
 	if err == nil {
 		return status.New(codes.OK, "")
@@ -62,12 +62,12 @@ func ToPeer(err error) *status.Status {
 func Encode(err error) []byte {
 	encoded, marshalErr := proto.Marshal(ToPeer(err).Proto())
 	if marshalErr != nil {
-		return nil // Decode says that it cannot be read.
+		return nil // Decode returns the error for an unreadable value.
 	}
 	return encoded
 }
 
-// Decode reads what Encode wrote.
+// Decode decodes the result of Encode.
 func Decode(encoded []byte) error {
 	kept := &statuspb.Status{}
 	if err := proto.Unmarshal(encoded, kept); err != nil || kept.GetCode() == 0 {
@@ -76,7 +76,7 @@ func Decode(encoded []byte) error {
 	return FromStatus(status.ErrorProto(kept))
 }
 
-// ours says that e is a fault of ours whose text no client has seen yet.
+// ours reports whether e is a fault of ours whose text has not been hidden yet.
 func (e *Error) ours() bool {
 	return e.Reason == errorsv1.ErrorReason_ERROR_REASON_INTERNAL && e.Metadata["requestId"] == ""
 }
@@ -121,7 +121,7 @@ func (e *Error) status() *status.Status {
 	return withDetails
 }
 
-// obstacle is the detail that says which state or which quota of ours stands in the way; nil for other reasons.
+// obstacle returns the detail for the state or the quota that prevents the call; nil for other reasons.
 func (e *Error) obstacle() protoadapt.MessageV1 {
 	precondition := func(subject string) protoadapt.MessageV1 {
 		return &errdetails.PreconditionFailure{Violations: []*errdetails.PreconditionFailure_Violation{
@@ -147,8 +147,7 @@ func (e *Error) obstacle() protoadapt.MessageV1 {
 	}
 }
 
-// FromStatus turns an error that came over the wire back into an *Error. Errors that are no status are returned as they
-// are.
+// FromStatus turns a status error from the wire back into an *Error. Other errors are returned unchanged.
 func FromStatus(err error) error {
 	if err == nil {
 		return nil
@@ -180,7 +179,7 @@ func FromStatus(err error) error {
 			}
 		case *errdetails.RetryInfo:
 			e.RetryAfter = d.GetRetryDelay().AsDuration()
-		case *errdetails.ResourceInfo, *errdetails.PreconditionFailure, *errdetails.QuotaFailure: // They say in another form what metadata says.
+		case *errdetails.ResourceInfo, *errdetails.PreconditionFailure, *errdetails.QuotaFailure: // metadata repeats them
 		case proto.Message:
 			e.Details = append(e.Details, d)
 		}

@@ -22,38 +22,37 @@ import (
 )
 
 var (
-	// ErrUnknown says that the worker of a call was lost and did not come back with it, and that the call must not be
-	// given out again.
+	// ErrUnknown is the outcome of a call whose worker was lost and did not reconnect with it, and that must not be
+	// dispatched again.
 	ErrUnknown = errors.New("the worker was lost during the call, so it is not known whether the call took effect")
-	// ErrTimeout says that a worker did not answer within the time of the call.
+	// ErrTimeout is the error for a worker that did not answer within the timeout of the call.
 	ErrTimeout = errors.New("the worker did not answer in time")
 )
 
-// Call is what a worker is asked.
+// Call is a request to a worker.
 type Call struct {
-	// Key is the effect's. Without an id the call gets one that nobody else knows, and its result is accepted at once.
+	// Key is the effect's key. Without an id the call gets a unique id, and its result is accepted at once.
 	Key effect.Key
-	// Kind and Name say what is asked.
+	// Kind and Name identify the offer that serves the call.
 	Kind, Name string
 	// PayloadJSON is the JSON form of the kind's payload.
 	PayloadJSON string
-	// OnUnknown is what happens when the worker is lost; unspecified is FAIL. ASK is as FAIL here: who is asked is the
-	// caller's matter.
+	// OnUnknown is the rule for a lost worker; unspecified is FAIL. ASK is as FAIL here: asking is up to the caller.
 	OnUnknown toolv1.OnUnknown
 	// Timeout bounds the time in a worker's hands; zero is no bound.
 	Timeout time.Duration
-	// Progress is told what a worker says of the call while it goes on, as one line. It must not wait for anything.
-	// Nil: nobody is told.
+	// Progress is called with each line of progress while the call is in flight. It must not block. Nil ignores
+	// progress.
 	Progress func(message string)
-	// Read takes the payload of a result and says why it is of no use. Nil: any is.
+	// Read reads the payload of a result; its error rejects the payload. Nil accepts every payload.
 	Read func(payloadJSON string) error
-	// Lost says that a process which is gone may have given the call to a worker.
+	// Lost means that a process which has ended may have dispatched the call to a worker.
 	Lost bool
 }
 
 // Answer is how a worker ended a call.
 type Answer struct {
-	// PayloadJSON is what it sent, and Call.Read has taken.
+	// PayloadJSON is the worker's payload, accepted by Call.Read.
 	PayloadJSON string
 	// Error is set where the worker failed instead.
 	Error *workerv1.CallError
@@ -63,11 +62,11 @@ type Answer struct {
 	worker string
 }
 
-// UnusableError says that a worker's result is of no use.
+// UnusableError is the error for a worker's result that Call.Read rejects.
 type UnusableError struct {
 	// Worker is the name of who sent it.
 	Worker string
-	// Err says why.
+	// Err is the reason.
 	Err error
 }
 
@@ -85,7 +84,7 @@ func Unmarshal(payloadJSON string, m proto.Message) error {
 	if err == nil {
 		return nil
 	}
-	// The parser puts in blanks of changing kinds, so that nobody relies on its words. They are in journals here.
+	// The parser varies its blanks so that callers do not depend on its messages. Journals store them here.
 	words := strings.Join(strings.Fields(err.Error()), " ")
 	return fmt.Errorf("it is not the JSON of %s: %s", m.ProtoReflect().Descriptor().Name(), strings.TrimPrefix(words, "proto: "))
 }
@@ -98,7 +97,7 @@ type call struct {
 	waiting   *list.Element // in the pool's queue; nil elsewhere
 	holders   map[*session]struct{}
 	everGiven bool
-	once      bool // nobody keeps its result
+	once      bool // its result is not stored
 	queued    time.Duration
 
 	until   time.Time // when late ends the call; zero for never
@@ -167,7 +166,7 @@ func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
 	return answer, err
 }
 
-// maxTold bounds, in bytes, what is told of an answer that is of no use.
+// maxTold bounds, in bytes, the quoted part of an unusable answer.
 const maxTold = 500
 
 // refuse notes why a result is of no use, for the worker and for the operator.
@@ -219,7 +218,7 @@ func (h *Host) admit(c *call) error {
 
 func unknown() error { return ErrUnknown }
 
-// await waits until a call is over, late, or nobody's any more.
+// await waits until a call has ended, is late, or is abandoned.
 func (h *Host) await(ctx context.Context, c *call) (Answer, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -256,7 +255,7 @@ func (h *Host) await(ctx context.Context, c *call) (Answer, error) {
 	}
 }
 
-// recall tells those who have a call that it is not wanted any more.
+// recall cancels a call at the workers that have it.
 func (c *call) recall() {
 	for s := range c.holders {
 		s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Cancel{Cancel: &workerv1.CancelCall{Key: c.Key.ID}}})
@@ -278,7 +277,7 @@ func (h *Host) drop(c *call) {
 	}
 }
 
-// give puts a call into a session's hands; send says that the worker does not have it yet.
+// give assigns a call to a session; send also sends it to the worker.
 func (h *Host) give(c *call, s *session, send bool) {
 	if c.waiting != nil {
 		c.pool.waiting.Remove(c.waiting)
@@ -299,7 +298,7 @@ func (h *Host) give(c *call, s *session, send bool) {
 	s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Call{Call: frame}})
 }
 
-// answered ends a call with a worker's result. The worker hears that it counts once it is durable.
+// answered ends a call with a worker's result. The result is acknowledged to the worker once it is durable.
 func (h *Host) answered(c *call, s *session, result *result) {
 	s.delivered[c.Key.ID] = ""
 	delete(c.holders, s)
@@ -310,7 +309,7 @@ func (h *Host) answered(c *call, s *session, result *result) {
 // maxProgress bounds a line of progress, in runes.
 const maxProgress = 200
 
-// progress passes on what a worker says of a call: one line, of what a terminal shows as it is.
+// progress forwards a worker's progress: one line, without terminal control sequences.
 func (c *call) progress(message string) {
 	if c.Progress == nil {
 		return

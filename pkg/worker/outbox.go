@@ -9,8 +9,8 @@ import (
 // roomy is how many frames may wait before a worker's own frames are no longer read.
 const roomy = 256
 
-// outbox is what is to be sent to one worker, in order. Adding never blocks. What the host says of itself is bounded by
-// the calls in flight; what it says in answer is bounded by room.
+// outbox is the queue of frames for one worker, in order. Adding never blocks. The frames that the host initiates are
+// bounded by the calls in flight; its replies are bounded by room.
 type outbox struct {
 	mu     sync.Mutex
 	frames []*workerv1.ConnectResponse
@@ -29,7 +29,7 @@ func (o *outbox) push(frame *workerv1.ConnectResponse) {
 	signal(o.added)
 }
 
-// next waits for a frame and takes it; nil says that the connection is over.
+// next waits for a frame and removes it; nil means that the connection has ended.
 func (o *outbox) next(over <-chan struct{}) *workerv1.ConnectResponse {
 	for {
 		o.mu.Lock()
@@ -52,7 +52,7 @@ func (o *outbox) next(over <-chan struct{}) *workerv1.ConnectResponse {
 	}
 }
 
-// room waits until few frames wait; false says that the connection is over.
+// room waits until few frames are queued; false means that the connection has ended.
 func (o *outbox) room(over <-chan struct{}) bool {
 	for {
 		o.mu.Lock()

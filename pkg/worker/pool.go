@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Offered names what workers offer, within a project's id.
+// Offered names offers of workers, within a project's id.
 type Offered struct{ Project, Kind, Name string }
 
 // String returns the kind and the name, as errors and waits have them.
@@ -28,12 +28,12 @@ type pool struct {
 	left     time.Time  // when the last session left, or the pool was made
 }
 
-// forgotten reports whether nobody waits for a worker any more.
+// forgotten reports whether callers no longer wait for a worker.
 func (p *pool) forgotten(absence time.Duration) bool {
 	return p.offer == nil || len(p.sessions) == 0 && time.Since(p.left) >= absence
 }
 
-// pool returns the pool of an offer and makes it where it is new: nobody has served it since the host began.
+// pool returns the pool of an offer. It creates a pool if no worker has served the offer since the host started.
 func (h *Host) pool(of Offered) *pool {
 	p := h.pools[of]
 	if p == nil {
@@ -54,7 +54,7 @@ func (h *Host) join(p *pool, s *session, offer *workerv1.Offer) {
 	h.dispatch(p)
 }
 
-// leave takes a session out of a pool. When it was the last one, those who wait will hear of it.
+// leave removes a session from a pool. If it was the last session, waiting calls are notified.
 func (h *Host) leave(p *pool, s *session) {
 	at := slices.Index(p.sessions, s)
 	if at < 0 {
@@ -71,7 +71,7 @@ func (h *Host) leave(p *pool, s *session) {
 	}
 }
 
-// sweep drops pools that say nothing any more.
+// sweep deletes pools that have had neither workers nor waiting calls for longer than Absence.
 func (h *Host) sweep() {
 	for of, p := range h.pools {
 		if p.forgotten(h.cfg.Absence) && p.waiting.Len() == 0 && time.Since(p.left) >= h.cfg.Absence {
@@ -80,7 +80,7 @@ func (h *Host) sweep() {
 	}
 }
 
-// enqueue has a call wait for a free slot. It is over at once when nobody will come for it.
+// enqueue queues a call for a free slot. The call ends at once if no worker is expected.
 func (h *Host) enqueue(c *call, first bool) {
 	p := c.pool
 	switch {
@@ -104,7 +104,7 @@ func (h *Host) enqueue(c *call, first bool) {
 	h.dispatch(p)
 }
 
-// away says that no worker is there: for now, or for so long that nobody waits any more.
+// away is the error for a missing worker: temporary, or final once the time to wait for one is over.
 func (h *Host) away(p *pool) func() error {
 	return func() error {
 		gone := time.Since(p.left)
@@ -141,7 +141,7 @@ func same(a, b *workerv1.Offer) bool {
 	return proto.Equal(a, b)
 }
 
-// conflict says that an offer's name is taken by workers that promise something else.
+// conflict is the error for an offer whose name belongs to workers with a different offer.
 func (p *pool) conflict() error {
 	return rpcerr.ResourceExists(p.of.Kind+"s/"+p.of.Name,
 		"%s is served by worker %s with another definition; workers of one name must offer the same, so give this one another name or stop the others first", p.of, strconv.Quote(p.sessions[0].name))

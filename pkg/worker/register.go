@@ -26,10 +26,10 @@ var onUnknown = map[string]toolv1.OnUnknown{
 	"": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "fail": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "retry": toolv1.OnUnknown_ON_UNKNOWN_RETRY,
 }
 
-// OnUnknown reads what an offer says of calls whose worker was lost.
+// OnUnknown reads an offer's rule for calls whose worker was lost.
 func OnUnknown(offer *workerv1.Offer) toolv1.OnUnknown { return onUnknown[offer.GetOnUnknown()] }
 
-// namePattern is what offers may be called. Tools have a stricter rule of their own.
+// namePattern is the pattern of offers' names. Tools have a stricter rule of their own.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}$`)
 
 // DefaultProject is whose runs reach a worker that names no project.
@@ -85,8 +85,8 @@ func (h *Host) enrol(r *workerv1.Register) (*session, error) {
 	return s, nil
 }
 
-// pinned is an offer as it is compared, pinned and shown: without the blanks in its schema, which differ from language
-// to language.
+// pinned is the form in which an offer is compared, pinned and shown: without the insignificant blanks of its schema,
+// which differ between languages.
 func pinned(offer *workerv1.Offer) *workerv1.Offer {
 	offer = proto.CloneOf(offer)
 	var schema bytes.Buffer
@@ -126,8 +126,8 @@ func (h *Host) checkOffer(offer *workerv1.Offer) error {
 	return kind.Check(offer)
 }
 
-// admitSession adds a session, and returns which of the calls that it still has nobody wants any more. Those that
-// somebody may come for are held.
+// admitSession adds a session, and returns which of its calls are no longer wanted. Calls that may still be requested
+// are held.
 func (h *Host) admitSession(ctx context.Context, s *session, unfinished []string) error {
 	h.mu.Lock()
 	switch {
@@ -152,7 +152,7 @@ func (h *Host) admitSession(ctx context.Context, s *session, unfinished []string
 	h.mu.Unlock()
 
 	var forget []string
-	for _, id := range ask { // Held first and asked then: a result that becomes durable in between is noticed by one of the two.
+	for _, id := range ask { // held first: one of the two notices a result that becomes durable in between
 		if !h.wanted(ctx, effect.Key{Project: s.project, ID: id}) {
 			forget = append(forget, id)
 		}
@@ -160,7 +160,7 @@ func (h *Host) admitSession(ctx context.Context, s *session, unfinished []string
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.conflicts(s); err != nil { // Others may have come meanwhile.
+	if err := h.conflicts(s); err != nil { // Other sessions may have been added in the meantime.
 		delete(h.sessions, s)
 		return err
 	}

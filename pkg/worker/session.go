@@ -12,15 +12,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// session is one worker's connection. The host's lock guards it, but for out and heard.
+// session is one worker's connection. The host's lock guards it, except out and heard.
 type session struct {
 	host    *Host
 	name    string
 	project string
 	offers  map[Offered]*workerv1.Offer
 	max     int
-	// calls are in the worker's hands, by key. held are calls of an earlier connection that nobody has asked for yet,
-	// with the result where the worker has sent it.
+	// calls are the worker's calls, by key. held are calls of an earlier connection that no caller has requested yet,
+	// with the result if the worker has sent it.
 	calls map[string]*call
 	held  map[string]*result
 	// delivered are calls whose result is not durable yet, with why it is of no use, where it is.
@@ -95,7 +95,7 @@ func (s *session) welcome(forget []string) {
 	s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: &workerv1.Registered{Worker: s.name, Forget: forget}}})
 }
 
-// accept tells the worker that a result is durable, if it sent it or still has the call.
+// accept acknowledges a durable result to the worker, if the worker sent it or still has the call.
 func (s *session) accept(id string) {
 	problem, delivered := s.delivered[id]
 	parked, held := s.held[id]
@@ -163,8 +163,8 @@ func (s *session) watch(stream workerv1.WorkerService_ConnectServer) error {
 	}
 }
 
-// read handles frames until the stream ends or breaks the protocol. A worker that does not take its answers is not read
-// any further.
+// read handles frames until the stream ends or breaks the protocol. It stops reading while a worker does not receive
+// its replies.
 func (s *session) read(stream workerv1.WorkerService_ConnectServer) error {
 	for {
 		if !s.out.room(s.over) {
@@ -266,7 +266,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 		return nil
 	}
 	if _, twice := s.delivered[id]; !twice {
-		s.out.push(accepted(id, "")) // Nobody wants it: the worker may forget it.
+		s.out.push(accepted(id, "")) // The call is not wanted: the worker may forget it.
 	}
 	return s.strays.Stray(s.name)
 }
@@ -283,8 +283,7 @@ func (h *Host) fillSlots(s *session) {
 	}
 }
 
-// removeSession removes a session whose connection has ended, and deals with the calls that it had. It returns their
-// number.
+// removeSession removes a session whose connection has ended, and reassigns or ends its calls. It returns their number.
 func (h *Host) removeSession(s *session) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Strays counts the frames in a row about calls that a worker does not have. A few are in order: a cancel may cross
-// with a result. It is not safe for concurrent use.
+// Strays counts consecutive frames about calls that a worker does not have. A few are normal: a cancel may cross with a
+// result. It is not safe for concurrent use.
 type Strays struct{ count int }
 
 // Expect allows n more: results of calls that the worker is to forget may be on their way.

@@ -1,9 +1,9 @@
 // Package worker hosts workers: programs in any language that serve tools, scorers and functions of agents over
 // WorkerService.
 //
-// A worker opens one stream, says what it serves, and is given calls. Workers that offer the same within a project are
-// a pool. The service that needs a kind of thing has a [Host] for it and asks with [Host.Do], inside an effect whose
-// key is the call's:
+// A worker opens one stream, declares its offers, and receives calls. Workers with the same offer within a project are
+// a pool. A service that uses a kind of offer has a [Host] for it and calls [Host.Do] inside an effect whose key is the
+// call's:
 //
 //	         slot free             result               durable
 //	waiting ───────────▶ given ───────────▶ answered ──────────▶ accepted: the worker forgets
@@ -13,9 +13,9 @@
 //	                       └──▶ orphaned ──┤
 //	                                       └─ not in time ────▶ unknown
 //
-// The host keeps nothing that must last. Claims and results are kept by the effect around Do; after a crash its
-// successor asks again, and a worker that comes back offers the calls that it still has. So each result counts once,
-// whoever crashed. Which bytes a payload holds is for the kinds to know, and who may call whom for the services.
+// The host stores nothing durable. The effect around Do stores claims and results. After a crash its successor makes
+// the same call, and a reconnecting worker lists the calls that it still has, so that each result counts once whichever
+// side crashed. The kinds define the bytes of a payload, and the services decide who may call whom.
 package worker
 
 import (
@@ -38,13 +38,13 @@ import (
 
 // Config sets how long things may take. Zero values are the defaults.
 type Config struct {
-	// Reconnect is how long a lost worker has to come back with a call that must not be given out twice, before the
-	// call's outcome counts as unknown. Default 30s.
+	// Reconnect is the time in which a lost worker may reconnect with a call that must not be dispatched twice, before
+	// the call's outcome counts as unknown. Default 30s.
 	Reconnect time.Duration `yaml:"reconnect"`
-	// Absence is how long calls wait, as durable waits of their runs, once the last worker that serves them has left.
-	// Default 10m.
+	// Absence is how long calls wait, as durable waits of their runs, after the last worker that serves them has
+	// disconnected. Default 10m.
 	Absence time.Duration `yaml:"absence"`
-	// Silence is how long a worker may say nothing, not even answer a ping, before it counts as lost. Default 30s.
+	// Silence is how long a worker may send nothing, not even a reply to a ping, before it counts as lost. Default 30s.
 	Silence time.Duration `yaml:"silence"`
 }
 
@@ -70,30 +70,30 @@ const (
 	maxInFlight   = 1_000
 	maxUnfinished = 10_000
 	maxWaiting    = 10_000   // calls of one pool
-	maxParked     = 64 << 20 // bytes of results that nobody has asked for yet
+	maxParked     = 64 << 20 // bytes of results that no caller has requested yet
 	maxStrays     = 1_000    // frames in a row about calls that the worker does not have
 	maxLosses     = 5        // workers that one call may outlive
 )
 
-// patience is how long a call waits inside the host for a worker that is away, before its caller hears of it.
+// patience is how long a call waits inside the host for an absent worker, before its caller is notified.
 const patience = time.Second
 
 // Kind is a kind of thing that a host has workers serve.
 type Kind struct {
-	// Name is what offers say, such as `tool`.
+	// Name is the kind in offers, such as `tool`.
 	Name string
-	// Check refuses an offer; its error says what would do. Nil takes every offer that is well formed.
+	// Check validates an offer; its error names a valid form. Nil accepts every well-formed offer.
 	Check func(*workerv1.Offer) error
 }
 
-// Deps is what a host works with.
+// Deps are the dependencies of a host.
 type Deps struct {
-	// Kinds are what it serves.
+	// Kinds are the kinds of offers that the host serves.
 	Kinds []Kind
-	// Ledger is where the callers of Do keep claims and results. It tells which calls of a returning worker are still
-	// wanted.
+	// Ledger is where the callers of Do store claims and results. It shows which calls of a reconnecting worker are
+	// still wanted.
 	Ledger effect.Ledger
-	// Logger logs. Of payloads it sees the edges of those that are of no use.
+	// Logger logs. It receives only the beginning and the end of unusable payloads.
 	Logger *slog.Logger
 }
 
@@ -135,8 +135,8 @@ func (h *Host) Register(registrar grpc.ServiceRegistrar) {
 	workerv1.RegisterWorkerServiceServer(registrar, h)
 }
 
-// Close ends all connections and returns when nothing of them runs. Calls that workers have stay theirs: Do fails with
-// [effect.ErrDraining], which leaves the claim to a successor, and the workers offer them there.
+// Close ends all connections and returns when all its goroutines have ended. Workers keep their calls: Do fails with
+// [effect.ErrDraining], which leaves the claim to a successor, and the workers offer the calls to it.
 func (h *Host) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -159,7 +159,7 @@ func stopping() error {
 	return rpcerr.ServiceUnavailable("WorkerService", time.Second, "the server is stopping; connect again")
 }
 
-// Find returns what workers of a project offer under a name, or nil. An offer is known as long as calls would wait for
+// Find returns the offer of a project's workers with a name, or nil. An offer is known as long as calls would wait for
 // it.
 func (h *Host) Find(project, kind, name string) *workerv1.Offer {
 	h.mu.Lock()
@@ -171,7 +171,7 @@ func (h *Host) Find(project, kind, name string) *workerv1.Offer {
 	return p.offer
 }
 
-// List returns what workers of a project offer of a kind, by name. The offers are not to be changed.
+// List returns the offers of a kind of a project's workers, by name. The caller must not modify them.
 func (h *Host) List(project, kind string) []*workerv1.Offer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,11 +185,11 @@ func (h *Host) List(project, kind string) []*workerv1.Offer {
 	return offers
 }
 
-// Served tells what workers that take calls serve, as they come and go.
+// Served notifies of the offers of workers that take calls, as workers connect and disconnect.
 func (h *Host) Served() *lastvalue.Map[Offered, struct{}] { return &h.served }
 
-// Accept tells whoever answered a call that its result is durable. It is called once the effect around Do has kept the
-// result.
+// Accept acknowledges a durable result to the worker that sent it. The caller calls it once the effect around Do has
+// stored the result.
 func (h *Host) Accept(key effect.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -200,14 +200,14 @@ func (h *Host) Accept(key effect.Key) {
 	}
 }
 
-// wanted reports whether a call that a worker still has may be asked for.
+// wanted reports whether a caller may still request a call that a worker has.
 func (h *Host) wanted(ctx context.Context, key effect.Key) bool {
 	record, err := h.deps.Ledger.Lookup(ctx, key)
 	switch {
 	case errors.Is(err, effect.ErrUnknown), errors.Is(err, effect.ErrInvalidKey):
 		return false
 	case err != nil:
-		return true // it can be told later
+		return true // it can be acknowledged later
 	}
 	return record.State == effect.Running || record.State == effect.Dropped || record.State == effect.Yielded
 }
