@@ -1,5 +1,5 @@
-// Package connmux lets gRPC and HTTP share one address: it looks at the first bytes of each connection and hands the
-// connection to whoever speaks its protocol.
+// Package connmux lets gRPC and HTTP share one address: it reads the first bytes of each connection and hands the
+// connection to the server of its protocol.
 package connmux
 
 import (
@@ -11,11 +11,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// preface is how every HTTP/2 connection with prior knowledge begins (RFC 9113, section 3.4); gRPC clients always do.
+// preface is the start of every HTTP/2 connection with prior knowledge (RFC 9113, section 3.4), which gRPC clients
+// always use.
 const preface = "PRI * HTTP/2.0\r\n"
 
-// Split takes the connections of l and offers them through two listeners: those that begin as HTTP/2 to the first, all
-// others to the second. Closing l ends both, and so does an Accept that fails; see pkg/connlimit for listeners that
+// Split accepts the connections of l and offers them through two listeners: those that begin as HTTP/2 to the first,
+// all others to the second. Closing l ends both, and so does an Accept that fails; see pkg/connlimit for listeners that
 // fail only when they are closed.
 func Split(l net.Listener) (http2, http1 net.Listener) {
 	a, b := newListener(l), newListener(l)

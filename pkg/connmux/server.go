@@ -23,7 +23,7 @@ type Server struct {
 	log    *slog.Logger
 }
 
-// Config is what a Server is made of. All but Connections is required.
+// Config is the configuration of a Server. All but Connections is required.
 type Config struct {
 	// GRPC takes calls.
 	GRPC *grpcserver.Server
@@ -52,7 +52,7 @@ func New(c Config) *Server {
 	}
 }
 
-// trackRequests says when an HTTP connection has a request.
+// trackRequests records whether an HTTP connection has a request in flight.
 func trackRequests(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
@@ -64,10 +64,10 @@ func trackRequests(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Serve takes connections of l until Stop, which may come first, and says that the server is ready. It then returns
-// nil.
+// Serve accepts connections of l until Stop, which may be called first, and reports the server as ready. It then
+// returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if _, ok := l.(*inprocess.Listener); ok { // nobody speaks HTTP within the process
+	if _, ok := l.(*inprocess.Listener); ok { // no HTTP within the process
 		s.grpc.SetReady(true)
 		return s.grpc.Serve(l)
 	}
@@ -88,10 +88,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Unready makes health checks say that the server takes no calls; it takes them all the same.
+// Unready makes health checks report that the server is not serving. The server still accepts calls.
 func (s *Server) Unready() { s.grpc.SetReady(false) }
 
-// Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a
+// Stop waits for calls in flight and cancels those that still run when ctx ends. Watches never end by themselves, so a
 // caller bounds ctx.
 func (s *Server) Stop(ctx context.Context) error {
 	s.grpc.SetReady(false)

@@ -24,32 +24,31 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// BaseConfig is what a process of services stands on.
+// BaseConfig is the configuration of a process that runs services.
 type BaseConfig struct {
 	// Token is the admin token; zero takes the one in TokenFile, which is made where it is not there.
 	Token     config.Secret
 	TokenFile string
-	// Listen is the address to take calls at. Where it is in use, Fallback is taken, or the start fails when that is
-	// empty; Option is how an operator names another.
+	// Listen is the address to accept calls at. If it is in use, Fallback is used, or the start fails if Fallback is
+	// empty; Option is the option by which an operator sets another address.
 	Listen, Fallback, Option string
-	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process that keeps
-	// nothing.
+	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process without stores.
 	Database, BlobDir string
-	// Owner names the process from its start to its end; no earlier or later process has the name. It is empty for one
-	// that only looks into the database.
+	// Owner names the process from its start to its end; no earlier or later process has the name. It is empty for a
+	// process that only reads the database.
 	Owner string
-	// Service and Replica say of what the process is one life. ReplicaTTL is how long after its last beat it counts as
-	// dead.
+	// Service and Replica name the replica of which the process is one life. ReplicaTTL is how long after its last
+	// heartbeat it counts as dead.
 	Service, Replica string
 	ReplicaTTL       time.Duration
 	// Lock is the data directory, held. The address is announced there; nil announces nothing.
 	Lock *dirlock.Lock
-	// Logger takes what an operator should know of the stores; nil is none.
+	// Logger logs what an operator should know of the stores; nil logs nothing.
 	Logger *slog.Logger
 }
 
-// Base is a process without its services: their credential, their address and their stores. The fields are set by the
-// parts that start them.
+// Base is a process without its services: the credential, the address and the stores. Each field is set by the part
+// that starts it.
 type Base struct {
 	Token    config.Secret
 	Listener net.Listener
@@ -85,7 +84,7 @@ func (b *Base) Parts() []lifecycle.Part {
 	return parts
 }
 
-// Announcement tells in the data directory that the services take calls. It starts after them.
+// Announcement is the part that announces the services in the data directory. It starts after them.
 func (b *Base) Announcement() lifecycle.Part {
 	return lifecycle.Part{
 		Name:  "announcement",
@@ -94,7 +93,7 @@ func (b *Base) Announcement() lifecycle.Part {
 	}
 }
 
-// Announce tells in the data directory where calls are taken, or takes that back, so that new clients wait.
+// Announce writes the address of the services into the data directory, or removes it, so that new clients wait.
 func (b *Base) Announce(serving bool) error {
 	switch {
 	case b.cfg.Lock == nil:
@@ -116,8 +115,8 @@ func (b *Base) startCredentials(context.Context) (err error) {
 	return auth.CheckToken(b.Token, source)
 }
 
-// Free fails where address is in use and dataDir is not there yet, so that a start that must fail leaves no new data
-// directory behind. Option is how an operator names another address.
+// Free fails if address is in use and dataDir does not exist yet, so that a start that must fail creates no data
+// directory. Option is the option by which an operator sets another address.
 func Free(ctx context.Context, address, dataDir, option string) error {
 	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
 		return nil // Its holder may be the better answer, and Parts reports the address.
@@ -160,7 +159,7 @@ func (b *Base) startDatabase(ctx context.Context) (err error) {
 	return err
 }
 
-// startReplica says from now on that this process lives.
+// startReplica registers this process as alive.
 func (b *Base) startReplica(ctx context.Context) error {
 	table, err := replicasqlite.New(ctx, b.DB)
 	if err != nil {
@@ -178,7 +177,7 @@ func (b *Base) startReplica(ctx context.Context) error {
 	return nil
 }
 
-// stopReplica says that this process has ended.
+// stopReplica registers that this process has ended.
 func (b *Base) stopReplica(ctx context.Context) error {
 	b.beats()
 	b.beat.Wait()
@@ -191,7 +190,7 @@ func empty(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
-// holdsBodies reports whether a folder of bodies has those of any project.
+// holdsBodies reports whether a folder has bodies of any project.
 func holdsBodies(dir string) bool {
 	bodies, err := filepath.Glob(filepath.Join(dir, "[a-z]*", "[0-9a-f][0-9a-f]", "*"))
 	return err == nil && len(bodies) > 0

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// Config is what an operator sets of every process, whatever runs in it.
+// Config is the part of the configuration that every process has.
 type Config struct {
 	// Listen is the address to take calls at. Default: this machine alone, at the port of the service (gateway and
 	// single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address that others can reach
@@ -67,7 +67,7 @@ type Peers struct {
 	Agentorch string `yaml:"agentorch" env:"EVALFLEET_AGENTORCH_ADDRESS"`
 }
 
-// Address returns where a service is; empty where that was not said.
+// Address returns the address of a service; empty if it is not configured.
 func (p Peers) Address(service string) string {
 	return map[string]string{"modelgw": p.Modelgw, "toolexec": p.Toolexec, "sandboxd": p.Sandboxd, "agentorch": p.Agentorch}[service]
 }
@@ -102,14 +102,14 @@ func (c *Config) Validate() error {
 // local reports whether a host is this machine alone.
 func local(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// WarnInClear logs that others can read the token on its way to address, unless none but this machine reaches it.
+// WarnInClear logs a warning unless address is a loopback address: the token travels to it unencrypted.
 func WarnInClear(address string, log *slog.Logger) {
 	if host, _, err := net.SplitHostPort(address); err != nil || !local(host) {
 		log.Warn("connections from other machines are not encrypted, and the token travels on them; put TLS in front (docs/deploy.md)", "address", address)
 	}
 }
 
-// Alone names everything that p needs in a process of its own and that is not said.
+// Alone returns the missing settings that p needs in a process of its own.
 func (c *Config) Alone(p Program) error {
 	var faults []error
 	if c.DataDir == "" && !p.Stateless {
@@ -121,7 +121,7 @@ func (c *Config) Alone(p Program) error {
 	return errors.Join(append(faults, c.RequirePeers(p))...)
 }
 
-// RequirePeers names the services that p calls and whose address is not said.
+// RequirePeers returns the services that p calls and whose addresses are missing.
 func (c *Config) RequirePeers(p Program) error {
 	var faults []error
 	for _, peer := range p.Calls {

@@ -1,8 +1,8 @@
-// Package daemon runs one service as a process: it reads the configuration, finds the credential, takes the address,
-// opens the stores, connects to the services that this one calls, serves, and ends in good order when it is told to.
+// Package daemon runs one service as a process: it reads the configuration, finds the credential, opens the address and
+// the stores, connects to the services that this one calls, serves, and shuts down gracefully on a signal.
 //
-// A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own,
-// through [Main], and beside others in one process, whose owner hands it its [Parts].
+// A service declares what it needs and how it is built, as a [Program]. The same program runs in a process of its own,
+// through [Main], and beside others in one process, whose owner provides its [Parts].
 //
 //	lock → address → credentials → database → blobs → replica → service → announcement        started in this order, stopped in reverse
 //
@@ -31,13 +31,13 @@ import (
 type Program struct {
 	// Name is the service's name: that of its binary, its database and its ledger.
 	Name string
-	// Listen is the address that it takes calls at when nothing else is said.
+	// Listen is the default address.
 	Listen string
 	// Calls are the names of the services that it calls.
 	Calls []string
-	// Effects says that it owns effects, and so has a ledger of them.
+	// Effects reports whether it owns effects, and so has a ledger of them.
 	Effects bool
-	// Stateless says that it keeps nothing, and so has neither a data directory nor stores.
+	// Stateless reports whether it stores nothing, and so has neither a data directory nor stores.
 	Stateless bool
 	// Forward makes calls to peers carry the caller's credential and none of the process's own.
 	Forward bool
@@ -45,7 +45,7 @@ type Program struct {
 	Build func(ctx context.Context, parts Parts) (Server, error)
 }
 
-// Parts are what a program is built of. The process owns them and closes them after the service has stopped.
+// Parts are the dependencies of a program. The process owns them and closes them after the service has stopped.
 type Parts struct {
 	// Name is the program's.
 	Name string
@@ -53,13 +53,13 @@ type Parts struct {
 	Owner string
 	// Alive reports whether another process of that name still runs; nil for a program that keeps nothing.
 	Alive func(ctx context.Context, owner string) (bool, error)
-	// Replica is this process among those of its service; nil for a program that keeps nothing, or is idle.
+	// Replica is this process among those of its service; nil for a program that is stateless or idle.
 	Replica *replica.Process
 	// Services are all services of the process.
 	Services []string
-	// Idle asks the service to leave unfinished work alone: the process is here to look.
+	// Idle makes the service leave unfinished work alone: the process only reads.
 	Idle bool
-	// Listen is the address that the process was told to take calls at.
+	// Listen is the configured address.
 	Listen string
 	// DataDir is the service's folder. It and the stores are zero for a program that keeps nothing.
 	DataDir string
@@ -73,9 +73,9 @@ type Parts struct {
 	Space *freespace.Floor
 	// Peers are connections to the services that the program calls, by name.
 	Peers map[string]grpcclient.Conn
-	// Addresses are where those services are, host:port, that run in processes of their own.
+	// Addresses are those of services that run in processes of their own, host:port.
 	Addresses map[string]string
-	// Handlers are what services of this process that were built before offer over HTTP, by name.
+	// Handlers are the HTTP handlers of the services of this process that were built before, by name.
 	Handlers map[string]http.Handler
 	// Auth knows the callers.
 	Auth auth.Authenticator
@@ -93,13 +93,13 @@ type Parts struct {
 type Server interface {
 	// Serve takes connections of l, once, until Stop. It then returns nil.
 	Serve(l net.Listener) error
-	// Stop lets what goes on end, cuts what still goes on when ctx ends, and lets go of all that the service holds. It
-	// works without Serve, too.
+	// Stop waits for work in flight, cancels what still runs when ctx ends, and releases all resources of the service.
+	// It also works without Serve.
 	Stop(ctx context.Context) error
 }
 
-// Web is a service that offers something over HTTP too. Where it runs in a process of its own, that is at the address
-// of its RPCs; beside others, whoever has the process's address mounts the handler.
+// Web is a service that also serves HTTP. In a process of its own it does so at the address of its RPCs; beside others,
+// the owner of the process mounts the handler.
 type Web interface {
 	// Handler knows its callers itself. It is the same each time.
 	Handler() http.Handler

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// spareBytes is how much garbage a process may make between collections, be its heap ever so small: to collect a
-	// heap of 30 MB each time that it has doubled took a sixth of the processor time of a busy server.
+	// spareBytes is how much garbage a process may make between collections, however small its heap: collecting a heap
+	// of 30 MB each time that it had doubled took a sixth of the processor time of a busy server.
 	spareBytes = 96 << 20
 	// usualPercent is the collector's own target: a heap may double.
 	usualPercent = 100
 )
 
-// spend has the collector spend memory for processor time while the heap is small, and be as it is otherwise where the
-// heap is larger than spareBytes. Where an operator has set GOGC, that stays. The function that it returns ends it.
+// spend makes the collector trade memory for processor time while the heap is small; with a heap larger than spareBytes
+// the collector keeps its defaults. An operator's GOGC has precedence. The returned function ends the effect.
 func spend() (end func()) {
 	if before := debug.SetGCPercent(usualPercent); before != usualPercent {
 		debug.SetGCPercent(before)

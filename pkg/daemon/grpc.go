@@ -23,15 +23,15 @@ type Registrar interface {
 // Backend is a service that offers RPCs and nothing else.
 type Backend interface {
 	Registrar
-	// Run does what goes on beside the calls, until ctx ends; it then returns nil.
+	// Run does the background work until ctx ends; it then returns nil.
 	Run(ctx context.Context) error
 	// Close ends the service, after Run has returned and calls are over.
 	Close(ctx context.Context) error
 }
 
-// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. An HTTP server at the same address shows the
-// metrics of the process at /metrics, to known callers, and all else to a backend that is [Web]. Where the server
-// cannot be made the backend is closed.
+// GRPC serves a backend, and further RPCs beside its own, on a gRPC server. An HTTP server at the same address serves
+// the metrics of the process at /metrics, to known callers, and all other paths from a backend that is [Web]. If the
+// server cannot be created the backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
 	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, Blobs: parts.Blobs})
 	if err != nil {
@@ -60,7 +60,7 @@ type grpcServer struct {
 	running context.Context //nolint:containedctx // The life of the backend's Run.
 	stop    context.CancelFunc
 
-	mu    sync.Mutex // held while parts begin, so that Stop waits for all of them or none begins
+	mu    sync.Mutex // held while the parts start, so that Stop waits for all of them or none starts
 	parts sync.WaitGroup
 }
 
@@ -70,8 +70,8 @@ type webServer struct {
 	Web
 }
 
-// Serve implements Server. When either the calls or what goes on beside them ends by itself with an error, that error
-// is returned at once; Stop ends the other.
+// Serve implements Server. If either the calls or the background work ends by itself with an error, Serve returns that
+// error at once; Stop ends the other.
 func (s *grpcServer) Serve(l net.Listener) error {
 	ended := make(chan error, 2)
 	if !s.begin(l, ended) {
@@ -85,7 +85,7 @@ func (s *grpcServer) Serve(l net.Listener) error {
 	return nil
 }
 
-// begin begins what goes on, unless the server was stopped before.
+// begin starts the background work, unless the server was stopped before.
 func (s *grpcServer) begin(l net.Listener, ended chan<- error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

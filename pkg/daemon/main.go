@@ -16,13 +16,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// grace is how long calls may go on once the process is told to stop.
+// grace is how long calls may continue after the signal to stop.
 const grace = 25 * time.Second
 
-// Configuration is all that an operator sets of a process: a pointer to a struct that pkg/config can fill. Its Validate
-// should name what [Config.Alone] names.
+// Configuration is the whole configuration of a process: a pointer to a struct that pkg/config can fill. Its Validate
+// should report what [Config.Alone] returns.
 type Configuration interface {
-	// Process returns what runs, and how, once the struct is filled.
+	// Process returns the configuration and the program of the process, once the struct is filled.
 	Process() (Config, Program)
 }
 
@@ -30,11 +30,11 @@ type Configuration interface {
 type Command struct {
 	// Args are its arguments, without its name.
 	Args []string
-	// Env tells its environment.
+	// Env looks up an environment variable.
 	Env func(name string) (string, bool)
 	// Stderr takes its log.
 	Stderr io.Writer
-	// Ready, unless nil, is told the address once calls are taken.
+	// Ready, unless nil, is called with the address once calls are accepted.
 	Ready func(net.Addr)
 }
 
@@ -43,7 +43,7 @@ type Command struct {
 func Main(c Command, cfg Configuration) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // The second signal then finds nobody who waits for it.
+	context.AfterFunc(ctx, stop) // A second signal then has its default effect.
 	switch err := Run(ctx, c, cfg); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

@@ -11,10 +11,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
 )
 
-// Part is the program as a part of the process that it runs in, alone or beside others. When the part starts, assemble
-// returns what the program is built of, but for its ledger, and the listener that it serves; peers that it has
-// connected to are closed when the part stops, and also where assemble or the start fails. A service that ends by
-// itself is reported to failed, which has room for it.
+// Part is the program as a part of its process, alone or beside others. When the part starts, assemble returns the
+// program's dependencies except its ledger, and the listener that it serves. Connected peers are closed when the part
+// stops, and also if assemble or the start fails. A service that ends by itself is reported to failed, which has room
+// for it.
 func (p Program) Part(assemble func(context.Context) (Parts, net.Listener, error), failed chan<- error) lifecycle.Part {
 	var (
 		parts  Parts

@@ -29,8 +29,8 @@ type Process struct {
 	failed  chan error
 }
 
-// New makes a process; nothing runs until Start. Lock is the data directory, held; it is nil for a program that keeps
-// nothing and has none.
+// New makes a process; nothing runs until Start. Lock is the held lock of the data directory; nil for a program without
+// one.
 func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Process {
 	registry := telemetry.NewRegistry()
 	owner := program.Name + "-" + rand.Text()
@@ -51,7 +51,8 @@ func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Pro
 	return p
 }
 
-// Start starts everything in order and returns when calls are taken. When a part fails, those before it are stopped.
+// Start starts everything in order and returns when calls are accepted. If a part fails, the parts before it are
+// stopped.
 func (p *Process) Start(ctx context.Context) error { return p.group.Start(ctx) }
 
 // Stop stops everything in reverse, within grace.

@@ -1,6 +1,6 @@
-// Package dirlock lets at most one process serve a folder, and tells others who that is. The file `lock` in the folder
-// is locked (flock) by the process that serves it, and says {"address": …, "pid": …, "version": …}. The kernel lets go
-// of it when the process has ended, however that came, so that nothing that a crash leaves must be cleared away.
+// Package dirlock lets at most one process serve a folder, and lets other processes find that one. The serving process
+// locks (flock) the file `lock` in the folder, whose content is {"address": …, "pid": …, "version": …}. The kernel
+// releases the lock when the process ends, whatever the cause, so that a crash leaves nothing to clean up.
 package dirlock
 
 import (
@@ -37,11 +37,11 @@ type Holder struct {
 	Version string `json:"version"`
 }
 
-// HeldError tells that another process serves a folder, and goes on doing so.
+// HeldError is the error for a folder that another process serves and keeps serving.
 type HeldError struct {
 	Dir    Dir
 	Holder Holder
-	// Silent tells that nobody answers at the holder's address.
+	// Silent means that the holder's address does not answer.
 	Silent bool
 }
 
@@ -60,8 +60,8 @@ func (e *HeldError) Error() string {
 // Lock is a folder held by this process. It is not for concurrent use.
 type Lock struct{ file *os.File }
 
-// Patience is how long one should wait for a holder that starts, or that was killed and is not gone yet: a process with
-// much memory, or on a busy disk, takes its time to die.
+// Patience is how long to wait for a holder that starts, or that was killed and has not ended yet: a process with much
+// memory, or on a busy disk, needs time to end.
 const Patience = 15 * time.Second
 
 // How often a claim looks again, and how long a holder may take to answer.
@@ -70,9 +70,9 @@ const (
 	answer = time.Second
 )
 
-// Take takes the folder, which is made where it is not there, to serve it. A holder is waited for until ctx's deadline,
-// unless it answers at its address: then it lives, and Take fails with a [*HeldError] at once. Where ctx is cancelled,
-// its error is returned.
+// Take locks the folder, which it creates if it does not exist, to serve it. Take waits for a holder until ctx's
+// deadline, unless the holder answers at its address: then the holder is alive, and Take fails with a [*HeldError] at
+// once. If ctx is cancelled, Take returns its error.
 func (d Dir) Take(ctx context.Context) (*Lock, error) {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another with %s", err, d.Option)
@@ -93,9 +93,9 @@ func (d Dir) Take(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// Claim takes the folder for this process, or tells who serves it: exactly one of lock and holder is set. A holder that
-// has no address yet is waited for until ctx's deadline; Claim then fails with a [*HeldError]. Where ctx is cancelled,
-// its error is returned.
+// Claim locks the folder for this process, or returns its holder: exactly one of lock and holder is set. Claim waits
+// for a holder without an address until ctx's deadline and then fails with a [*HeldError]. If ctx is cancelled, Claim
+// returns its error.
 func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 	file, err := os.OpenFile(filepath.Join(d.Path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -148,7 +148,7 @@ func (d Dir) own() error {
 	return nil
 }
 
-// givenUp is why the wait for a holder has ended with ctx: its time is over, or nobody wants the folder any more.
+// givenUp is the reason why the wait for a holder has ended with ctx: its deadline, or its cancellation.
 func (d Dir) givenUp(ctx context.Context, holder Holder) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -175,7 +175,7 @@ func (l *Lock) Release() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
-// read reads who holds the folder. What is half written, or empty, is nobody yet.
+// read returns the holder of the folder. A partly written or empty file means that there is none yet.
 func read(file *os.File) (Holder, bool) {
 	b, err := io.ReadAll(io.NewSectionReader(file, 0, 4096))
 	if err != nil {
@@ -188,14 +188,15 @@ func read(file *os.File) (Holder, bool) {
 	return h, true
 }
 
-// alive reports whether the process is there. When it was killed amid a fork, its child holds the lock a moment longer,
-// and the address leads nowhere.
+// alive reports whether the process exists. If the process was killed during a fork, its child holds the lock for a
+// moment, and the address does not answer.
 func (h Holder) alive() bool {
 	err := syscall.Kill(h.PID, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// answers asks the holder. One that was killed and is not gone yet may still have its port and says nothing there.
+// answers sends a request to the holder. A holder that was killed and has not ended yet may still have its port open
+// without answering.
 func (h Holder) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()

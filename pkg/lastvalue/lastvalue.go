@@ -1,6 +1,6 @@
-// Package lastvalue keeps the latest value under each key for whoever looks on. Nobody who posts waits for a watcher:
-// one that is slow misses what was overtaken meanwhile, and holds no more than a mark per key. It is for what people
-// watch and nothing depends on; what must not be missed belongs into a journal.
+// Package lastvalue stores the latest value of each key and notifies watchers of changes. Post never waits for a
+// watcher: a slow watcher skips intermediate values and costs one mark per key. Use it for progress that people watch;
+// data that must not be lost belongs in a journal.
 package lastvalue
 
 import (
@@ -49,7 +49,7 @@ func (b *Map[K, V]) Clear(key K) {
 	}
 }
 
-// All returns what stands under the keys that are wanted.
+// All returns the values of the keys for which wants returns true.
 func (b *Map[K, V]) All(wants func(K) bool) map[K]V {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func (b *Map[K, V]) All(wants func(K) bool) map[K]V {
 	return all
 }
 
-// Watch begins to watch the keys that are wanted; what stands there is the first news. Wants is called with the board
-// locked. The caller closes the watcher.
+// Watch watches the keys for which wants returns true; the first news are their present values. Wants is called with
+// the map locked. The caller closes the watcher.
 func (b *Map[K, V]) Watch(wants func(K) bool) *Watcher[K, V] {
 	w := &Watcher[K, V]{board: b, wants: wants, changed: make(chan struct{}, 1), marked: map[K]struct{}{}, told: map[K]struct{}{}}
 	w.C = w.changed
@@ -92,12 +92,12 @@ type Watcher[K comparable, V any] struct {
 // Update is a key whose value has changed.
 type Update[K comparable, V any] struct {
 	Key K
-	// Value is the latest one; Gone says that there is none any more.
+	// Value is the latest value; Gone means that the key has been removed.
 	Value V
 	Gone  bool
 }
 
-// Next returns what has changed since the last call, in no order.
+// Next returns the changes since the last call, in no order.
 func (w *Watcher[K, V]) Next() []Update[K, V] {
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
@@ -122,11 +122,11 @@ func (w *Watcher[K, V]) Close() {
 	delete(w.board.watchers, w)
 }
 
-// Heartbeat is how often a watcher hears that nothing happened: one that [Map.Follow] tells, and any other.
+// Heartbeat is the interval at which an idle watcher is notified that nothing happened, in [Map.Follow] and elsewhere.
 const Heartbeat = 15 * time.Second
 
-// Follow tells of what stands and of what changes under the keys that are wanted, until ctx ends or tell fails, and
-// returns why it ended. A nil news is a heartbeat.
+// Follow calls tell with the values of the keys for which wants returns true, and with each change, until ctx ends or
+// tell fails, and returns the cause. A nil news is a heartbeat.
 func (b *Map[K, V]) Follow(ctx context.Context, wants func(K) bool, tell func(*Update[K, V]) error) error {
 	w := b.Watch(wants)
 	defer w.Close()

@@ -3,9 +3,9 @@
 //	{content: {text: "5 MB …"}}  ──Put──▶  {content: {text: ""}, offloaded: [{field: "content.text", blob: {hash, size}}]}
 //	                             ◀─Take──
 //
-// A message that can have such values has a field `offloaded`; those within it have none of their own, or leave it
-// empty: the outermost one lists all. Nothing here knows a message by name, and whoever works with a message has all of
-// it in its place: the ends of a connection and the journal put and take.
+// A message that can have such values has a field `offloaded`; messages within it have no such field, or leave it
+// empty: the outermost one lists all. This package knows no message by name. Code that works with a message has all of
+// its values in place: the ends of a connection and the journal call Put and Take.
 package offload
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// LargeBytes is the size over which a value of a request or of an event of a journal stands apart.
+// LargeBytes is the size above which a value of a request or of a journal's event is offloaded.
 const LargeBytes = 256 << 10
 
 const (
@@ -38,23 +38,23 @@ const (
 	reference = 160
 )
 
-// Store is what this package needs of a [blob.Store].
+// Store is the part of a [blob.Store] that this package uses.
 type Store interface {
 	Put(ctx context.Context, project string, body io.Reader, mediaType string) (blob.Ref, error)
 	Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, blob.Ref, error)
 }
 
-// Limits say which values stand apart.
+// Limits define which values are offloaded.
 type Limits struct {
 	// Value is the size over which every value does; zero is none.
 	Value int
-	// Message is the size that the message should have: where it has more, the largest values stand apart until it fits.
-	// A message of small values alone may still have more.
+	// Message is the wanted size of the message. If the message is larger, its largest values are offloaded until it
+	// fits. A message of small values alone may still be larger.
 	Message int
 }
 
-// Put returns m with its large values in the blob store: m itself where there are none, which costs no more than its
-// size, else a copy. M is not changed. The project is asked for where it is needed.
+// Put returns m with its large values in the blob store: m itself if there are none, which costs no more than computing
+// its size, else a copy. Put does not modify m. It calls project only if it needs the project.
 func Put[M proto.Message](ctx context.Context, store Store, project func() (string, error), m M, limits Limits) (M, error) {
 	size := proto.Size(m)
 	if size <= limits.Message && (limits.Value == 0 || size <= limits.Value) {
@@ -84,8 +84,8 @@ func Put[M proto.Message](ctx context.Context, store Store, project func() (stri
 	return small, nil
 }
 
-// collect finds the values that may stand apart. Holder is how many steps of the path lead to the message that lists
-// them, or -1 where none has come.
+// collect finds the values that may be offloaded. Holder is the number of path steps to the message that lists them, or
+// -1 before such a message was found.
 func collect(m protoreflect.Message, at path, holder int, all *[]value) {
 	within := m.Range
 	if holder < 0 {
@@ -125,7 +125,7 @@ func collect(m protoreflect.Message, at path, holder int, all *[]value) {
 	})
 }
 
-// holds reports whether a field is of a kind that may stand apart.
+// holds reports whether values of a field's kind may be offloaded.
 func holds(field protoreflect.FieldDescriptor) bool {
 	return field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind
 }
@@ -137,7 +137,7 @@ func sizeOf(field protoreflect.FieldDescriptor, v protoreflect.Value) int {
 	return len(v.Bytes())
 }
 
-// value is a value that may stand apart.
+// value is a value that may be offloaded.
 type value struct {
 	path   path
 	holder int
@@ -172,8 +172,8 @@ func (v value) put(ctx context.Context, store Store, project string, m protorefl
 	return nil
 }
 
-// keep puts content into the store, unless it is there: a text goes through several hands, and one write is enough.
-// That it is looked for counts as its use, so that no sweep takes it away before an event names it.
+// keep writes content to the store, unless the store has it: a text passes through several processes, and one write is
+// enough. The lookup counts as a use, so that no sweep deletes the body before an event refers to it.
 func keep(ctx context.Context, store Store, project string, content []byte, mediaType string) (blob.Ref, error) {
 	sum := sha256.Sum256(content)
 	body, ref, err := store.Get(ctx, project, hex.EncodeToString(sum[:]), 0, 1)
@@ -183,9 +183,9 @@ func keep(ctx context.Context, store Store, project string, content []byte, medi
 	return store.Put(ctx, project, bytes.NewReader(content), mediaType)
 }
 
-// Take brings back what stands apart of m, and forgets the references. It fails with INVALID_REQUEST where a reference
-// names no field, no body or no text, with REQUEST_TOO_LARGE where all of them have more than maxBytes, and with the
-// store's own errors. It costs nothing where nothing stands apart.
+// Take restores the offloaded values of m and clears the references. It fails with INVALID_REQUEST if a reference names
+// no field, no body or no text, with REQUEST_TOO_LARGE if all values together exceed maxBytes, and with the store's own
+// errors. It costs nothing if m has no offloaded values.
 func Take(ctx context.Context, store Store, project func() (string, error), m proto.Message, maxBytes int64) error {
 	t := taking{store: store, project: project, left: maxBytes, max: maxBytes, texts: map[string]string{}}
 	return t.within(ctx, m.ProtoReflect(), "")
@@ -195,10 +195,10 @@ type taking struct {
 	store     Store
 	project   func() (string, error)
 	left, max int64
-	texts     map[string]string // by hash: a text that stands in two places is read once
+	texts     map[string]string // by hash: a text that occurs twice is read once
 }
 
-// within takes what stands apart of a message, or of those below it.
+// within restores the offloaded values of a message and of those below it.
 func (t *taking) within(ctx context.Context, m protoreflect.Message, at string) error {
 	known := typeOf(m.Descriptor())
 	if known.list != nil {

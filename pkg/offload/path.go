@@ -40,7 +40,8 @@ func (p path) String() string {
 	return b.String()
 }
 
-// parse reads a path from a message of a type to a text or bytes. Its errors go on a sentence that begins with the path.
+// parse parses a path from a message of a type to a text or bytes. Its errors continue a sentence that begins with the
+// path.
 func parse(d protoreflect.MessageDescriptor, text string) (path, error) {
 	var p path
 	for {
@@ -104,7 +105,7 @@ func (s *step) item(text string) (rest string, err error) {
 	return rest, nil
 }
 
-// of is the field, or what items of the map are.
+// of is the field, or the value field of the map.
 func (s step) of() protoreflect.FieldDescriptor {
 	if s.field.IsMap() {
 		return s.field.MapValue()
@@ -159,7 +160,7 @@ func (s step) set(m protoreflect.Message, v protoreflect.Value) {
 	}
 }
 
-// messageType is what is known of a type of messages.
+// messageType is the cached description of a message type.
 type messageType struct {
 	// list is the field with the references; nil for a type that has none.
 	list protoreflect.FieldDescriptor
@@ -167,7 +168,7 @@ type messageType struct {
 	lead []protoreflect.FieldDescriptor
 }
 
-// rangeOf goes through the fields of m that lead on, as [protoreflect.Message.Range] does through all.
+// rangeOf ranges over the populated fields of m that lead to values, as [protoreflect.Message.Range] does over all.
 func (t messageType) rangeOf(m protoreflect.Message) func(func(protoreflect.FieldDescriptor, protoreflect.Value) bool) {
 	return func(each func(protoreflect.FieldDescriptor, protoreflect.Value) bool) {
 		for _, f := range t.lead {
@@ -189,7 +190,7 @@ func typeOf(d protoreflect.MessageDescriptor) messageType {
 	return t
 }
 
-// find finds out what typeOf returns. Above are the types that lead here, which are no way on.
+// find computes the result of typeOf. Above are the types on the path to this one, which are not followed again.
 func find(d protoreflect.MessageDescriptor, above []protoreflect.MessageDescriptor) (t messageType) {
 	if f := d.Fields().ByName("offloaded"); f != nil && f.IsList() && f.Message() != nil {
 		return messageType{list: f}
@@ -211,8 +212,8 @@ func find(d protoreflect.MessageDescriptor, above []protoreflect.MessageDescript
 	return t
 }
 
-// refer adds a reference to a list: of evalfleet.content.v1.OffloadedField, or of the worker protocol's own type of that
-// form, since a worker needs the one file of its protocol.
+// refer appends a reference to a list: of evalfleet.content.v1.OffloadedField, or of the worker protocol's equivalent
+// type, since a worker needs only the one file of its protocol.
 func refer(list protoreflect.List, field string, to blob.Ref) {
 	ref := list.AppendMutable().Message()
 	fields := ref.Descriptor().Fields()

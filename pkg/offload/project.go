@@ -10,11 +10,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// naming are the fields of requests that say which project they are in, and those that lead to such a field.
+// naming are the fields of requests that name their project, and those that lead to such a field.
 var naming, leading = []protoreflect.Name{"parent", "name", "sandbox", "run", "project"}, []protoreflect.Name{"request", "register"}
 
-// Project returns what finds the project of a request, by the first of its names. A worker that names none is of the
-// default one.
+// Project returns a function that finds the project of a request, by the first of its names. A worker without one
+// belongs to the default project.
 func Project(request proto.Message) func() (string, error) {
 	return func() (string, error) { return projectOf(request.ProtoReflect()) }
 }
