@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// RefuseOwn fails where an account's base URL leads to one of these addresses, host:port, at which the platform itself
-// takes clients: calls of the account would come back to it, with the wrong credential.
+// RefuseOwn fails if an account's base URL leads to one of these addresses, host:port, at which the platform itself
+// serves clients: calls of the account would return to it, with the wrong credential.
 func (c *Config) RefuseOwn(addresses ...string) error {
 	bases := c.baseURLs()
 	var faults []error
@@ -44,8 +44,8 @@ func (c *Config) baseURLs() map[string]string {
 	return all
 }
 
-// leadsTo reports whether a URL has the host and port of an address. All loopback hosts are one. An address of every
-// interface is loopback too, and each IP address of this machine, and its name. No name is resolved.
+// leadsTo reports whether a URL has the host and port of an address. All loopback hosts are equal. An address of all
+// interfaces also equals loopback, each IP address of this machine, and its name. No name is resolved.
 func leadsTo(base, address string) bool {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {

@@ -1,9 +1,9 @@
-// Package modelgw is the model gateway: it generates with any configured model, so that others need to know neither
-// vendors nor keys.
+// Package modelgw is the model gateway: it generates with any configured model, so that other services need neither the
+// vendors' APIs nor their keys.
 //
-// Around each call is the pipeline of internal/generate: cache, metrics, budget, retries, admission to the account's
-// connections, attempt. A call that has a key happens once: its claim and its answer are kept in the ledger of effects,
-// and whoever comes again with the key gets that answer.
+// Each call passes through the pipeline of internal/generate: cache, metrics, budget, retries, admission to the
+// account's connections, attempt. A call with a key happens once: the ledger of effects stores its claim and its
+// answer, and later calls with the key get that answer.
 package modelgw
 
 import (
@@ -55,13 +55,13 @@ type Config struct {
 	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with
 	// CONNECTION_QUEUE_FULL. Zero is no bound.
 	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
-	// MaxAnswerBytes bounds an answer of a vendor that is read into the platform's own form, in bytes as they come,
-	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. What goes through the endpoints as bytes has
-	// no bound, since nothing keeps it. Default 64 MiB.
+	// MaxAnswerBytes bounds an answer of a vendor that is decoded into the canonical form, in bytes as received,
+	// streamed or not; a larger one ends with PROVIDER_RESPONSE_INVALID. Answers that the endpoints relay as bytes have
+	// no bound, since they are not stored. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
-	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A stop in
-	// good order counts nothing. A call that is lost more often has no known outcome, and its run waits for a decision.
-	// At least 1, default 5.
+	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A graceful
+	// stop does not count. A call that is lost more often has no known outcome, and its run waits for a decision. At
+	// least 1, default 5.
 	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
 	// CancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Zero is 1s.
 	CancelGrace time.Duration `yaml:"-"`
@@ -70,8 +70,8 @@ type Config struct {
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`,
 	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused.
 	Budgets map[string]Budget `yaml:"budgets"`
-	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known, and
-	// models are refused where a limit or a budget bounds dollars.
+	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without a price the cost of a model is
+	// unknown, and the model is refused if a limit or a budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
@@ -89,8 +89,8 @@ type Config struct {
 type Budget struct {
 	// MaxTokens bounds tokens; leave it out for no bound.
 	MaxTokens *int64 `yaml:"max_tokens"`
-	// MaxCost bounds dollars. Models whose prices are not known are then refused when they are called, and when an
-	// evaluation of them is made: a budget names no models. Leave it out for no bound.
+	// MaxCost bounds dollars. Models without a known price are then refused when they are called, and when an
+	// evaluation of them is created: a budget names no models. If it is omitted, dollars are not bounded.
 	MaxCost *float64 `yaml:"max_cost"`
 }
 
@@ -106,7 +106,7 @@ type Price struct {
 	InputCacheRead *float64 `yaml:"input_cache_read"`
 }
 
-// faults are what is wrong with the price under a name.
+// faults are the errors in the price of a model.
 func (p Price) faults(name string) (faults []error) {
 	for _, part := range []struct {
 		name     string
@@ -130,7 +130,7 @@ func (p Price) faults(name string) (faults []error) {
 
 const defaultCacheBytes = 256 << 20
 
-// SetDefaults fills in what is not zero by default.
+// SetDefaults sets the fields whose default is not zero.
 func (c *Config) SetDefaults() {
 	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, provider.DefaultMaxAnswerBytes)
 	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCacheBytes)
@@ -170,7 +170,7 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// budgetFault is what is wrong with the budget of a scope; nil for nothing.
+// budgetFault is the error in the budget of a scope; nil if there is none.
 func (c *Config) budgetFault(scope string) error {
 	if err := budget.CheckScope(scope); err != nil {
 		return fmt.Errorf("budgets: %w", err)
@@ -200,7 +200,7 @@ func (c *Config) accountScopes() []string {
 
 func scopeOfAccount(kind, account string) string { return "accounts/" + kind + "/" + account }
 
-// Deps are what the service works with.
+// Deps are the dependencies of the service.
 type Deps struct {
 	// Ledger keeps claims and answers of calls; it is the service's own.
 	Ledger effect.Ledger
@@ -208,8 +208,8 @@ type Deps struct {
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
-	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil where there is no blob store. It fails
-	// with [blob.ErrNotFound] and [blob.ErrInvalid].
+	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil without a blob store. It fails with
+	// [blob.ErrNotFound] and [blob.ErrInvalid].
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 	// Auth knows the callers of Handler; nil where that is not served.
 	Auth auth.Authenticator
@@ -358,8 +358,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to
-// their next caller. The service takes no calls any more.
+// Close waits for calls in flight. When ctx ends first, the rest is cancelled, and calls with a key are left to their
+// next caller. The service then accepts no calls.
 func (s *Service) Close(ctx context.Context) error {
 	err := s.effects.Drain(ctx)
 	s.responses.Close()

@@ -1,8 +1,8 @@
-// Package budget bounds what is spent within a scope (a project, an account, an eval) in tokens and dollars.
+// Package budget bounds the tokens and dollars that are spent within a scope (a project, an account, an eval).
 //
-// A call reserves what it may cost before it is made and settles with what it did cost. While the reservations of calls
-// in flight fill a budget, a further call waits for them to settle; once the budget is spent, it fails. A scope without
-// bounds costs nothing but the count. What calls took is said by providers: it never makes what was spent less.
+// A call reserves its estimated cost before it is made and settles its actual cost afterwards. While the reservations
+// of calls in flight fill a budget, a further call waits for them to settle; once the budget is spent, it fails. A
+// scope without bounds only counts. Providers report the usage of calls: it never reduces the spent amount.
 package budget
 
 import (
@@ -29,8 +29,8 @@ type Bounds struct {
 	MaxCost *float64 `yaml:"max_cost"`
 }
 
-// Check says what is wrong with the bounds, and under which key. A bound that is negative or no number bounds nothing,
-// or everything.
+// Check returns the fault of the bounds, and its key. A bound that is negative or not a number would bound nothing, or
+// everything.
 func (b Bounds) Check() (key string, err error) {
 	if b.MaxTokens != nil && *b.MaxTokens < 0 {
 		return "max_tokens", errors.New("must not be negative; leave it out for no bound")
@@ -80,13 +80,13 @@ func NewMemory(bounds map[string]Bounds) *Memory {
 	return m
 }
 
-// retryIn is when a caller may ask again for a budget that is spent: a person has to raise it.
+// retryIn is the retry delay for a spent budget: a person has to raise it.
 const retryIn = time.Minute
 
-// Reserve takes the estimated tokens from the budgets of all scopes, or from none; where no scope has bounds it asks
-// for no estimate. It waits while only reservations stand in the way, and fails with RESOURCE_EXHAUSTED
-// (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The function that it returns settles with what was
-// spent, and must be called once.
+// Reserve reserves the estimated tokens in the budgets of all scopes, or in none; if no scope has bounds it does not
+// call for an estimate. It waits while only reservations prevent it, and fails with RESOURCE_EXHAUSTED
+// (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The returned function settles the actual usage, and
+// must be called once.
 func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error) {
 	var tokens int64
 	if m.bounded(scopes) {
@@ -114,8 +114,8 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() i
 	}
 }
 
-// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does. Such a budget is of
-// use only for models whose prices are known.
+// BoundsCost returns the first of the scopes whose budget bounds dollars; empty if there is none. Such a budget works
+// only for models whose prices are known.
 func (m *Memory) BoundsCost(scopes []string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

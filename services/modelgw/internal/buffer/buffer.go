@@ -1,5 +1,5 @@
-// Package buffer lends buffers for the bodies of requests and answers, and takes them back for the next ones: bodies
-// are long, and a new buffer for each would keep the garbage collector busier than all else that a call takes.
+// Package buffer pools buffers for the bodies of requests and answers: bodies are long, and a new buffer for each would
+// be the largest cost of the garbage collector in a call.
 package buffer
 
 import (
@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// least is what Fill begins with where nothing says how long a body is.
+	// least is the initial size of Fill if the length of a body is unknown.
 	least = 16 << 10
 	// mostKept bounds the buffers that are kept for later.
 	mostKept = 1 << 20
 )
 
-// ErrTooLarge says that a body is larger than its bound.
+// ErrTooLarge is the error for a body larger than its bound.
 var ErrTooLarge = errors.New("the body is too large")
 
 // kept are buffers for later, as pointers to slices.
 var kept = sync.Pool{New: func() any { return new([]byte) }}
 
-// Buffer holds the bytes of a body. Several may use it at once, as long as none changes it; its memory is used again
-// when the last of them has released it.
+// Buffer holds the bytes of a body. Several users may share it, as long as none modifies it; its memory is reused once
+// the last of them has released it.
 type Buffer struct {
 	// Bytes are empty at first, and grow by append. They are not to be used after Release.
 	Bytes []byte
@@ -42,7 +42,7 @@ func New() *Buffer {
 	return b
 }
 
-// Of returns a buffer with what write appends to it, for one user who must release it.
+// Of returns a buffer with the bytes that write appends to it, for one user who must release it.
 func Of(write func(dst []byte) ([]byte, error)) (*Buffer, error) {
 	b := New()
 	written, err := write(b.Bytes)
@@ -66,7 +66,7 @@ func (b *Buffer) Release() {
 	b.Bytes, b.memory = nil, nil
 }
 
-// Fill reads r to its end. length is how much it will be, where that is known, and most how much it may be; more fails
+// Fill reads r to its end. length is the expected length, if it is known, and most the maximum; a longer body fails
 // with ErrTooLarge.
 func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 	if length > most {
@@ -90,8 +90,8 @@ func (b *Buffer) Fill(r io.Reader, length, most int64) error {
 	}
 }
 
-// Reader reads parts of the buffer, and whatever else is among the parts, one after the other. It is a use of its own,
-// which Close ends.
+// Reader reads parts of the buffer, and any other bytes among the parts, in sequence. It is a use of its own, which
+// Close ends.
 func (b *Buffer) Reader(parts ...[]byte) io.ReadCloser {
 	b.users.Add(1)
 	return &reader{buffer: b, parts: parts}

@@ -1,5 +1,5 @@
-// Package call makes model calls: it checks and prepares a request, has the pipeline answer it, once for each key, and
-// gives the answer whole or as it comes. The gRPC services and the vendors' endpoints both stand on it.
+// Package call makes model calls: it validates and prepares a request, executes it in the pipeline, once for each key,
+// and returns the answer whole or as a stream. The gRPC services and the vendors' endpoints both use it.
 package call
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Deps are what calls need. All but Prices and Blobs are required.
+// Deps are the dependencies of calls. All but Prices and Blobs are required.
 type Deps struct {
 	Registry *provider.Registry
 	// Pipeline answers calls.
@@ -27,7 +27,7 @@ type Deps struct {
 	Effects *effectrpc.Owner
 	Budgets *budget.Memory
 	Prices  generate.Prices
-	// Memory keeps conversations for calls that go on with them.
+	// Memory keeps conversations for calls that continue them.
 	Memory *prefixcache.Cache
 	// Blobs reads a body of a project; nil where there is no blob store.
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
@@ -46,8 +46,8 @@ func New(deps Deps) *Calls { return &Calls{deps: deps} }
 // Retries are the calls with a key that wait for another attempt.
 func (c *Calls) Retries() *lastvalue.Map[effect.Key, *effectv1.Note] { return &c.retries.Map }
 
-// Generate answers a request, or with its ValidateOnly says how the call would be made. A request with a key attaches
-// to the call of that key.
+// Generate answers a request or, with its ValidateOnly, returns how the call would be made. A request with a key
+// attaches to the call of that key.
 func (c *Calls) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	w, err := c.plan(r)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *Calls) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*mode
 // Emit takes one event of an answer.
 type Emit = func(*modelv1.StreamGenerateResponse) error
 
-// Stream is Generate that gives the answer as it comes, the completed one last. emit is called from one goroutine; when
-// it fails, so does Stream.
+// Stream is Generate as a stream, with the completed answer last. emit is called from one goroutine; when it fails, so
+// does Stream.
 func (c *Calls) Stream(ctx context.Context, r *modelv1.GenerateRequest, emit Emit) error {
 	w, err := c.plan(r)
 	if err != nil {
@@ -72,8 +72,8 @@ func (c *Calls) Stream(ctx context.Context, r *modelv1.GenerateRequest, emit Emi
 	return c.stream(ctx, w, emit)
 }
 
-// Answer is Generate for a client who waits at the other end of a connection of its own: the call ends where the wait
-// before another attempt would be longer than maxWait.
+// Answer is Generate for a client who waits on a connection of its own: the call fails if the wait before another
+// attempt would be longer than maxWait.
 func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error) {
 	w, err := c.plan(r)
 	if err != nil {
@@ -83,8 +83,8 @@ func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait 
 	return c.do(ctx, w, nil)
 }
 
-// Follow is Answer as a stream, for a client that cannot take back what it was given: a call without a key ends with
-// the first failure after a piece of its answer. emit is called from one goroutine; when it fails, so does the call.
+// Follow is Answer as a stream, for a client that cannot discard received pieces: a call without a key fails with the
+// first failure after a piece of its answer. emit is called from one goroutine; when it fails, so does the call.
 func (c *Calls) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit Emit) error {
 	w, err := c.plan(r)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// CountTokens counts what a request takes. No provider counts by itself yet, so every count is an estimate. A model
-// whose arguments cannot be used counts nothing.
+// CountTokens counts the tokens of a request. No provider counts by itself yet, so every count is an estimate. A model
+// whose arguments are invalid counts nothing.
 func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // maxAnswerBytes bounds an answer, some way below the bound of messages.
 const maxAnswerBytes = 7 << 19
 
-// do makes a call, or attaches to the one that its key names. sink follows a call without a key; one with a key has a
-// stream of its own.
+// do makes a call, or attaches to the one that its key names. sink follows a call without a key; a call with a key has
+// a stream of its own.
 func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.GenerateResponse, error) {
 	asked := effect.Request{Key: w.key, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
 	if !w.key.IsZero() {
@@ -150,7 +150,7 @@ func (c *Calls) blobsOf(project string) prepare.ReadBlob {
 	}
 }
 
-// ended says why a context ended that cut a call short, where it says so.
+// ended returns the cause of the end of a context that cut a call short, if the context has one.
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -173,7 +173,7 @@ func refused(call *generate.Call, output *modelv1.ModelOutput) *rpcerr.Error {
 	return rpcerr.ModelRefused(call.Model.FullName(), why)
 }
 
-// fitting leaves out what an answer can do without where it would not fit into a message.
+// fitting removes the optional parts of an answer if it would not fit into a message.
 func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	if proto.Size(answer) > maxAnswerBytes {
 		answer.PreparedMessages = nil
@@ -182,7 +182,7 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	if proto.Size(answer) > maxAnswerBytes {
 		answer.Call = nil
 		for _, failed := range answer.GetFailedAttempts() {
-			if failed.Call != nil { // An attempt without a record is shared with those who watch the retries.
+			if failed.Call != nil { // An attempt without a record is shared with the watchers of the retries.
 				failed.Call = nil
 			}
 		}
@@ -191,8 +191,8 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	return answer
 }
 
-// content is what decides a call: the request without its key, its time, on whose behalf it is made, whether a failure
-// is recorded and whether its conversation is kept. What stands for the conversation is the same however it was sent.
+// content is what determines a call: the request without its key, its time, its origin, whether a failure is recorded
+// and whether its conversation is kept. The hash of the conversation is the same however it was sent.
 func content(w *work) *modelv1.GenerateRequest {
 	r := w.request
 	return &modelv1.GenerateRequest{

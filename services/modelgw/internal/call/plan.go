@@ -17,7 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// validate fails as the call would where that is known without one, and says what it would be made with.
+// validate fails as the call would if that is known without making it, and returns how the call would be made.
 func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateResponse, error) {
 	r, call := w.request, &w.call
 	ref := provider.Ref{Project: call.Origin.Project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
@@ -35,10 +35,10 @@ func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateRespons
 	}, nil
 }
 
-// work is a call that was asked for, ready to be made.
+// work is a requested call, ready to be made.
 type work struct {
 	request *modelv1.GenerateRequest
-	// asked is the request's conversation, with its prefix, where something must stand for it.
+	// asked is the request's conversation, with its prefix, if something must identify it.
 	asked prefixcache.Conversation
 	key   effect.Key
 	call  generate.Call
@@ -46,7 +46,7 @@ type work struct {
 	unsent []provider.Unsent
 }
 
-// unsentOptions names what the provider is not sent.
+// unsentOptions names the options that are not sent to the provider.
 func (w *work) unsentOptions() []string {
 	var all []string
 	for _, u := range w.unsent {
@@ -55,7 +55,7 @@ func (w *work) unsentOptions() []string {
 	return all
 }
 
-// warnings says for people which options the provider is not sent.
+// warnings describes the options that are not sent to the provider, for people.
 func (w *work) warnings() []string {
 	var all []string
 	for _, u := range w.unsent {
@@ -110,7 +110,7 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 	return w, nil
 }
 
-// recordOf says of which attempts a request wants the record.
+// recordOf returns the attempts whose record a request wants.
 func recordOf(r *modelv1.GenerateRequest) provider.Record {
 	switch {
 	case r.GetRecordCall():
@@ -122,12 +122,12 @@ func recordOf(r *modelv1.GenerateRequest) provider.Record {
 	}
 }
 
-// unsupported refuses what is not built yet.
+// unsupported refuses options that are not implemented yet.
 func unsupported(r *modelv1.GenerateRequest) error {
 	switch {
 	case r.GetRaw() != nil:
 		return rpcerr.NotBuiltField("raw", "generating from a request in a vendor's form")
-	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
+	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone also requests a batch.
 		return rpcerr.NotBuiltField("config.batch", "batch processing")
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 )
 
-// ExtendPrefix keeps messages for a later call, and returns what stands for them with those of their prefix.
+// ExtendPrefix stores messages for a later call, and returns the prefix that identifies them together with those of
+// their own prefix.
 func (c *Calls) ExtendPrefix(r *modelv1.ExtendPrefixRequest) (*modelv1.MessagePrefix, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
@@ -25,7 +26,7 @@ func (c *Calls) ExtendPrefix(r *modelv1.ExtendPrefixRequest) (*modelv1.MessagePr
 	return longer.Prefix(), nil
 }
 
-// conversation is that of a request: its messages, after those that its prefix stands for.
+// conversation returns the conversation of a request: its messages, after those that its prefix identifies.
 func (c *Calls) conversation(project string, p *modelv1.MessagePrefix, messages []*modelv1.ChatMessage) (prefixcache.Conversation, error) {
 	var before prefixcache.Conversation
 	if p != nil {
@@ -42,8 +43,8 @@ func (c *Calls) conversation(project string, p *modelv1.MessagePrefix, messages 
 	return all, err
 }
 
-// keep keeps the conversation of a call with its answer, whose message gets what it lacks: its caller adds it to the
-// conversation as it is. It returns what stands for both; nil where that has no form on the wire.
+// keep stores the conversation of a call with its answer, and completes the answer's message, since the caller adds it
+// to the conversation unchanged. It returns the prefix of both; nil if that has no form on the wire.
 func (c *Calls) keep(w *work, output *modelv1.ModelOutput) *modelv1.MessagePrefix {
 	answered := w.asked
 	if message := chat.FirstMessage(output); message != nil {

@@ -14,7 +14,7 @@ type retries struct {
 	lastvalue.Map[effect.Key, *effectv1.Note]
 }
 
-// of returns what a call tells when it sleeps between attempts.
+// of returns the progress of a call that sleeps between attempts.
 func (r *retries) of(key effect.Key) func(*modelv1.FailedAttempt) {
 	attempts := int32(0)
 	return func(failed *modelv1.FailedAttempt) {

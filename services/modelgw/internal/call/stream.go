@@ -27,8 +27,8 @@ func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
 	})
 }
 
-// Attach gives the events of a call with a key, from the one after a cursor on; an empty cursor is the beginning. emit
-// is called from one goroutine.
+// Attach sends the events of a call with a key, from the one after a cursor; an empty cursor is the beginning. emit is
+// called from one goroutine.
 func (c *Calls) Attach(ctx context.Context, key effect.Key, cursor string, emit Emit) error {
 	if cursor == endCursor {
 		return nil
@@ -48,7 +48,7 @@ func (c *Calls) Attach(ctx context.Context, key effect.Key, cursor string, emit 
 	})
 }
 
-// relay sends what a stream holds and what comes while call goes on, and then what call returned.
+// relay sends the events of a stream, those that arrive while call runs included, and then call's result.
 func relay(ctx context.Context, emit Emit, stream *answerlog.Stream, from answerlog.Place, call func(context.Context) (*modelv1.GenerateResponse, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var answer *modelv1.GenerateResponse

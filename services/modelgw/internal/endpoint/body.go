@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
-// maxDrained bounds how much of a body that is too large is read and thrown away. Most clients read the answer when
-// they have sent all, and lose it where the connection ends before.
+// maxDrained bounds how much of a body that is too large is read and discarded. Most clients read the answer only after
+// they have sent the whole body, and lose it if the connection ends before.
 const maxDrained = 64 << 20
 
 // readBody reads a request's body, up to a bound. The caller must release it.
@@ -25,17 +25,17 @@ func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 	}
 	b.Release()
 	if errors.Is(err, buffer.ErrTooLarge) {
-		// A client that asks before it sends such a body sends none.
+		// A client that sends such an Expect header does not send the body.
 		if asks := strings.EqualFold(r.Header.Get("Expect"), "100-continue"); !asks || r.ContentLength <= most {
-			_, _ = io.CopyN(io.Discard, r.Body, maxDrained) // Whatever comes of it, the answer is the same.
+			_, _ = io.CopyN(io.Discard, r.Body, maxDrained) // The answer is the same on a failure.
 		}
 		return nil, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes", most))
 	}
 	return nil, refuse(http.StatusBadRequest, "the body did not come whole")
 }
 
-// spliced is a body with one value exchanged: the bytes before it, the new value, and the bytes after it. All who send
-// it on share its bytes.
+// spliced is a body with one value replaced: the bytes before it, the new value, and the bytes after it. All senders
+// share its bytes.
 type spliced struct {
 	*buffer.Buffer
 	value jsonscan.Span

@@ -76,14 +76,13 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 // maxKeyBytes bounds a key, as the protocol does.
 const maxKeyBytes = 128
 
-// errRestarted ends a stream whose call began anew: a client cannot take back what it was given.
+// errRestarted ends a stream whose call restarted: a client cannot discard received pieces.
 var errRestarted = refuse(http.StatusConflict, "the model broke off and began anew; ask again")
 
-// errBrokenOff ends an answer that the vendor cut off: in the client's format nothing else would say that it is not
-// whole.
+// errBrokenOff ends an answer that the vendor cut off: the client's format has no other way to mark it as incomplete.
 var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off before its end; what came of it is not the whole")
 
-// follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its
+// follow answers with events. The header is sent with the first piece, so that an earlier failure has a status of its
 // own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta) error {
 	w := x.NewStreamWriter(x.out, about)
@@ -122,7 +121,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	if err == nil || !x.begun || ctx.Err() != nil {
 		return err
 	}
-	// The stream ends as the vendor's would: with an event that says why.
+	// The stream ends as the vendor's would: with an event that names the failure.
 	failure := x.refusalOf(err)
 	e.log(ctx, x, err, time.Since(x.start))
 	return errors.Join(w.Fail(failure.Failure), x.out.FlushError())

@@ -21,16 +21,15 @@ import (
 )
 
 const (
-	// maxRefusalBytes bounds an answer that is an error, which is held until it is known whether the call is tried
-	// again.
+	// maxRefusalBytes bounds an error answer, which is held until it is known whether the call is retried.
 	maxRefusalBytes = 1 << 20
-	// bytesPerToken estimates tokens of a request that nobody counted.
+	// bytesPerToken estimates tokens of a request that was not counted.
 	bytesPerToken = 4
-	// mostInput bounds that estimate: media in a body are not what their bytes would be as text.
+	// mostInput bounds that estimate: media in a body are fewer tokens than their bytes would be as text.
 	mostInput = 200_000
 )
 
-// relay is a call that goes through as bytes.
+// relay is a call that is relayed as bytes.
 type relay struct {
 	*exchange
 	endpoints *Endpoints
@@ -41,7 +40,7 @@ type relay struct {
 
 	// refused is the vendor's last answer that was an error.
 	refused *refused
-	// facts are what the side reader has found.
+	// facts are the findings of the side reader.
 	facts dialect.Facts
 	// broken is why the answer ended before its end, once some of it was sent.
 	broken error
@@ -80,8 +79,8 @@ func isUpstream(err error) bool {
 	return ok
 }
 
-// passRefused answers with a vendor's error as it came. What it says about our credential is left out: it is not the
-// caller's, and the words may hold a part of it.
+// passRefused relays a vendor's error unchanged. An error about our credential is replaced: the credential is not the
+// caller's, and the text may contain a part of it.
 func (r *relay) passRefused(refused *refused, class provider.Class) error {
 	if refused.status == http.StatusUnauthorized {
 		return refuse(http.StatusBadRequest, r.upstream.Provider+": the key of the account was refused; check the account's configuration")
@@ -96,7 +95,7 @@ func (r *relay) passRefused(refused *refused, class provider.Class) error {
 	return err
 }
 
-// attempt makes one attempt. What comes back with a good status goes to the client at once; anything else is kept.
+// attempt makes one attempt. An answer with a success status is relayed at once; any other is held.
 func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outcome) (*provider.Response, error) {
 	ctx := call
 	start := time.Now()
@@ -121,7 +120,7 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 	switch answer.StatusCode / 100 {
 	case 2:
 	case 3:
-		// A client that followed would take the platform's token to wherever the answer says.
+		// A client that followed the redirect would send the platform's token to its target.
 		return nil, provider.Redirected(r.upstream.Provider)
 	default:
 		return nil, r.keep(answer)
@@ -153,7 +152,7 @@ func (r *relay) send(ctx context.Context) (*http.Response, error) {
 		}
 	}
 	post.Header.Set("Content-Type", "application/json")
-	post.Header.Set("Accept-Encoding", "identity") // So that the side reader can read what the client gets.
+	post.Header.Set("Accept-Encoding", "identity") // The side reader must be able to read the client's answer.
 	r.upstream.Authorize(post.Header)
 	return r.upstream.HTTP.Do(post)
 }
@@ -168,7 +167,7 @@ func (r *relay) unreached(cut, err error) error {
 	return failure
 }
 
-// keep keeps an answer that is an error, and returns what it means.
+// keep holds an error answer, and returns its meaning.
 func (r *relay) keep(answer *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes))
 	if err != nil {
@@ -184,8 +183,8 @@ func (r *relay) keep(answer *http.Response) error {
 // chunks are buffers for one read.
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// copy sends an answer on as it comes. A stream is flushed at each read; other answers are sent as the server sees fit.
-// An answer that is none, such as a page that a proxy put in its place, is not begun.
+// copy relays an answer as it arrives. A stream is flushed at each read; other answers are sent as the server sees fit.
+// An answer in another form, such as a proxy's page in its place, is not begun.
 func (r *relay) copy(answer *http.Response) (err error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	side := newSideReader(kind == "text/event-stream", r.Codec, &r.facts)
@@ -225,7 +224,7 @@ func (r *relay) copy(answer *http.Response) (err error) {
 	}
 }
 
-// beginWith begins an answer that is no stream by its first piece, or refuses it.
+// beginWith begins an answer that is no stream with its first piece, or refuses it.
 func (r *relay) beginWith(answer *http.Response, side *sideReader, piece []byte, failed error) error {
 	if len(piece) == 0 && failed != nil && !errors.Is(failed, io.EOF) {
 		return &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: failed}
@@ -255,8 +254,8 @@ func (r *relay) pass(piece []byte, flush bool) error {
 	return err
 }
 
-// usage is what the call took, whose answer may have broken off: what the vendor says, or else an estimate, so that
-// nobody is free of a budget by not asking for usage.
+// usage is the usage of a call, whose answer may have broken off: the vendor's report, or else an estimate, so that a
+// client cannot escape a budget by not asking for usage.
 func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
 	if r.facts.Usage != nil && !brokenOff {
 		return r.facts.Usage
@@ -266,8 +265,8 @@ func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
 
 func (r *relay) inputTokens() int64 { return min(r.body.size()/bytesPerToken, mostInput) }
 
-// ownHeaders are headers of an answer that are between the vendor and us: those of the connection (RFC 9110, 7.6.1),
-// and what a client would take for ours.
+// ownHeaders are headers of an answer that concern only the vendor and us: those of the connection (RFC 9110, 7.6.1),
+// and those that a client would attribute to us.
 var ownHeaders = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"Set-Cookie", "Alt-Svc", "Strict-Transport-Security",

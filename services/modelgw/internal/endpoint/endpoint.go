@@ -1,12 +1,12 @@
-// Package endpoint serves models in the shapes of vendors' own APIs, so that their clients need no more than another
-// base URL.
+// Package endpoint serves models in the formats of vendors' own APIs, so that their clients need only another base URL.
 //
-// Two lanes, decided once per request. A request for a model whose provider speaks the client's format goes through as
-// bytes: a scan finds the few values that limits and accounts need, the model's name is exchanged, and the answer
-// streams back untouched while a side reader picks its usage (direct.go). Any other goes through the canonical form and
-// the pipeline of every other call, and its answer is written in the client's format (convert.go).
+// There are two lanes, chosen once per request. A request for a model whose provider speaks the client's format is
+// relayed as bytes: a scan finds the few values that limits and accounts need, the model's name is replaced, and the
+// answer streams back unchanged while a side reader extracts its usage (direct.go). Any other request is converted to
+// the canonical form, passes through the pipeline of every other call, and its answer is encoded in the client's format
+// (convert.go).
 //
-// What a vendor's format is, is in pkg/dialect; the table of those that are served is in format.go.
+// pkg/dialect defines the vendors' formats; the table of the served formats is in format.go.
 package endpoint
 
 import (
@@ -35,18 +35,18 @@ import (
 type Config struct {
 	// MaxBodyBytes bounds the body of a request. Default 32 MiB.
 	MaxBodyBytes int64 `yaml:"max_body_bytes" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_BODY_BYTES"`
-	// WriteTimeout is how long a client may let an answer lie unread before the call is ended. Zero is no bound.
+	// WriteTimeout is how long a client may leave an answer unread before the call is cancelled. Zero is no bound.
 	// Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_MODELGW_ENDPOINTS_WRITE_TIMEOUT"`
 	// MaxRetries is how often a failed call is tried again, as long as nothing of its answer has been sent. Default 2,
 	// as the vendors' own clients do.
 	MaxRetries int `yaml:"max_retries" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRIES"`
-	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. Where it asks for more, its error
-	// goes to the client at once, who would have left before the wait was over. Zero is no bound. Default 1m.
+	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. If it asks for more, the client
+	// gets the error at once, since it would have left before the end of the wait. Zero is no bound. Default 1m.
 	MaxRetryWait time.Duration `yaml:"max_retry_wait" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRY_WAIT"`
 }
 
-// SetDefaults fills in what is not zero by default.
+// SetDefaults sets the fields whose default is not zero.
 func (c *Config) SetDefaults() {
 	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 32<<20)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
@@ -76,14 +76,14 @@ func (c *Config) Validate() error {
 type Models interface {
 	// Answer answers at once. It fails where the wait before another attempt would be longer than maxWait.
 	Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error)
-	// Follow is Answer that gives the answer as it comes, the completed one last. It does not begin an answer anew that
-	// it has given a piece of, unless the request has a key.
+	// Follow is Answer as a stream, with the completed answer last. It does not restart an answer after a piece has
+	// been delivered, unless the request has a key.
 	Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit func(*modelv1.StreamGenerateResponse) error) error
-	// CountTokens counts what a request takes.
+	// CountTokens counts the tokens of a request.
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
 }
 
-// Deps are what the endpoints stand on. All but Metrics are required.
+// Deps are the dependencies of the endpoints. All but Metrics are required.
 type Deps struct {
 	// Auth knows the callers.
 	Auth auth.Authenticator
@@ -91,7 +91,7 @@ type Deps struct {
 	Registry *provider.Registry
 	// Models serves the lane through the canonical form.
 	Models Models
-	// Stages stand around each call that goes through as bytes: budget, retry, admission, the outermost first.
+	// Stages wrap each relayed call: budget, retry, admission, the outermost first.
 	Stages []generate.Stage
 	// AttemptTimeout bounds one attempt of such a call; zero is none.
 	AttemptTimeout time.Duration
@@ -126,7 +126,7 @@ func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.Se
 // route is a path that is served.
 type route struct {
 	method, path string
-	// format says whose shape answers and errors have.
+	// format selects the format of answers and errors.
 	format func(*http.Request) *format
 	serve  func(context.Context, *exchange) error
 }
@@ -151,11 +151,11 @@ type exchange struct {
 	// id names the request in logs and in the answer.
 	id    string
 	start time.Time
-	// begun says that something of the answer has been sent.
+	// begun reports whether part of the answer has been sent.
 	begun bool
-	// triesAgain says that calls are tried again here, so that the client need not.
+	// triesAgain reports whether calls are retried here, so that the client need not retry.
 	triesAgain bool
-	// project and account are those that the client names.
+	// project and account are named by the client.
 	project, account string
 }
 
@@ -190,13 +190,13 @@ func (e *Endpoints) serve(route route) http.HandlerFunc {
 			return
 		}
 		if x.begun {
-			panic(http.ErrAbortHandler) // The client must not take what it has for the whole.
+			panic(http.ErrAbortHandler) // The client must not mistake a partial answer for the whole.
 		}
 		x.refuse(err)
 	}
 }
 
-// log writes a line about a call: of a fault of ours always, since the client is told nothing but the request id.
+// log logs a call, and always a fault of ours, since the client receives only the request id.
 func (e *Endpoints) log(ctx context.Context, x *exchange, err error, took time.Duration) {
 	level, code := slog.LevelDebug, x.codeOf(err)
 	if code == codes.Internal.String() {

@@ -9,12 +9,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 )
 
-// format is a vendor's format as it is served: its codec, and what is HTTP's.
+// format is a served format of a vendor: its codec, and its use of HTTP.
 type format struct {
 	dialect.Codec
-	// about is what the codec says of the format.
+	// about is the codec's description of the format.
 	about dialect.Format
-	// counter counts tokens; nil where the format has no way to ask for it.
+	// counter counts tokens; nil if the format has no request for it.
 	counter dialect.TokenCounter
 	// idHeader is the header that names a request in an answer.
 	idHeader string
@@ -25,7 +25,7 @@ type format struct {
 	entry func(model) []byte
 }
 
-// formatOf returns whose client asks, where a path is several vendors': Anthropic's clients state a version.
+// formatOf returns the format of the client if several vendors share a path: Anthropic's clients send a version.
 func formatOf(r *http.Request) *format {
 	if r.Header.Get(versionHeader) != "" || strings.HasPrefix(r.URL.Path, "/v1/messages") {
 		return messages

@@ -26,8 +26,8 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	}, e.convert)
 }
 
-// count answers how many tokens a request takes: the vendor says it where it has the model, else it is an estimate.
-// Neither takes a slot or costs anything.
+// count returns the number of tokens of a request: the vendor's count if it has the model, else an estimate. Neither
+// takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	return e.choose(ctx, x, "/count_tokens", func(r *relay, _ []jsonscan.Span) error {
@@ -35,8 +35,8 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	}, e.estimate)
 }
 
-// choose reads a request and takes the lane that fits: direct where the model's provider speaks the client's format,
-// below its path, else converted.
+// choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its
+// path, else converted.
 func (e *Endpoints) choose(
 	ctx context.Context, x *exchange, below string, direct func(*relay, []jsonscan.Span) error,
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,
@@ -96,7 +96,7 @@ func outputBound(doc []byte, found []jsonscan.Span) *int64 {
 	return nil
 }
 
-// origin says on whose behalf a call is made.
+// origin identifies on whose behalf a call is made.
 func (x *exchange) origin() provider.Origin {
 	return provider.Origin{Project: x.project, RequestID: x.id}
 }

@@ -17,8 +17,7 @@ import (
 // model is a model as lists of vendors name one.
 type model struct{ name, owner string }
 
-// open opens the model that a request names. What is no model here is answered as the vendor does, with how to find out
-// what is.
+// open opens the model of a request. An unknown model is answered as the vendor does, with the way to list the models.
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
@@ -36,7 +35,7 @@ func unknownModel(message string) error {
 	return &refusal{Failure: dialect.Failure{Status: http.StatusNotFound, Cause: dialect.UnknownModel, Param: modelMember, Message: message}}
 }
 
-// wrongName is what a provider says of a model's name that is none of its own.
+// wrongName is a provider's error for an unknown model name.
 func wrongName(err error) (said string, wrong bool) {
 	fault, ok := rpcerr.As(err)
 	if !ok || !slices.ContainsFunc(fault.Fields, func(f rpcerr.Field) bool { return f.Path == modelMember }) {
@@ -45,7 +44,7 @@ func wrongName(err error) (said string, wrong bool) {
 	return fault.Message, true
 }
 
-// maxNamed bounds what an error repeats of a name.
+// maxNamed bounds how much of a name an error repeats.
 const maxNamed = 200
 
 func cut(name string) string {
@@ -55,8 +54,8 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxNamed], "") + "…"
 }
 
-// listModels lists models of providers that have an account, as far as they answer in the client's format. Providers
-// take other names too.
+// listModels lists the models of providers that have an account, if they answer in the client's format. Providers
+// accept other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
 	for _, kind := range e.deps.Registry.Kinds() {
@@ -72,8 +71,8 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	return x.send(http.StatusOK, x.list(all))
 }
 
-// answers reports whether a listed model answers in the client's format. One that cannot be opened, such as for want of
-// this account, is refused with its reason when it is asked.
+// answers reports whether a listed model answers in the client's format. A model that cannot be opened, such as because
+// it lacks this account, is refused with the reason when it is called.
 func (e *Endpoints) answers(x *exchange, name string) bool {
 	m, err := e.open(x, name)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// geminiCall is a call in Gemini's API, whose paths begin as those of models do.
+// geminiCall is a call in Gemini's API, whose paths start like those of models.
 var geminiCall = regexp.MustCompile(`^/v1/models/.*:\w+$`)
 
-// instead is what to use in place of an interface that is not spoken, by its path.
+// instead maps the path of an unsupported interface to the one to use.
 var instead = []struct {
 	path *regexp.Regexp
 	name string
@@ -24,7 +24,7 @@ var instead = []struct {
 	{geminiCall, "Gemini's API", "use chat completions, POST /v1/chat/completions"},
 }
 
-// notSpoken refuses a path that nothing serves, and says what to use in its place.
+// notSpoken refuses an unknown path, and names the one to use.
 func notSpoken(_ context.Context, x *exchange) error {
 	r := x.request
 	asked := r.Method + " " + r.URL.Path

@@ -18,7 +18,7 @@ import (
 type refusal struct {
 	dialect.Failure
 	retryAfter time.Duration
-	// final says that trying again is of no use, whatever the status says.
+	// final means that a retry is useless, whatever the status.
 	final bool
 }
 
@@ -30,10 +30,10 @@ func refuse(status int, message string) *refusal {
 	return &refusal{Failure: dialect.Failure{Status: status, Message: message}}
 }
 
-// statusClosed is what proxies log for a client that left; nobody reads it.
+// statusClosed is what proxies log for a client that left; no client receives it.
 const statusClosed = 499
 
-// unknownCaller is what who has no token is told. Where the token lies on the server is nobody's affair from outside.
+// unknownCaller is the message for a caller without a token. It does not disclose where the token is on the server.
 const unknownCaller = "the platform's token is missing or not known; send it as `Authorization: Bearer …` or `x-api-key`, where a vendor's key would be"
 
 // refuse answers with a failure, in the shape of the vendor.
@@ -50,10 +50,10 @@ func (x *exchange) refuse(err error) {
 	_ = x.send(r.Status, x.AppendError(nil, failure)) // A client that left needs no answer.
 }
 
-// giveUp tells the client not to try again: the vendors' own read it.
+// giveUp tells the client not to retry: the vendors' own clients read it.
 func (x *exchange) giveUp() { x.out.Header().Set("X-Should-Retry", "false") }
 
-// refusalOf says how a failure is answered.
+// refusalOf returns the answer for a failure.
 func (x *exchange) refusalOf(err error) *refusal {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
@@ -91,7 +91,7 @@ func vendorStatus(err error, ours int) int {
 	return ours
 }
 
-// codeOf is how an exchange ended, as metrics and logs say it: the code of an RPC, or else the status.
+// codeOf is the outcome of an exchange in metrics and logs: the code of an RPC, or else the status.
 func (x *exchange) codeOf(err error) string {
 	if _, isRPC := rpcerr.As(err); err == nil || isRPC {
 		return rpcerr.Code(err).String()
@@ -99,7 +99,7 @@ func (x *exchange) codeOf(err error) string {
 	return strconv.Itoa(x.refusalOf(err).Status)
 }
 
-// statuses are those of the kinds of failures.
+// statuses maps the kinds of failures to their status.
 var statuses = map[codes.Code]int{
 	codes.InvalidArgument: http.StatusBadRequest, codes.FailedPrecondition: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
 	codes.NotFound: http.StatusNotFound, codes.AlreadyExists: http.StatusConflict, codes.Aborted: http.StatusConflict, codes.ResourceExhausted: http.StatusTooManyRequests,

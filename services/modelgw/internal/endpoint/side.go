@@ -8,12 +8,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
-// maxSideBytes bounds what the side reader keeps of an answer: of a longer one the usage is estimated.
+// maxSideBytes bounds what the side reader keeps of an answer; the usage of a longer answer is estimated.
 const maxSideBytes = 8 << 20
 
 // sideReader reads an answer beside its way to the client.
 type sideReader struct {
-	// events says that it is a stream.
+	// events means that it is a stream.
 	events bool
 	codec  dialect.Codec
 	facts  *dialect.Facts
@@ -22,9 +22,9 @@ type sideReader struct {
 	kept []byte
 	// buffer is where kept began.
 	buffer *buffer.Buffer
-	// encoded says that the answer is written in a way that is not read here.
+	// encoded means that the answer has an encoding that is not decoded here.
 	encoded bool
-	// full says that there was more than is kept: of a line the rest is passed over, and of an answer all.
+	// full means that the limit was exceeded: of a line the rest is skipped, of an answer everything.
 	full bool
 }
 
@@ -40,8 +40,8 @@ var (
 	lineEnd   = []byte("\n")
 )
 
-// room returns where the next piece of the answer may be read to: chunk, or where the side reader keeps the answer,
-// which saves a copy. length is that of the answer where it is known.
+// room returns where to read the next piece of the answer: chunk, or the side reader's own memory, which saves a copy.
+// length is that of the answer if it is known.
 func (s *sideReader) room(chunk []byte, length int64) []byte {
 	if s.events || s.full || len(s.kept)+len(chunk) > maxSideBytes {
 		return chunk
@@ -94,7 +94,8 @@ func (s *sideReader) line(line []byte) {
 	}
 }
 
-// end takes the end of the answer, and says whether that is one: of an answer that cannot be read it is taken for one.
+// end handles the end of the answer, and reports whether the answer is complete: an answer that cannot be read counts
+// as complete.
 func (s *sideReader) end() (whole bool) {
 	defer func() {
 		s.buffer.Bytes = s.kept
@@ -114,8 +115,7 @@ func (s *sideReader) end() (whole bool) {
 	}
 }
 
-// opens reports whether an answer begins as one does: as a JSON object, or as events. What is blank so far may become
-// one.
+// opens reports whether an answer begins as one does: as a JSON object, or as events. Blanks alone may become one.
 func opens(piece []byte) (plausible, events bool) {
 	begun := bytes.TrimLeft(piece, blanks)
 	for _, field := range [][]byte{dataField, []byte("event:"), []byte(":")} {
@@ -126,8 +126,8 @@ func opens(piece []byte) (plausible, events bool) {
 	return len(piece) > 0 && (len(begun) == 0 || begun[0] == '{'), false
 }
 
-// closes reports whether a document ends as a JSON object does. It is not read for that: one that breaks off right
-// behind a brace is taken for whole.
+// closes reports whether a document ends as a JSON object does. It does not parse the document: one that breaks off
+// right after a brace counts as whole.
 func closes(doc []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(doc, blanks), []byte("{")) && bytes.HasSuffix(bytes.TrimRight(doc, blanks), []byte("}"))
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// fixedSuffix tells the pool of a fixed limit from the adaptive pool of the same account.
+// fixedSuffix distinguishes the pool of a fixed limit from the adaptive pool of the same account.
 const fixedSuffix = "@fixed"
 
-// queueRetry is when a caller that found the queue full may come again.
+// queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
 
-// Admit lets an attempt through when the pool of its account has a slot, and tells an adaptive pool how it went.
-// Projects are served in turn; an attempt that follows a failed one stands at the head of its project's line.
-// maxWaiting bounds the callers that wait for one pool; zero is no bound.
+// Admit starts an attempt when the pool of its account has a slot, and reports its outcome to an adaptive pool.
+// Projects are served in turn; an attempt that follows a failed one is at the head of its project's line. maxWaiting
+// bounds the callers that wait for one pool; zero is no bound.
 func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
@@ -50,7 +50,7 @@ func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 	}
 }
 
-// report tells a pool of a success without retries, and of a rate limit. Other failures say nothing about the limit.
+// report notifies a pool of a success without retries, and of a rate limit. Other failures say nothing about the limit.
 func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, attempts int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	switch {
@@ -61,8 +61,8 @@ func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, att
 	}
 }
 
-// poolOf returns which pool a call belongs to, and how that is bounded when this call makes it. Again says that an
-// attempt of the call failed before.
+// poolOf returns the pool of a call, and its bound if this call creates it. Again means that an attempt of the call
+// failed before.
 func poolOf(c *Call, again bool) (limit.Request, error) {
 	caps := c.Model.Capabilities()
 	key := c.Model.Kind.Name + "/" + c.Model.Account

@@ -13,9 +13,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and
-// falls silent, is cut and counts as transient. limit is the bound where the configuration has none; zero is none.
-// maxAnswerBytes bounds what is read of an answer.
+// Attempt makes one attempt: the innermost function. An attempt that exceeds its time limit, or whose stream falls
+// silent, is cancelled and counts as transient. limit is the time limit if the configuration has none; zero is none.
+// maxAnswerBytes bounds the bytes that are read of an answer.
 func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		start := time.Now()
@@ -74,7 +74,7 @@ func (c *Call) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// request returns what the provider gets, and tells the sink that an attempt begins.
+// request returns the provider's request, and notifies the sink that an attempt begins.
 func (c *Call) request(o *Outcome) *provider.Request {
 	r := &provider.Request{
 		Messages:   c.Messages,

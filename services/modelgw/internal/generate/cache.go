@@ -17,9 +17,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
-// Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one, if
-// they are made on equal terms. A cache that fails is as good as an empty one: the failure is logged and the call made.
-// It is safe for concurrent use.
+// Cache answers calls that ask for it from stored answers, and coalesces equal calls in flight with equal terms. A
+// cache that fails counts as an empty one: the failure is logged and the call made. It is safe for concurrent use.
 type Cache struct {
 	store cache.Cache
 	log   *slog.Logger
@@ -27,7 +26,7 @@ type Cache struct {
 	mu      sync.Mutex
 	flights map[route]*sharedCall
 	closed  bool
-	// flying counts calls on their way, those that nobody waits for any more included.
+	// flying counts calls in flight, those that no caller waits for included.
 	flying sync.WaitGroup
 }
 
@@ -46,8 +45,8 @@ func (s *Cache) Stage(next Func) Func {
 	}
 }
 
-// Close ends the calls that are on their way and waits until nothing of them runs. Whoever still waits for one, or asks
-// for one later, fails with UNAVAILABLE (SERVICE_UNAVAILABLE).
+// Close cancels the calls in flight and waits until nothing of them runs. Pending and later callers fail with
+// UNAVAILABLE (SERVICE_UNAVAILABLE).
 func (s *Cache) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -61,7 +60,7 @@ func (s *Cache) Close() {
 // errStopping is why Close ends a call.
 var errStopping = errors.New("the model gateway is stopping")
 
-// stopping is how a caller hears of it.
+// stopping is the error of a call that Close cancels.
 func stopping() error { return rpcerr.ServiceUnavailable("modelgw", time.Second, "%w", errStopping) }
 
 func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*provider.Response, error) {
@@ -104,7 +103,7 @@ func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*pr
 	if f.err != nil {
 		return nil, f.err
 	}
-	// Whoever has an answer may change it, the leader too.
+	// Every receiver of an answer may modify it, the leader too.
 	own := &provider.Response{Output: proto.CloneOf(f.response.Output), Warnings: slices.Clone(f.response.Warnings), BrokenOff: f.response.BrokenOff}
 	if leads {
 		own.Call = f.response.Call

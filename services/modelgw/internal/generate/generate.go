@@ -1,10 +1,10 @@
-// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of
-// the others: it reads the call, which no stage changes, and adds to the outcome, which all share.
+// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, independent of
+// the others: it reads the call, which no stage modifies, and adds to the outcome, which all share.
 //
 //	cache → measure → budget → retry → admission → attempt
 //
-// The order matters. An answer from the cache takes no slot and costs nothing, and is no call to measure. A call
-// reserves its budget once, however often it is tried. Each attempt takes a slot of its own, so that a call which
+// The order matters. An answer from the cache takes no slot, costs nothing and is not measured as a call. A call
+// reserves its budget once, however often it is retried. Each attempt takes a slot of its own, so that a call which
 // sleeps between attempts holds none.
 package generate
 
@@ -21,7 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Func answers a call. What becomes known of it meanwhile is added to o, also where the call fails.
+// Func answers a call. It adds what becomes known of the call to o, also if the call fails.
 type Func func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error)
 
 // Stage puts something around a Func.
@@ -35,63 +35,63 @@ func Chain(f Func, stages ...Stage) Func {
 	return f
 }
 
-// Call is one call of a model. It is not changed while it is under way.
+// Call is one call of a model. It is not modified while it is in flight.
 type Call struct {
 	Model *provider.Model
 	// BaseURL and Args are those of the request.
 	BaseURL, Args string
-	// Conversation is what reaches the provider.
+	// Conversation is what is sent to the provider.
 	prepare.Conversation
 	Origin provider.Origin
 	// Scopes are further scopes whose budgets the call spends from.
 	Scopes []string
-	// Record reports whether to keep what is said to the provider.
+	// Record selects whether to record the exchange with the provider.
 	Record provider.Record
-	// UnreadTokens estimates what the call asks for beside the conversation: the whole input, where that is passed on
-	// unread.
+	// UnreadTokens estimates the tokens that the call sends beside the conversation: the whole input, if the input is
+	// relayed unread.
 	UnreadTokens int64
-	// Sink follows the answer as it comes. Nil: nobody does.
+	// Sink follows the answer as it arrives. Nil: no watcher.
 	Sink Sink
-	// OnRetry is told of every failure that another attempt follows, before the call sleeps, and of nil when it has
-	// slept. Nil: nobody is.
+	// OnRetry is called with every failure that another attempt follows, before the call sleeps, and with nil after it
+	// has slept. Nil ignores retries.
 	OnRetry func(*modelv1.FailedAttempt)
-	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what
-	// it was given.
+	// Committed makes the call fail with the first failure after a piece of the answer: the follower cannot discard
+	// received pieces.
 	Committed bool
-	// MaxWait ends the call where the wait before the next attempt would be longer: whoever asked would not be there
-	// any more. Zero is no bound.
+	// MaxWait makes the call fail if the wait before the next attempt would be longer: the client would have left by
+	// then. Zero is no bound.
 	MaxWait time.Duration
 }
 
-// Sink follows a call. Its methods are called from one goroutine at a time, and not once the call has returned. They do
-// not wait for whoever reads.
+// Sink follows a call. Its methods are called from one goroutine at a time, and not after the call has returned. They
+// do not wait for readers.
 type Sink interface {
-	// Started says that an attempt begins.
+	// Started is called when an attempt begins.
 	Started(attempt int)
 	// Delta is a piece of the answer.
 	Delta(d *modelv1.GenerateDelta)
-	// Restart says that an attempt begins and that what was streamed before is void.
+	// Restart is called when an attempt begins that invalidates the pieces streamed before.
 	Restart(attempt int)
 }
 
-// Outcome is what became known of a call: where its time went, and which attempts failed. It belongs to one goroutine.
+// Outcome is what is known of a call: its timing, and its failed attempts. It is not safe for concurrent use.
 type Outcome struct {
 	// Start is when the call began.
 	Start time.Time
 	// Queued was spent waiting for capacity, RetryWait asleep between attempts, Working in attempts.
 	Queued, RetryWait, Working time.Duration
-	// Attempts counts calls of the provider, with the one under way.
+	// Attempts counts calls of the provider, the current one included.
 	Attempts int
 	Failed   []*modelv1.FailedAttempt
-	// records are those of the latest of Failed; nil where none was asked for.
+	// records are those of the latest of Failed; nil if none was requested.
 	records []*modelv1.ModelCall
 	Cache   modelv1.CacheUse
-	// BrokenOff says that the answer ended before its end, which whoever it went to has seen.
+	// BrokenOff means that the answer ended prematurely, as its receiver has seen.
 	BrokenOff bool
-	// unfinished is what streams took that were left before their end, and an estimate of what an answer took that does
-	// not say so.
+	// unfinished is the usage of streams that were abandoned before their end, and the estimated usage of an answer
+	// without one.
 	unfinished *modelv1.ModelUsage
-	// streamed says that the attempt under way has given a piece of an answer.
+	// streamed means that the current attempt has delivered a piece of an answer.
 	streamed bool
 }
 

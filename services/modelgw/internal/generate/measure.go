@@ -17,13 +17,13 @@ import (
 
 const (
 	// maxMeasured bounds the names of models that have metrics of their own: requests name models freely, and each name
-	// is kept for ever.
+	// is kept permanently.
 	maxMeasured = 200
 	// otherModel is the name of all others.
 	otherModel = "other"
 )
 
-// Metrics measure calls of models: how long they take and how they end, and what they use.
+// Metrics measures calls of models: their duration, outcome and usage.
 type Metrics struct {
 	duration *prometheus.HistogramVec
 	tokens   *prometheus.CounterVec
@@ -70,7 +70,7 @@ func Measure(m *Metrics) Stage {
 	}
 }
 
-// count adds what a call used.
+// count adds the usage of a call.
 func (m *Metrics) count(of *provider.Model, model string, u *modelv1.ModelUsage) {
 	for _, used := range []struct {
 		kind   string
@@ -88,8 +88,8 @@ func (m *Metrics) count(of *provider.Model, model string, u *modelv1.ModelUsage)
 	}
 }
 
-// label is the name under which a model is measured: its own if its provider lists it, or once it has answered, as long
-// as there are not too many.
+// label is the name under which a model is measured: its own if its provider lists it, or once it has answered, up to
+// maxMeasured names.
 func (m *Metrics) label(of *provider.Model, answered bool) string {
 	full := of.FullName()
 	m.mu.Lock()

@@ -19,9 +19,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Retry repeats an attempt that failed in a way that may pass, after a wait: what the upstream API asks for, else the
-// schedule. It ends as the call's configuration says; without a word there it never gives up by itself. The last
-// failure is turned into the caller's form.
+// Retry repeats an attempt that failed with a transient error, after a wait: the one that the upstream API asks for,
+// else that of the schedule. It ends as the call's configuration says; without a setting it never gives up by itself.
+// The last failure is converted to the caller's form.
 func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
@@ -73,8 +73,8 @@ func (c *Call) sleep(ctx context.Context, o *Outcome, wait time.Duration, after 
 }
 
 const (
-	// toldAttempts bounds the failed attempts that travel with an error, the latest ones, and toldKinds the different
-	// ones that its message repeats.
+	// toldAttempts bounds the failed attempts in an error, the latest ones, and toldKinds the different ones that its
+	// message lists.
 	toldAttempts = 5
 	toldKinds    = 3
 	// keptRecords bounds the failed attempts whose records travel with an answer, the latest ones.
@@ -87,8 +87,8 @@ func (o *Outcome) fail(failed *modelv1.FailedAttempt, record *modelv1.ModelCall)
 	o.records = o.records[max(0, len(o.records)-keptRecords):]
 }
 
-// FailedAttempts are the attempts that failed before an answer, the latest of them with their records, where those were
-// asked for.
+// FailedAttempts are the attempts that failed before an answer, the latest of them with their records, if those were
+// requested.
 func (o *Outcome) FailedAttempts() []*modelv1.FailedAttempt {
 	all := slices.Clone(o.Failed)
 	first := len(all) - len(o.records)
@@ -116,7 +116,7 @@ func (o *Outcome) Explain(err error) error {
 	return &told
 }
 
-// history says in a few words how attempts failed: equal neighbours as one, the latest at the end.
+// history summarizes the failed attempts: equal neighbours as one, the latest last.
 func history(failed []*modelv1.FailedAttempt) string {
 	var words []string
 	for i := len(failed); i > 0; {

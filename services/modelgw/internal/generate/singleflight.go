@@ -17,16 +17,15 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who
-// pays for it and what it then fails with come with its terms, and a failure by the terms of another is none of a
-// caller's.
+// route is what calls that share a flight have in common. Equal answers are not enough: a call's terms determine how
+// long it runs, who pays for it and how it fails, and a caller must not get a failure caused by another caller's terms.
 type route struct {
 	cache.Key
 	// terms are the whole configuration and the budgets.
 	terms string
 	// maxWait is how long the call may wait before another attempt.
 	maxWait time.Duration
-	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own
+	// alone is set for a call that flies alone: whether a committed call may be retried depends on what its own
 	// follower has seen.
 	alone *Call
 }
@@ -47,7 +46,7 @@ type sharedCall struct {
 
 	mu      sync.Mutex
 	callers map[*Call]struct{}
-	// failed are the attempts that failed so far; asleep says that the call sleeps after the last of them.
+	// failed are the attempts that have failed so far; asleep means that the call sleeps after the last of them.
 	failed []*modelv1.FailedAttempt
 	asleep bool
 
@@ -57,7 +56,7 @@ type sharedCall struct {
 	err      error
 }
 
-// join takes a call aboard and tells it what failed before.
+// join adds a call to the flight and notifies it of the failures so far.
 func (f *sharedCall) join(c *Call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,8 +72,8 @@ func (f *sharedCall) join(c *Call) {
 	}
 }
 
-// leave lets a call off, which hears nothing any more, and returns how many are left. Its outcome keeps what failed
-// meanwhile.
+// leave removes a call, which receives no further events, and returns the number of the remaining calls. The call's
+// outcome keeps the failures so far.
 func (f *sharedCall) leave(c *Call, o *Outcome) (left int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +99,8 @@ func (f *sharedCall) broadcast(failed *modelv1.FailedAttempt) {
 	}
 }
 
-// leaderSink passes an answer on as it comes to the call that began a flight, while it is aboard. The others were not
-// there from the start and get the answer whole, as from the cache.
+// leaderSink forwards a streamed answer to the call that began a flight, until that call leaves. Calls that joined
+// later get the answer whole, as from the cache.
 type leaderSink struct {
 	flight *sharedCall
 	leader *Call
@@ -130,8 +129,8 @@ func (s *Cache) join(ctx context.Context, c *Call, o Outcome, r route, policy *m
 		f.join(c)
 		return f, false, nil
 	}
-	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the
-	// last one ends it.
+	// The flight may outlive the call that started it, and has no deadline: each caller leaves at its own deadline, and
+	// the last one ends the flight.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f = &sharedCall{done: make(chan struct{}), cancel: cancel, callers: map[*Call]struct{}{c: {}}}
 	s.flights[r] = f
@@ -186,6 +185,6 @@ func (s *Cache) leave(r route, f *sharedCall, c *Call, o *Outcome) {
 	}
 	f.cancel(nil)
 	if s.flights[r] == f {
-		delete(s.flights, r) // whoever comes now starts anew
+		delete(s.flights, r) // later callers start a new flight
 	}
 }

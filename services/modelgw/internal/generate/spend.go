@@ -13,10 +13,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Budgets bounds what is spent within scopes.
+// Budgets bounds the usage within scopes.
 type Budgets interface {
-	// Reserve takes the tokens that a call may need from the budgets of all scopes; the function that it returns
-	// settles with what was spent. It asks for the estimate where a scope has bounds.
+	// Reserve reserves the tokens that a call may need in the budgets of all scopes; the returned function settles the
+	// actual usage. It calls for the estimate only if a scope has bounds.
 	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error)
 	// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does.
 	BoundsCost(scopes []string) string
@@ -25,8 +25,8 @@ type Budgets interface {
 // Prices are dollars per million tokens by model, `provider/name`.
 type Prices map[string]*modelv1.Prices
 
-// Unfinished is what an answer took that did not come to its end: what the provider has said of it, or else an
-// estimate, input and a token for each piece. Output is said at the end, so that as many tokens count as pieces came.
+// Unfinished is the usage of an answer that did not reach its end: the provider's report, or else an estimate of the
+// input and a token for each piece. Output is reported at the end, so at least as many tokens as pieces count.
 func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsage {
 	if said == nil {
 		return &modelv1.ModelUsage{InputTokens: input, OutputTokens: pieces, TotalTokens: input + pieces}
@@ -39,10 +39,10 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 	return taken
 }
 
-// Spend refuses a call that [Affordable] refuses, reserves what a call may cost from the budgets of its project, its
-// account and its further scopes, and settles with what it did cost, streams that were left before their end included.
-// An answer whose provider says nothing of usage, or what cannot be, is settled with an estimate, which it does not
-// tell. The usage gets its cost where the price is known and the provider did not say it.
+// Spend refuses a call that [Affordable] refuses, reserves its estimated cost in the budgets of its project, its
+// account and its further scopes, and settles its actual cost, abandoned streams included. An answer without usage, or
+// with impossible usage, is settled with an estimate that is not part of the answer. Spend sets the cost of the usage
+// if the price is known and the provider did not report the cost.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
@@ -73,8 +73,8 @@ func Spend(budgets Budgets, prices Prices) Stage {
 	}
 }
 
-// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN where a budget of a call bounds dollars and the price of the
-// model or of a fallback model is not known: it would bound nothing.
+// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN if a budget of a call bounds dollars and the price of the
+// model or of a fallback model is unknown: the budget would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	models := []string{c.Model.FullName()}
 	for _, fallback := range c.Config.GetFallbackModels().GetValues() {
@@ -91,8 +91,8 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	return nil
 }
 
-// apply sets the cost of usage, where the price of the model that answered is known and the provider did not give the
-// cost. Fallback is the fallback model that answered; empty for the model that was asked.
+// apply sets the cost of usage if the price of the model that answered is known and the provider did not report the
+// cost. Fallback is the fallback model that answered; empty for the requested model.
 func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
 	model := c.Model.FullName()
 	if fallback != "" {
@@ -111,8 +111,8 @@ func (c *Call) scopes() []string {
 	return append([]string{resource.Project(c.Origin.Project), "accounts/" + c.Model.Kind.Name + "/" + c.Model.Account}, c.Scopes...)
 }
 
-// guess returns what an answer is likely to have taken; nil where its provider says that, and for a refusal, for which
-// nothing was generated.
+// guess returns the likely usage of an answer; nil if its provider reports it, and for a refusal, for which nothing was
+// generated.
 func (c *Call) guess(output *modelv1.ModelOutput) *modelv1.ModelUsage {
 	if output.GetUsage() != nil {
 		return nil

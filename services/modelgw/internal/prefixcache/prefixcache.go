@@ -1,10 +1,10 @@
-// Package prefixcache keeps the conversations of projects in memory, so that a call which goes on with one need not
-// hold all of it: a prefix names what was sent before.
+// Package prefixcache keeps the conversations of projects in memory, so that a call which continues a conversation need
+// not contain all of it: a prefix identifies the messages that were sent before.
 //
 //	Get(prefix) ──▶ Conversation ── Extend(new messages) ──▶ Conversation ── Keep ──▶ its prefix can be named
 //
-// Conversations that grow from one another share their messages, and what was found out about them. What is kept is
-// bounded by its bytes: what was not used for longest is forgotten, and its callers send it again.
+// Conversations that grow from one another share their messages and the facts about them. The cache is bounded in
+// bytes: the least recently used conversation is evicted, and its callers send it again.
 package prefixcache
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 )
 
-// What is kept weighs more than its encoded bytes: by so much for each message, for each of its parts and calls of
-// tools, and for each prefix that can be named.
+// A cached conversation weighs more than its encoded bytes: by these amounts for each message, for each of its parts
+// and calls of tools, and for each prefix.
 const (
 	messageWeight = 512
 	partWeight    = 256
 	nameWeight    = 256
 )
 
-// Conversation is messages, the hash that stands for them and their summary. It does not change. The zero Conversation
-// has none.
+// Conversation is a list of messages, the hash that identifies them and their summary. It is immutable. The zero
+// Conversation has no messages.
 type Conversation struct {
 	line    *line
 	count   int
@@ -56,19 +56,19 @@ func (c Conversation) Messages() []*modelv1.ChatMessage {
 	return c.line.messages[:c.count:c.count]
 }
 
-// Summary returns what preparation must know of the messages.
+// Summary returns the facts that preparation needs of the messages.
 func (c Conversation) Summary() prepare.Summary { return c.summary }
 
 // Bytes returns how many bytes the messages have when they are encoded.
 func (c Conversation) Bytes() int64 { return c.bytes }
 
-// Prefix returns what stands for the messages.
+// Prefix returns the prefix that identifies the messages.
 func (c Conversation) Prefix() *modelv1.MessagePrefix {
 	return &modelv1.MessagePrefix{Hash: c.hash.String(), Count: int32(c.count)}
 }
 
-// Extend returns the conversation with more messages, which must not change any more. It fails with INVALID_REQUEST
-// where one of them cannot be encoded.
+// Extend returns the conversation with more messages, which must not be modified afterwards. It fails with
+// INVALID_REQUEST if one of them cannot be encoded.
 func (c Conversation) Extend(messages ...*modelv1.ChatMessage) (Conversation, error) {
 	next := c
 	for i, m := range messages {
@@ -85,8 +85,8 @@ func (c Conversation) Extend(messages ...*modelv1.ChatMessage) (Conversation, er
 	return next, nil
 }
 
-// grow adds messages to the conversation's line where it is the longest of it; else they begin another line. The
-// weight is that of all messages then.
+// grow appends messages to the conversation's line if the conversation is the longest of the line; otherwise they begin
+// another line. The weight is then that of all messages.
 func (c Conversation) grow(messages []*modelv1.ChatMessage, weight int64) *line {
 	if c.line == nil {
 		return &line{messages: slices.Clone(messages), weight: weight}
@@ -100,7 +100,7 @@ func (c Conversation) grow(messages []*modelv1.ChatMessage, weight int64) *line 
 	return c.line
 }
 
-// weighs returns what the line weighs in a store.
+// weighs returns the weight of the line in the cache.
 func (l *line) weighs() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ type Cache struct {
 	lines *lru.Cache[*line, *line]
 }
 
-// name is what a project calls a conversation. No project can name that of another.
+// name is a project's name of a conversation. A project cannot name another project's conversations.
 type name struct {
 	project string
 	hash    prefix.Hash
@@ -125,7 +125,7 @@ func New(maxBytes int64) *Cache {
 	return &Cache{known: map[name]Conversation{}, lines: lru.New[*line, *line](maxBytes)}
 }
 
-// Get returns the conversation that a prefix of a project stands for, if it is kept.
+// Get returns the conversation that a prefix of a project identifies, if it is cached.
 func (s *Cache) Get(project string, p *modelv1.MessagePrefix) (Conversation, bool) {
 	hash, ok := prefix.Parse(p.GetHash())
 	if !ok {
@@ -158,8 +158,8 @@ func (s *Cache) Keep(project string, all ...Conversation) {
 	}
 }
 
-// Weigh counts what was added to a kept conversation by a call that does not keep it, since those that are kept share
-// its messages.
+// Weigh adds to the weight of a cached conversation what a call added without caching the result, since cached
+// conversations share its messages.
 func (s *Cache) Weigh(c Conversation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // [blob.ErrInvalid].
 type ReadBlob func(ctx context.Context, hash string) ([]byte, error)
 
-// Load returns a conversation with media that is stored apart put into its messages, as data URIs. One without such
-// media is returned as it is.
+// Load returns a conversation with stored media put into its messages as data URIs. A conversation without such media
+// is returned unchanged.
 func Load(ctx context.Context, c Conversation, read ReadBlob) (Conversation, error) {
 	if c.Summary != nil && !c.Summary.media {
 		return c, nil

@@ -9,14 +9,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// What stands in a tool's result in the place of media that follows in a message of its own.
+// The placeholders in a tool's result for media that follows in a message of its own.
 const (
 	imageBelow    = "The image follows below."
 	documentBelow = "The document follows below."
 )
 
-// ToolMedia moves images and documents out of tool results for a provider that does not take them there. What a run of
-// such results held follows in one user message, which names the calls.
+// ToolMedia moves images and documents out of tool results for a provider that does not accept them there. The media of
+// consecutive results follow in one user message, which names the calls.
 func ToolMedia(messages []*modelv1.ChatMessage, imagesStay, documentsStay bool) []*modelv1.ChatMessage {
 	moves := func(part *contentv1.Content) (note string, ok bool) {
 		switch {
@@ -55,7 +55,7 @@ func ToolMedia(messages []*modelv1.ChatMessage, imagesStay, documentsStay bool) 
 	return out
 }
 
-// splitMedia splits a tool's result into what stays, with notes, and what is taken out.
+// splitMedia splits a tool's result into the rest, with notes, and the removed media.
 func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, bool)) (left, taken []*contentv1.Content) {
 	if m.GetRole() != modelv1.Role_ROLE_TOOL {
 		return nil, nil

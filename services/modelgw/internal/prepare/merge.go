@@ -13,7 +13,7 @@ import (
 // combinedFrom is the metadata of a merged message: the ids of the two that it was made from.
 const combinedFrom = "combined_from"
 
-// Merge makes one message of neighbours that have the same role, for the roles that are asked for.
+// Merge merges neighbouring messages with the same role, for the given roles.
 func Merge(messages []*modelv1.ChatMessage, user, assistant, system bool) []*modelv1.ChatMessage {
 	wanted := map[modelv1.Role]bool{
 		modelv1.Role_ROLE_USER: user, modelv1.Role_ROLE_ASSISTANT: assistant, modelv1.Role_ROLE_SYSTEM: system,
@@ -61,7 +61,7 @@ func joinContent(a, b *contentv1.MessageContent) *contentv1.MessageContent {
 	return chat.ListContent(slices.Concat(chat.Parts(a), chat.Parts(b))...)
 }
 
-// joinMetadata lays the later metadata over the earlier, and says where the message comes from.
+// joinMetadata overlays the earlier metadata with the later, and records the origin of the message.
 func joinMetadata(a, b *modelv1.ChatMessage) string {
 	joined := &orderedjson.Object{}
 	for _, m := range []*modelv1.ChatMessage{a, b} {

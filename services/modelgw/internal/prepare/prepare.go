@@ -1,9 +1,8 @@
-// Package prepare turns what a caller asks for into what a provider can take: instructions first, tools by the choice,
-// past reasoning and media in tool results as the provider wants them, neighbouring messages merged where it must be
-// so.
+// Package prepare converts a caller's request to a form that a provider accepts: instructions first, tools by the
+// choice, past reasoning and media in tool results as the provider requires, neighbouring messages merged if necessary.
 //
-// Nothing here has an effect. Messages are never changed in place: one that must differ is a copy with an id of its
-// own.
+// The functions have no side effects. Messages are never modified in place: a message that must differ is a copy with
+// an id of its own.
 package prepare
 
 import (
@@ -18,13 +17,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Conversation is what reaches a provider.
+// Conversation is the provider's input.
 type Conversation struct {
 	Messages []*modelv1.ChatMessage
 	Tools    []*toolv1.ToolInfo
 	Choice   *toolv1.ToolChoice
 	Config   *modelv1.GenerateConfig
-	// Changed says that the messages differ from those that were given.
+	// Changed reports whether the messages differ from the given ones.
 	Changed bool
 	// Summary is that of Messages; nil where it is not known.
 	Summary *Summary
@@ -38,8 +37,8 @@ func (c *Conversation) Tokens() int64 {
 	return tokens.Messages(c.Messages)
 }
 
-// Prepare readies a conversation for a provider. It fails where media is neither inline nor stored; what is stored is
-// for Load.
+// Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored; Load loads stored
+// media.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
 	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config)}
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
@@ -81,8 +80,8 @@ func same(a, b []*modelv1.ChatMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// Tools applies a choice: a named function leaves only the tools of that name, none leaves no tools, unless the
-// provider wants to see them, and without tools the choice is none. A choice that is not set is auto.
+// Tools applies a choice: a named function keeps only the tools of that name, none removes all tools, unless the
+// provider needs them, and without tools the choice is none. An unset choice is auto.
 func Tools(tools []*toolv1.ToolInfo, choice *toolv1.ToolChoice, required bool) ([]*toolv1.ToolInfo, *toolv1.ToolChoice) {
 	const none = toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
 	if name := choice.GetFunction(); name != "" {

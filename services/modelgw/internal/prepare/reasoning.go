@@ -16,7 +16,7 @@ const (
 	ReasoningNone = modelv1.ReasoningHistory_REASONING_HISTORY_NONE
 )
 
-// reasoningMode is what the provider forces, else what is configured, else what the provider prefers.
+// reasoningMode is the mode that the provider forces, else the configured one, else the provider's preferred one.
 func reasoningMode(config *modelv1.GenerateConfig, c provider.Capabilities) modelv1.ReasoningHistory {
 	for _, mode := range []modelv1.ReasoningHistory{c.ForceReasoning, config.GetReasoningHistory(), c.AutoReasoning} {
 		if mode != 0 && mode != modelv1.ReasoningHistory_REASONING_HISTORY_AUTO {

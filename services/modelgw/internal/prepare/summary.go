@@ -9,14 +9,15 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// Summary is what must be known of messages to see what of their preparation has nothing to do, and how many tokens
-// they are. That of a conversation which grows follows from what is new. The zero Summary is that of no messages.
+// Summary is what must be known of messages to see which steps of their preparation do nothing, and their number of
+// tokens. The summary of a growing conversation is updated from its new messages alone. The zero Summary is that of no
+// messages.
 type Summary struct {
-	// media, toolMedia and reasoning say that a message has such a part, the second that it is a tool's result.
+	// media, toolMedia and reasoning report whether a message has such a part; toolMedia is media in a tool's result.
 	media, toolMedia, reasoning bool
 	// neighbours are the roles of which two messages follow each other, a bit for each.
 	neighbours uint32
-	// first and last are the roles of the outer messages; any says that there are some.
+	// first and last are the roles of the outer messages; any reports whether there are messages.
 	first, last modelv1.Role
 	any         bool
 	count       tokens.Count
@@ -54,7 +55,7 @@ func (s Summary) And(next Summary) Summary {
 	return both
 }
 
-// merges reports whether messages of the roles that are asked for follow each other.
+// merges reports whether consecutive messages have one of the given roles.
 func (s Summary) merges(user, assistant, system bool) bool {
 	has := func(wanted bool, role modelv1.Role) bool { return wanted && s.neighbours&bit(role) != 0 }
 	return has(user, modelv1.Role_ROLE_USER) || has(assistant, modelv1.Role_ROLE_ASSISTANT) || has(system, modelv1.Role_ROLE_SYSTEM)

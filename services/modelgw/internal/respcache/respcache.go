@@ -1,9 +1,9 @@
 // Package respcache decides which calls of a model may share an answer, and for how long one is kept.
 //
 // A key is a hash over everything that reaches the provider and could change its answer, after preparation:
-// configuration, messages, tools, choice, base URL; and over the policy: its expiry, its scopes and, unless it says
-// otherwise, the epoch. Project and model are the group of an entry. What only steers retries, timeouts and connections
-// does not count, nor do ids of messages.
+// configuration, messages, tools, choice, base URL; and over the policy: its expiry, its scopes and, unless it excludes
+// it, the epoch. Project and model are the group of an entry. Options that only affect retries, timeouts and
+// connections are not part of the key, nor are ids of messages.
 package respcache
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// defaultExpiry is how long an answer is kept where a policy does not say.
+// defaultExpiry is the expiry of an answer if a policy does not set it.
 const defaultExpiry = "1W"
 
-// never is the expiry of answers that are kept for good.
+// never is the expiry of answers that are kept permanently.
 const never = "never"
 
 var units = map[byte]time.Duration{
@@ -42,8 +42,8 @@ var units = map[byte]time.Duration{
 	'Y': 365 * 24 * time.Hour,
 }
 
-// ParseExpiry reads how long an answer is kept: an integer and one of the units s, m, h, D, W, M (30 days) and Y (365
-// days), whose case matters.
+// ParseExpiry parses an expiry: an integer and one of the units s, m, h, D, W, M (30 days) and Y (365 days), which are
+// case-sensitive.
 func ParseExpiry(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New("the expiry is empty")
@@ -70,7 +70,7 @@ func Lifetime(policy *modelv1.CachePolicy) (d time.Duration, forever bool, err e
 	return d, false, err
 }
 
-// Input is what a key is made of.
+// Input is the input of a key.
 type Input struct {
 	Project  string
 	Model    string // provider/name

@@ -90,7 +90,7 @@ func (s *Server) UpdateConnectionPool(ctx context.Context, r *modelv1.UpdateConn
 	return poolMessage(p), nil
 }
 
-// poolEtag is the etag of a pool: that of what an operator sets.
+// poolEtag is the etag of a pool: that of its operator's settings.
 func poolEtag(p limit.Pool) string {
 	if p.Adaptive {
 		return strconv.Itoa(p.Max)
@@ -98,7 +98,7 @@ func poolEtag(p limit.Pool) string {
 	return strconv.Itoa(p.Limit)
 }
 
-// poolsOf stands in a pool's name behind its account, and defaultPool for the pool that all models of an account share.
+// poolsOf follows the account in a pool's name; defaultPool is the pool that all models of an account share.
 const (
 	poolsOf     = "/connectionPools/"
 	defaultPool = "default"
@@ -226,7 +226,7 @@ func budgetEtag(b budget.Bounds) string {
 	return etag + "/" + strconv.FormatFloat(*b.MaxCost, 'g', -1, 64)
 }
 
-// projectBudget stands in a budget's name for the project as a whole, accountBudget for the account.
+// projectBudget in a budget's name is the project as a whole, accountBudget the account.
 const (
 	projectBudget = "project"
 	accountBudget = "account"
@@ -240,7 +240,7 @@ func wholeBudget(parent string) string {
 	return projectBudget
 }
 
-// checkBudgetsParent fails for what has no budgets.
+// checkBudgetsParent fails for a parent that has no budgets.
 func (s *Server) checkBudgetsParent(field, parent string) error {
 	if strings.HasPrefix(parent, accountPrefix) {
 		return s.checkAccount(field, parent)
@@ -249,7 +249,7 @@ func (s *Server) checkBudgetsParent(field, parent string) error {
 	return err
 }
 
-// scopeOf returns the scope that a budget's name stands for.
+// scopeOf returns the scope that a budget's name identifies.
 func scopeOf(name, parent string) string {
 	scope := strings.TrimPrefix(name, parent+"/budgets/")
 	if scope == wholeBudget(parent) {

@@ -31,7 +31,7 @@ func (s *Server) GetModel(_ context.Context, r *modelv1.GetModelRequest) (*model
 	return model, err
 }
 
-// describe tells what is known of a model, with the default account or without any.
+// describe returns the description of a model, with the default account or without any.
 func (s *Server) describe(model string) (*modelv1.Model, error) {
 	kind, name, err := provider.SplitName(model)
 	if err != nil {

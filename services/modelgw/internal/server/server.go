@@ -1,5 +1,5 @@
-// Package server implements the gRPC services of the model gateway: names, principals and messages. The work is done by
-// package call, the registry of providers, the cache and the limits.
+// Package server implements the gRPC services of the model gateway: names, principals and messages. Package call, the
+// registry of providers, the cache and the limits do the work.
 package server
 
 import (
@@ -17,17 +17,17 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Deps are what the services stand on. All but Prices and Accounts are required.
+// Deps are the dependencies of the services. All but Prices and Accounts are required.
 type Deps struct {
 	Registry *provider.Registry
 	Calls    *call.Calls
-	// Effects is what Calls executes calls with a key by.
+	// Effects executes the calls of Calls that have a key.
 	Effects *effectrpc.Owner
 	Cache   cache.Cache
 	Limiter limit.Limiter
 	Budgets *budget.Memory
 	Prices  generate.Prices
-	// Accounts are the names of those that calls may have, such as `accounts/openai/default`.
+	// Accounts are the names of the accounts that calls may use, such as `accounts/openai/default`.
 	Accounts []string
 }
 

@@ -1,5 +1,5 @@
-// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. Text is
-// taken at four characters a token; media at what it commonly costs by its kind and size. An estimate is for limits and
+// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. Text
+// counts a token for four characters; media counts its common cost by kind and size. An estimate is for limits and
 // displays, never for a bill.
 package tokens
 
@@ -20,8 +20,8 @@ func Text(text string) int64 { return estimate(utf8.RuneCountInString(text)) }
 
 func estimate(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
 
-// Messages estimates messages, their media included; never less than 1. Texts count as if each stood on a line of its
-// own.
+// Messages estimates the tokens of messages, their media included; never less than 1. Texts count as if each were on a
+// line of its own.
 func Messages(messages []*modelv1.ChatMessage) int64 {
 	var c Count
 	for _, m := range messages {
@@ -30,8 +30,8 @@ func Messages(messages []*modelv1.ChatMessage) int64 {
 	return c.Tokens()
 }
 
-// Count is what messages are, so that the estimate of a conversation that grows follows from what is new. The zero
-// Count is that of none.
+// Count is the content of messages that an estimate needs, so that a growing conversation is counted from its new
+// messages alone. The zero Count is that of none.
 type Count struct {
 	characters int // each text with a line break
 	media      int64
@@ -68,7 +68,7 @@ func (c Count) And(more Count) Count {
 // Tokens returns the estimate.
 func (c Count) Tokens() int64 { return estimate(c.characters-1) + c.media } // no line break before the first text
 
-// textsOf returns what counts as text in a part: of reasoning only the summary, of opaque content nothing.
+// textsOf returns the counted text of a part: of reasoning only the summary, of opaque content nothing.
 func textsOf(part *contentv1.Content) []string {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:

@@ -1,8 +1,8 @@
-// Package answerlog lets any number of watchers follow the answer of a call as it comes, from the start or from where
-// they were.
+// Package answerlog lets any number of watchers follow the answer of a call as it arrives, from the start or from a
+// cursor.
 //
-// The pieces of the attempt under way are kept until the call ends; what counts then is its result. A place in a stream
-// is (attempt, offset): a watcher that was in an earlier attempt is told to begin anew.
+// The pieces of the current attempt are kept until the call ends; afterwards only its result counts. A cursor of a
+// stream is (attempt, offset): a watcher of an earlier attempt is notified of the restart.
 package answerlog
 
 import (
@@ -21,7 +21,7 @@ import (
 // maxBytes bounds the pieces that are kept of one answer. Beyond it watchers wait for the result.
 const maxBytes = 4 << 20
 
-// pieceBytes is about what a piece takes beside its text.
+// pieceBytes is about the size of a piece beside its text.
 const pieceBytes = 64
 
 // Place is a place in a stream. The zero value is before everything.
@@ -46,13 +46,13 @@ func ParsePlace(cursor string) (Place, error) {
 	return p, nil
 }
 
-// Stream is the answer of one call as it comes. It is a generate.Sink; its other methods are safe for concurrent use.
+// Stream is the answer of one call as it arrives. It is a generate.Sink; its other methods are safe for concurrent use.
 type Stream struct {
 	mu      sync.Mutex
 	attempt int
 	pieces  []*modelv1.GenerateDelta
 	bytes   int
-	changed chan struct{} // made by those who wait, closed and taken away when something changes
+	changed chan struct{} // created by waiting callers, closed and removed on a change
 }
 
 // Started implements generate.Sink.
@@ -89,8 +89,8 @@ func (s *Stream) wake() {
 	}
 }
 
-// next returns what follows a place: a new attempt, with or without pieces, or more pieces of it. Where there is
-// nothing yet, it returns a channel that is closed when there is.
+// next returns what follows a place: a new attempt, with or without pieces, or more pieces of it. If there is nothing
+// yet, it returns a channel that is closed on a change.
 func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,8 @@ func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wa
 	return 0, nil, s.changed
 }
 
-// Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all that
-// came before was yielded.
+// Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all earlier
+// events were yielded.
 func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) iter.Seq[*modelv1.StreamGenerateResponse] {
 	return func(yield func(*modelv1.StreamGenerateResponse) bool) {
 		for at, last := from, false; ; {
@@ -144,7 +144,7 @@ func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) it
 	}
 }
 
-// begins tells a watcher of an attempt: as a restart when it has seen pieces of an earlier one.
+// begins is the event of a new attempt: a restart if the watcher has seen pieces of an earlier one.
 func begins(at Place, attempt int) *modelv1.StreamGenerateResponse {
 	number := int32(attempt)
 	if at.Offset > 0 {
@@ -164,8 +164,7 @@ type shared struct {
 	users  int
 }
 
-// Open returns the stream of a key, the same one for all who use it at a time. The function that is returned with it
-// ends the use.
+// Open returns the stream of a key, the same one for all concurrent users. The returned function ends the use.
 func (s *Streams) Open(key effect.Key) (stream *Stream, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
