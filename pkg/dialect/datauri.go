@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// SplitDataURI cuts a data URI into its media type and its data, which is in base64 where the URI says so. ok is false
-// for anything else.
+// SplitDataURI splits a data URI into its media type and its data, which is in base64 if the URI declares it. ok is
+// false for any other input.
 func SplitDataURI(uri string) (mediaType, data string, ok bool) {
 	head, data, ok := cutDataURI(uri)
 	mediaType, _, _ = strings.Cut(head, ";")
@@ -21,7 +21,7 @@ func cutDataURI(uri string) (head, data string, ok bool) {
 	return head, data, true
 }
 
-// CheckInline fails on an address that is no data URI: nothing is fetched from where a client says.
+// CheckInline fails on an address that is not a data URI: addresses from clients are never fetched.
 func CheckInline(param, uri string) error {
 	if !strings.HasPrefix(uri, "data:") {
 		return NotSupported(param, "is not fetched here; give the data itself, in base64")
@@ -29,8 +29,8 @@ func CheckInline(param, uri string) error {
 	return CheckDataURI(param, uri)
 }
 
-// CheckDataURI fails on a data URI that is not in base64: vendors take no other, and what is passed on to one unchecked
-// comes back as its failure. Addresses of other kinds are fine.
+// CheckDataURI fails on a data URI that is not in base64: vendors accept no other, and without the check their refusal
+// would look like a vendor's failure. Addresses of other kinds pass.
 func CheckDataURI(param, uri string) error {
 	if !strings.HasPrefix(uri, "data:") {
 		return nil

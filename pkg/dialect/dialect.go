@@ -1,5 +1,5 @@
-// Package dialect holds what the formats of vendors have in common: how the raw arguments of a tool call become a call,
-// how a data URI is read, and how server-sent events are. Each format is a package below.
+// Package dialect holds the common parts of vendors' formats: the conversion of raw arguments to a tool call, the
+// reading of data URIs, and server-sent events. Each format is a package below.
 //
 // Everything here and below is pure: bytes and messages in, bytes and messages out, no I/O.
 package dialect
@@ -10,9 +10,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// ToolCall makes a call from what a model wrote. Arguments that cannot be read are a call with a parse error, which is
-// never executed; the model is told so. tools are those that were on offer: bare text is bound to the first parameter
-// of the one that is called.
+// ToolCall makes a call from a model's text. Unreadable arguments result in a call with a parse error, which is never
+// executed; the model receives the error. tools are the offered tools: bare text is bound to the first parameter of the
+// called tool.
 func ToolCall(id, function, arguments string, tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 	call := &toolv1.ToolCall{Id: id, Function: function, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION}
 	parsed, err := argument.Parse(arguments, firstParameter(function, tools))

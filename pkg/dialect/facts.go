@@ -7,28 +7,28 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
-// Facts are what limits and accounts need of an answer that is passed on unread. What the answer has not said yet is
-// empty.
+// Facts are the data that limits and accounts need of an answer that is relayed unread. Data that the answer has not
+// contained yet is empty.
 type Facts struct {
 	// ID is the vendor's id of the answer.
 	ID string
 	// StopReason is why a choice ended: the first, or of a long answer one that is near its beginning or its end.
 	StopReason modelv1.StopReason
-	// Usage is nil where nothing was said about it.
+	// Usage is nil if it was not reported.
 	Usage *modelv1.ModelUsage
 	// Pieces counts events that carry a piece of the answer, which is about a token each.
 	Pieces int64
-	// Ended says that a stream has come to its end, and Failed that the vendor said an error in place of the rest, or
+	// Ended means that a stream has reached its end, and Failed that the vendor sent an error in place of the rest, or
 	// of the answer.
 	Ended, Failed bool
 }
 
-// Says looks for a member's name, given with its quotes such as `"usage"`, wherever it lies in a document, but first
-// near the ends.
+// Says reports whether a document contains a member's name, given with its quotes such as `"usage"`, at any place; it
+// searches the two ends first.
 func Says(doc []byte, member string) bool { return indexMember(doc, member) >= 0 }
 
-// indexMember returns where a name is in a document: what an answer says of itself stands before or behind the answer,
-// however long that is. It is -1 where there is none.
+// indexMember returns the position of a name in a document: the metadata of an answer precedes or follows its content,
+// however long that is. It is -1 if the name does not occur.
 func indexMember(doc []byte, member string) int {
 	head, tail := jsonscan.Ends(doc)
 	if at := bytes.Index(head, []byte(member)); at >= 0 || tail == nil {
@@ -40,9 +40,9 @@ func indexMember(doc []byte, member string) int {
 	return bytes.Index(doc, []byte(member))
 }
 
-// Word reads the text that follows a member's name, given with its quotes such as `"finish_reason"`, wherever the
-// member lies in a document. Within a text the quotes would be escaped, so that there is no need to read what lies
-// before the name. ok is false where there is no such text.
+// Word reads the text that follows a member's name, given with its quotes such as `"finish_reason"`, at any place of a
+// document. Within a text the quotes would be escaped, so that the document before the name need not be parsed. ok is
+// false if there is no such text.
 func Word(doc []byte, member string) (word string, ok bool) {
 	at := indexMember(doc, member)
 	if at < 0 {

@@ -13,16 +13,16 @@ import (
 // BadRequest is the HTTP status of a request that is at fault.
 const BadRequest = 400
 
-// Failure is a failure as a client is told of it. Each format has words of its own for it.
+// Failure is a failure as a client receives it. Each format words it differently.
 type Failure struct {
 	// Status is the HTTP status.
 	Status int
-	// Cause says more than the status, where clients act on more.
+	// Cause refines the status where clients distinguish more cases.
 	Cause Cause
 	// Param is the member of the request at fault; empty where it is none.
 	Param   string
 	Message string
-	// RequestID names the request; empty says nothing.
+	// RequestID identifies the request; empty if there is none.
 	RequestID string
 }
 
@@ -31,33 +31,33 @@ type Cause int
 
 // Causes.
 const (
-	// ByStatus is no more than the status says.
+	// ByStatus adds nothing to the status.
 	ByStatus Cause = iota
 	// Wrong is a value that the format does not allow.
 	Wrong
 	// Missing is a member that the format requires.
 	Missing
-	// Unsupported is what the format allows and cannot be done here.
+	// Unsupported is a request that the format allows but that is not supported here.
 	Unsupported
-	// NoThreads is a conversation of which the vendor is to keep the beginning: clients send all of it when they are
-	// told so.
+	// NoThreads is a conversation whose beginning the vendor is expected to store: on this failure clients send all of
+	// it.
 	NoThreads
 	// UnknownModel is a model that is not there.
 	UnknownModel
-	// TooLong is a conversation that the model has no room for: clients make it shorter when they are told so.
+	// TooLong is a conversation that the model has no room for: on this failure clients shorten it.
 	TooLong
 	// QuotaSpent is a budget that waiting does not fill again.
 	QuotaSpent
 )
 
-// RequestError says what is wrong with a client's request.
+// RequestError is the fault of a client's request.
 type RequestError struct {
 	// Cause is Wrong, Missing, Unsupported or NoThreads.
 	Cause Cause
 	// Param is the member at fault, in the notation of the format, such as `messages[2].content` or
 	// `messages.2.content`; empty for the request as a whole.
 	Param string
-	// Message says what is wrong with it.
+	// Message describes the fault.
 	Message string
 }
 
@@ -69,7 +69,7 @@ func (e *RequestError) Error() string {
 	return e.Param + ": " + e.Message
 }
 
-// Failure is what a client is told.
+// Failure is the failure for the client.
 func (e *RequestError) Failure() Failure {
 	f := Failure{Status: BadRequest, Cause: e.Cause, Param: e.Param, Message: e.Error()}
 	if f.Param == "" && f.Cause == Wrong {
@@ -88,7 +88,7 @@ func Required(param string) error {
 	return &RequestError{Cause: Missing, Param: param, Message: "is required"}
 }
 
-// NotSupported is what cannot be done here.
+// NotSupported is the error for a request that is not supported here.
 func NotSupported(param, format string, arguments ...any) error {
 	return &RequestError{Cause: Unsupported, Param: param, Message: fmt.Sprintf(format, arguments...)}
 }
@@ -110,7 +110,7 @@ func aKind(kind string) string {
 	}
 }
 
-// At says where in a request a fault is: place, with a separator at its end, goes before its member.
+// At adds the place of a fault within a request: place, with a separator at its end, precedes the member.
 func At(place string, err error) error {
 	if failure, ok := errors.AsType[*RequestError](err); ok {
 		return &RequestError{Cause: failure.Cause, Param: strings.TrimSuffix(place+failure.Param, "."), Message: failure.Message}
@@ -118,11 +118,11 @@ func At(place string, err error) error {
 	return err
 }
 
-// numbers are counts of tokens in what vendors say.
+// numbers matches counts of tokens in vendors' messages.
 var numbers = regexp.MustCompile(`\d[\d,]{2,}`)
 
-// Room reads from what a vendor says of a conversation that is too long how many tokens it has and how many fit; ok is
-// false where it does not say just these two.
+// Room extracts from a vendor's message about a too long conversation its number of tokens and the maximum; ok is false
+// unless the message has exactly these two numbers.
 func Room(said string) (tokens, most int64, ok bool) {
 	var found []int64
 	for _, text := range numbers.FindAllString(said, -1) {

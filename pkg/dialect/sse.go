@@ -18,12 +18,13 @@ type Event struct {
 // maxEventBytes bounds one event.
 const maxEventBytes = 32 << 20
 
-// ErrEventTooLarge says that an event is over 32 MiB.
+// ErrEventTooLarge is the error for an event over 32 MiB.
 var ErrEventTooLarge = errors.New("a server-sent event is larger than 32 MiB")
 
-// Events reads server-sent events as the HTML standard describes them. Comments, ids and retry times are passed over,
-// and so is an event that the end of the stream cuts off before its blank line, unless it has data: some servers leave
-// the last blank line out. It ends with the stream, and yields the error of a stream that fails.
+// Events reads server-sent events as the HTML standard describes them. It skips comments, ids and retry times, and an
+// event without data that is cut off before its blank line at the end of the stream. Such an event with data is
+// yielded, since some servers omit the last blank line. It ends with the stream, and yields the error of a failed
+// stream.
 func Events(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewScanner(r)

@@ -16,7 +16,7 @@ const (
 	thinkClose = "</think>"
 )
 
-// Think writes a reasoning part as text between tags. What is needed to replay it goes into attributes.
+// Think writes a reasoning part as text between tags. Attributes hold the data that a replay needs.
 func Think(part *contentv1.Content) string {
 	r := part.GetReasoning()
 	var b strings.Builder
@@ -41,8 +41,8 @@ func Think(part *contentv1.Content) string {
 	return b.String()
 }
 
-// CutThink cuts the first block between think tags out of text. Blocks inside it belong to it. ok says whether there is
-// a block that is closed; rest is the text around it without blanks at its ends.
+// CutThink cuts the first block between think tags out of text. Nested blocks belong to it. ok reports whether there is
+// a closed block; rest is the text around it, trimmed.
 func CutThink(text string) (reasoning, rest string, ok bool) {
 	_, body, rest, ok := cutBlock(text)
 	if !ok {
@@ -52,8 +52,8 @@ func CutThink(text string) (reasoning, rest string, ok bool) {
 	return reasoning, rest, true
 }
 
-// ReadThink is CutThink for text that Think may have written: the part has the attributes of its tag and its summary
-// again.
+// ReadThink is CutThink for text that Think may have written: it restores the part's attributes and summary from the
+// tag.
 func ReadThink(text string) (part *contentv1.Content, rest string, ok bool) {
 	attributes, body, rest, ok := cutBlock(text)
 	if !ok {
@@ -107,7 +107,7 @@ func cutBlock(text string) (attributes, body, rest string, ok bool) {
 	}
 }
 
-// nextOpen returns where the next opening tag begins and ends; -1 where there is none.
+// nextOpen returns the begin and the end of the next opening tag; -1 if there is none.
 func nextOpen(text string, from int) (start, end int) {
 	for {
 		i := strings.Index(text[from:], thinkOpen)
@@ -125,7 +125,7 @@ func nextOpen(text string, from int) (start, end int) {
 	}
 }
 
-// cutSummary parts a summary that stands before the reasoning from it; it is nil where there is none.
+// cutSummary splits a leading summary from the reasoning; it is nil if there is none.
 func cutSummary(body string) (summary *string, reasoning string) {
 	if rest, ok := strings.CutPrefix(body, "<summary>"); ok {
 		if within, after, closed := strings.Cut(rest, "</summary>"); closed {

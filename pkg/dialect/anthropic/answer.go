@@ -30,7 +30,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	return e.w.Bytes(), nil
 }
 
-// newEncoder returns an encoder for what is no request.
+// newEncoder returns an encoder for other bodies than requests.
 func newEncoder() *encoder { return &encoder{Request: &Request{}, w: &jsonwrite.Writer{}} }
 
 // head opens a message and writes it up to its content.
@@ -47,7 +47,7 @@ func (e *encoder) head(id, model string, content func()) {
 	content()
 }
 
-// answerBlocks are the blocks of what a model said. Empty texts say nothing, and media has no place in an answer.
+// answerBlocks are the blocks of a model's answer. Empty texts are omitted, and media has no place in an answer.
 func answerBlocks(m *modelv1.ChatMessage) []block {
 	blocks := []block{}
 	for _, part := range chat.Parts(m.GetContent()) {
@@ -74,8 +74,9 @@ func answerable(part *contentv1.Content) bool {
 	}
 }
 
-// asAnswer returns a part as a client of this format wants it: open reasoning is thinking whose seal is what signature
-// there is, what is sealed is itself, whatever another vendor signed it with, and a text is only its text.
+// asAnswer converts a part to the form for a client of this format: open reasoning becomes thinking sealed by whatever
+// signature it has, sealed reasoning stays as it is, whichever vendor signed it, and a text keeps only its text and
+// citations.
 func asAnswer(part *contentv1.Content) *contentv1.Content {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
@@ -99,8 +100,7 @@ func withID(call *toolv1.ToolCall) *toolv1.ToolCall {
 	return chat.Call(newID("toolu_"), call.GetFunction(), call.GetArgumentsJson())
 }
 
-// stopWords are the stop reasons as the format says them. Whatever else stopped a model, for the client its turn has
-// ended.
+// stopWords are the format's stop reasons. Any other reason ends the turn for the client.
 var stopWords = map[modelv1.StopReason]string{
 	modelv1.StopReason_STOP_REASON_MAX_TOKENS:     "max_tokens",
 	modelv1.StopReason_STOP_REASON_MODEL_LENGTH:   "max_tokens",
@@ -108,8 +108,7 @@ var stopWords = map[modelv1.StopReason]string{
 	modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
 }
 
-// stop writes why the model stopped. A model that calls tools stopped for that, also where its provider calls it a
-// plain end.
+// stop writes the stop reason. A model that calls tools stopped for them, even if its provider reports a plain end.
 func (e *encoder) stop(choice *modelv1.Choice) {
 	word := cmp.Or(stopWords[choice.GetStopReason()], "end_turn")
 	if word == "end_turn" && len(choice.GetMessage().GetToolCalls()) > 0 {
@@ -127,7 +126,7 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 	}
 }
 
-// optionalText writes a member that is null where it says nothing.
+// optionalText writes a member that is null if the text is empty.
 func (e *encoder) optionalText(name, text string) {
 	e.w.Key(name)
 	if text == "" {

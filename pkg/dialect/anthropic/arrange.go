@@ -8,13 +8,13 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Arrange puts messages where the format has a place for them. System messages at the beginning are instructions. Where
-// the model takes system messages within the conversation (inline), those stay that follow a user's turn and precede
-// the model's or the end, neighbours as one. Older models get them as marked parts of the user's turns. Any other goes
-// to the instructions, and a warning says so: it stands elsewhere than its author put it.
+// Arrange orders messages as the format requires. System messages at the beginning are instructions. If the model
+// supports system messages within the conversation (inline), those that follow a user's turn and precede the model's or
+// the end stay in place, neighbours merged. Older models get them as marked parts of the user's turns. All others move
+// to the instructions, with a warning that their place has changed.
 //
-// Results of calls that are no longer in the conversation become texts of the user. Where one mark of the prompt cache
-// has no place in the format, all are taken out: their author meant them together.
+// Results of calls that are no longer in the conversation become texts of the user. If one mark of the prompt cache has
+// no place in the format, all are removed: their author meant them together.
 func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.ChatMessage, warnings []string) {
 	if losesMark(messages) {
 		messages = withoutMarks(messages)
@@ -62,13 +62,14 @@ func roleAt(messages []*modelv1.ChatMessage, at int) modelv1.Role {
 	return messages[at].GetRole()
 }
 
-// endsInServersTool reports whether the last that a message holds is what a tool of the server gave.
+// endsInServersTool reports whether a message ends in the result of a server's tool.
 func endsInServersTool(m *modelv1.ChatMessage) bool {
 	parts := m.GetContent().GetList().GetParts()
 	return len(m.GetToolCalls()) == 0 && len(parts) > 0 && parts[len(parts)-1].GetToolUse() != nil
 }
 
-// place says what becomes of neighbouring system messages between messages of these roles, and whether it stays there.
+// place returns the treatment of consecutive system messages between messages of these roles, and whether they stay in
+// place.
 func place(run []*modelv1.ChatMessage, before, after modelv1.Role, inline bool) (placed []*modelv1.ChatMessage, stay bool) {
 	if inline {
 		follows := before == modelv1.Role_ROLE_USER || before == modelv1.Role_ROLE_TOOL

@@ -99,7 +99,7 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 	e.w.RawMember("input", cmp.Or(call.GetArgumentsJson(), "{}"))
 }
 
-// result writes a tool's result: what it gave, or what went wrong.
+// result writes a tool's result: its content, or its error.
 func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.w.TextMember("type", "tool_result")
 	e.w.TextMember("tool_use_id", firstID(m))
@@ -124,7 +124,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.w.BoolMember("is_error", false)
 }
 
-// failureText says what went wrong in a call; where the failure says nothing, what the tool gave does.
+// failureText is the message of a failed call; if it is empty, the tool's output.
 func failureText(m *modelv1.ChatMessage) string {
 	given := chat.Text(m)
 	if list := m.GetContent().GetList(); list != nil && len(list.GetParts()) == 0 {
@@ -157,7 +157,7 @@ func (e *encoder) part(b *block) {
 	}
 }
 
-// reasoning writes what the model thought. Sealed reasoning goes back as it came; open reasoning is another model's and
+// reasoning writes the model's reasoning. Sealed reasoning goes back unchanged; open reasoning is another model's and
 // becomes a text.
 func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	switch {
@@ -175,7 +175,7 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	}
 }
 
-// isThinking reports whether reasoning goes back as thinking, and not as a text.
+// isThinking reports whether reasoning goes back as thinking, not as a text.
 func isThinking(r *contentv1.Reasoning) bool { return r.GetRedacted() }
 
 func (e *encoder) thinkingBlock(thinking, signature string) {

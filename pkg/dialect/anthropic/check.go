@@ -7,11 +7,11 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 )
 
-// takes says which kinds of parts a place in a request takes, beside texts and images.
+// takes defines which kinds of parts a place in a request accepts, beside texts and images.
 type takes struct {
 	where     string
 	documents bool
-	model     bool // what only a model says: reasoning, tools of the server, data
+	model     bool // parts of a model alone: reasoning, tools of the server, data
 }
 
 var (

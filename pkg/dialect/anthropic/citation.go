@@ -25,7 +25,7 @@ type location struct {
 	EndBlock       int64   `json:"end_block_index"`
 }
 
-// citationState is what is kept of a citation to give it back: how the server finds the source again.
+// citationState is the data that restores a citation: how the server finds the source again.
 type citationState struct {
 	EncryptedIndex string `json:"encrypted_index,omitempty"`
 	DocumentIndex  *int64 `json:"document_index,omitempty"`
@@ -72,7 +72,7 @@ func cites(messages []*modelv1.ChatMessage) bool {
 	return false
 }
 
-// citations writes what a text cites. Citations of other providers have no place in the format and are left out.
+// citations writes the citations of a text. Citations of other providers have no place in the format and are omitted.
 func (e *encoder) citations(citations []*contentv1.Citation) {
 	if len(citations) == 0 {
 		return

@@ -2,7 +2,7 @@
 //
 // Reference: https://platform.claude.com/docs/en/api/messages. Requests are written in one order of members, the
 // conversation last, and schemas and inputs of tools go through byte for byte, so that equal prefixes of conversations
-// are equal prefixes of bytes. What differs between models is the caller's to know and stands in [Request].
+// are equal prefixes of bytes. The caller sets what differs between models in [Request].
 package anthropic
 
 import "github.com/evalfleet/evalfleet/pkg/dialect"
@@ -10,7 +10,7 @@ import "github.com/evalfleet/evalfleet/pkg/dialect"
 // Name is the format's name.
 const Name = "anthropic"
 
-// idPrefix begins the ids of answers.
+// idPrefix is the prefix of the ids of answers.
 const idPrefix = "msg_"
 
 // Codec implements dialect.Codec and dialect.TokenCounter.

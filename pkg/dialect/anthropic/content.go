@@ -53,7 +53,7 @@ type wireSource struct {
 
 var errNoContent = errors.New("content is neither a text nor a list of blocks")
 
-// readBlocks reads content that is a text or a list of blocks. isText says which; absent content is an empty text.
+// readBlocks reads content that is a text or a list of blocks; isText reports which. Absent content is an empty text.
 func readBlocks(content jsonread.TextOrRaw) (text string, blocks []wireBlock, isText bool, err error) {
 	if content.IsText || content.Absent() {
 		return content.Text, nil, true, nil
@@ -66,8 +66,8 @@ func readBlocks(content jsonread.TextOrRaw) (text string, blocks []wireBlock, is
 	return "", blocks, false, err
 }
 
-// strictTypes are the types of blocks whose members must be what they are read as. Blocks of other types may use the
-// names otherwise.
+// strictTypes are the types of blocks whose members must have the expected types. Other blocks may use the names
+// differently.
 var strictTypes = map[string]bool{
 	"": true, "text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_result": true, "image": true, "document": true,
 }
@@ -84,14 +84,14 @@ func parseBlocks[R ~[]byte](items []R) ([]wireBlock, error) {
 	return blocks, nil
 }
 
-// spoken are the parts and the calls in what a model said.
+// spoken are the parts and the calls of a model's turn.
 type spoken struct {
 	parts []*contentv1.Content
 	calls []*toolv1.ToolCall
 }
 
-// readSpoken reads the blocks of a model's turn. tools are those that were on offer. Blocks of unknown types, and a
-// call of the server without a result, say nothing that could be kept.
+// readSpoken reads the blocks of a model's turn. tools are the offered tools. Blocks of unknown types, and a server's
+// call without a result, are dropped.
 func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) spoken {
 	s := spoken{parts: []*contentv1.Content{}}
 	for i := range blocks {
@@ -120,7 +120,7 @@ func resultOf(blocks []wireBlock, id string) *wireBlock {
 	return nil
 }
 
-// spokenPart reads a block that is one part of what a model said; nil for others.
+// spokenPart reads a block that is one part of a model's turn; nil for other blocks.
 func (b *wireBlock) spokenPart() *contentv1.Content {
 	switch b.Type {
 	case "text":

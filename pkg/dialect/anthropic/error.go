@@ -33,7 +33,7 @@ func (f *failure) toError(body []byte) *dialect.Error {
 	return said(f.Message, f.Type)
 }
 
-// said is an error of these words.
+// said is an error with this message.
 func said(message, kind string) *dialect.Error {
 	return &dialect.Error{Message: message, Type: kind, Status: statusOf(kind), Transient: transient(message, kind)}
 }
@@ -97,10 +97,10 @@ func statusOf(kind string) int {
 
 const promptTooLong = "prompt is too long"
 
-// tooLong are words of errors that say that the context is full.
+// tooLong are words of error messages about a full context.
 var tooLong = []string{promptTooLong, "input is too long", "input length and `max_tokens` exceed"}
 
-// declined is what a model is taken to say when the server's filter stopped it.
+// declined is the substitute for the model's text when the server's filter stopped it.
 const declined = "I am sorry, but I cannot help with that."
 
 // Stopped implements dialect.Codec.
@@ -122,8 +122,8 @@ func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv
 	return output, true
 }
 
-// transient reports whether the same request may succeed later, whatever the status of the error: servers send
-// overload, their own faults, and requests that arrived cut off under wrong ones.
+// transient reports whether the same request may succeed later, whatever the status of the error: servers report
+// overload, their own faults, and truncated requests with misleading statuses.
 func transient(message, kind string) bool {
 	message = strings.ToLower(message)
 	cut := strings.Contains(message, "not valid json") && strings.Contains(message, "unexpected end of data")

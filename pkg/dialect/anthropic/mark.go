@@ -19,8 +19,8 @@ func hasMarks(m *modelv1.ChatMessage) bool {
 	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
 }
 
-// losesMark reports whether a mark cannot stand in a request: on an empty text, in a system message within the
-// conversation, or in a tool's result. One that only an empty text follows would lose the break between the two.
+// losesMark reports whether a mark cannot be sent in a request: on an empty text, in a system message within the
+// conversation, or in a tool's result, or if only an empty text follows, which would lose the boundary between the two.
 func losesMark(messages []*modelv1.ChatMessage) bool {
 	begun := false
 	for _, m := range messages {
@@ -42,7 +42,7 @@ func losesMark(messages []*modelv1.ChatMessage) bool {
 	return false
 }
 
-// withoutMarks returns the messages without their marks; those that have some are copied.
+// withoutMarks returns the messages without their marks; messages that have some are copied.
 func withoutMarks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	plain := slices.Clone(messages)
 	for i, m := range plain {
@@ -59,9 +59,9 @@ func withoutMarks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	return plain
 }
 
-// mark says what the server should cache: the instructions, the tools, and the conversation up to the block before its
-// last, which the next request shares. Marks of the messages themselves stand in the place of the last, and come first
-// where there are not enough for all.
+// mark sets what the server should cache: the instructions, the tools, and the conversation up to the block before its
+// last, which the next request shares. Marks of the messages themselves replace the last, and have precedence if there
+// are not enough for all.
 func (p *plan) mark(tools, automatic bool) error {
 	inSystem, inTurns := countMarks(p.system), 0
 	for i := range p.turns {

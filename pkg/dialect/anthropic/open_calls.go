@@ -8,9 +8,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// openCalls are the calls of a conversation whose results have not come: those of a model's turn belong into the user's
-// turn after it, all of them. The vendor refuses a conversation where it is otherwise, and other vendors' models make
-// little of one.
+// openCalls are the calls of a conversation without results: all results of a model's turn belong in the user's turn
+// after it. The vendor refuses any other conversation, and other vendors' models handle it badly.
 type openCalls struct {
 	calls []*toolv1.ToolCall
 	// turn is the message that makes them.
@@ -35,7 +34,7 @@ func (o *openCalls) answer(id string) (function string, err error) {
 	return "", dialect.Invalid("", "unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message", id)
 }
 
-// closed fails where a call has no result, once no more can come.
+// closed fails if a call has no result at the point where no further result can follow.
 func (o *openCalls) closed() error {
 	if len(o.calls) == 0 {
 		return nil

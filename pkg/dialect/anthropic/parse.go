@@ -36,7 +36,7 @@ type wireRequest struct {
 	} `json:"output_config"`
 	OutputFormat *wireFormat     `json:"output_format"`
 	Metadata     json.RawMessage `json:"metadata"`
-	// What the canonical form cannot say.
+	// Not expressible in the canonical form.
 	Thread     json.RawMessage `json:"thread"`
 	MCPServers json.RawMessage `json:"mcp_servers"`
 	Container  json.RawMessage `json:"container"`
@@ -69,8 +69,8 @@ type wireFormat struct {
 const schemaName = "response"
 
 // ParseRequest implements dialect.Codec. It refuses what only the vendor itself can do: its own tools, files that it
-// keeps, search results. How the vendor schedules the request (its tier) and edits its context has no meaning for other
-// models and is ignored.
+// stores, search results. The vendor's scheduling of the request (its tier) and editing of its context mean nothing to
+// other models and are ignored.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	wire, r, err := parse(body)
 	switch {
@@ -85,7 +85,7 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	}
 }
 
-// ParseCountRequest implements dialect.TokenCounter: the question is a request without what bounds the answer.
+// ParseCountRequest implements dialect.TokenCounter: the body is a request without the options that bound the answer.
 func (Codec) ParseCountRequest(body []byte) (*dialect.Request, error) {
 	_, r, err := parse(body)
 	return r, err
@@ -122,7 +122,7 @@ func parse(body []byte) (*wireRequest, *dialect.Request, error) {
 	return wire, &r.Request, wire.check()
 }
 
-// check refuses what no answer can be given to as it was meant.
+// check refuses requests that cannot be answered as intended.
 func (w *wireRequest) check() error {
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 	switch {
@@ -142,8 +142,8 @@ func (w *wireRequest) check() error {
 	return nil
 }
 
-// unreadable says what of a place, or of the body where that is empty, cannot be read, and which member of it is of
-// another type than it should be.
+// unreadable is the error for a place, or for the body if place is empty, that cannot be read; it names the member of
+// the wrong type.
 func unreadable(place string, err error) error {
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
 		if place != "" {

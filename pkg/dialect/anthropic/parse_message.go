@@ -37,8 +37,8 @@ func (r *Request) parseMessages(wire []wireMessage) error {
 	return calls.closed()
 }
 
-// parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what
-// stands between them.
+// parseMessage parses a turn into messages: each tool result in a user's turn is a message of its own, and so is the
+// content between two results.
 func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, error) {
 	if m.Content.Absent() {
 		return nil, dialect.Required("content")
@@ -159,7 +159,7 @@ func (b *wireBlock) result(calls *openCalls) (*modelv1.ChatMessage, error) {
 	return chat.ToolMessage(given), err
 }
 
-// userParts reads a block that a user says. A document that is given as blocks is these.
+// userParts reads a block of a user. A document that consists of blocks becomes those blocks.
 func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	switch {
 	case b.Type == "text":
@@ -228,8 +228,8 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	}}}, nil
 }
 
-// unseal makes open reasoning again of thinking that no server sealed: that of another provider's model, as it was
-// given to the client.
+// unseal restores open reasoning from thinking that no server sealed: reasoning of another provider's model, as the
+// client received it.
 func unseal(parts []*contentv1.Content) {
 	for i, part := range parts {
 		if r := part.GetReasoning(); r.GetRedacted() && r.Summary != nil && r.GetReasoning() == "" {

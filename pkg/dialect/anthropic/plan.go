@@ -12,10 +12,10 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// noContent stands where a message says nothing: the server refuses empty texts.
+// noContent replaces an empty message: the server refuses empty texts.
 const noContent = "(no content)"
 
-// plan is a request as it goes over the wire: instructions, turns, and what is marked for the cache.
+// plan is a request as it is sent: instructions, turns, and cache marks.
 type plan struct {
 	system      []block
 	turns       []turn
@@ -39,7 +39,7 @@ type block struct {
 	// called and answered are a tool of the server: its call and its result are two blocks.
 	called, answered *contentv1.ToolUse
 	marked           bool
-	// inResult says that a part stands in a tool's result, where nothing is cited.
+	// inResult means that a part is in a tool's result, where nothing is cited.
 	inResult bool
 }
 
@@ -50,8 +50,8 @@ const (
 	roleSystem    = "system"
 )
 
-// plan makes turns of the messages: results of tools are the user's, and neighbouring turns of the user are one. JSON
-// of others, which goes through as it is, must be an object.
+// plan converts messages to turns: tool results belong to the user, and consecutive turns of the user are merged.
+// Foreign JSON, which passes through unchanged, must be an object.
 func (r *Request) plan() (*plan, error) {
 	for _, tool := range r.Tools {
 		if schema := tool.GetParametersJson(); schema != "" && !isObject(schema) {
@@ -107,8 +107,8 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 	}
 }
 
-// instructions are the blocks of a system message at the beginning: one up to each mark of its own, and one of the
-// rest. What says nothing has none.
+// instructions are the blocks of a leading system message: one up to each of its marks, and one for the rest. An empty
+// message has none.
 func instructions(m *modelv1.ChatMessage) []block {
 	parts := m.GetContent().GetList().GetParts()
 	if !slices.ContainsFunc(parts, isMarked) {
@@ -150,7 +150,7 @@ func systemTurn(m *modelv1.ChatMessage) turn {
 	return t
 }
 
-// assistantTurn makes a turn of what the model said. Its text is never without a block, also where it only calls tools.
+// assistantTurn makes a turn of a model's message. It has a block for the text even if the model only calls tools.
 func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 	t := turn{role: roleAssistant}
 	if m.GetContent().GetList() == nil {
@@ -164,7 +164,7 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 		}
 		t.blocks = append(t.blocks, block{call: call})
 	}
-	// A turn must say something, and thinking is not the last of it.
+	// A turn must have content, and must not end in thinking.
 	if last := len(t.blocks) - 1; last < 0 || isThinking(t.blocks[last].part.GetReasoning()) {
 		t.blocks = append(t.blocks, block{text: noContent})
 	}
@@ -181,7 +181,7 @@ func partBlocks(c *contentv1.MessageContent) []block {
 	return blocks
 }
 
-// partBlock returns the blocks that say a part: a tool that the server ran is a call and what it gave.
+// partBlock returns the blocks of a part: a tool that the server ran is a call and its result.
 func partBlock(part *contentv1.Content) []block {
 	if use := part.GetToolUse(); use != nil {
 		return []block{{called: use}, {answered: use}}

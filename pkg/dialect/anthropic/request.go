@@ -9,44 +9,44 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Request is what to ask, with what differs between models, which is the caller's to know. Its messages go through
+// Request is a request with the options that differ between models, which the caller sets. Its messages go through
 // Arrange first.
 //
 // System messages at the beginning are the request's instructions; later ones are turns of their own, which only the
-// newest models take. The choice is sent where there are tools.
+// newest models take. The choice is sent if there are tools.
 type Request struct {
 	dialect.Request
-	// Thinking says how the model thinks; nil leaves it to the server.
+	// Thinking configures the model's thinking; nil leaves it to the server.
 	Thinking *Thinking
-	// Cache says what of the prompt the server is asked to cache.
+	// Cache selects which parts of the prompt the server should cache.
 	Cache Cache
-	// Paused are the blocks of a turn that the server paused, as it gave them, for it to go on with.
+	// Paused are the blocks of a turn that the server paused, unchanged, for it to continue.
 	Paused []json.RawMessage
 }
 
-// Thinking says how the model thinks before and between its words.
+// Thinking configures the model's thinking before and between its texts.
 type Thinking struct {
 	// Type is `adaptive`, `enabled`, `disabled` or `between_tools`.
 	Type string
-	// BudgetTokens bounds what is spent on it; 0 says nothing. `enabled` needs it.
+	// BudgetTokens bounds the tokens for thinking; 0 is unset. `enabled` needs it.
 	BudgetTokens int64
-	// Display is how much is shown, such as `summarized`; empty says nothing.
+	// Display is how much is shown, such as `summarized`; empty is unset.
 	Display string
-	// DropUnbound asks to drop thinking that does not belong to what stands before it, in place of failing.
+	// DropUnbound drops thinking that does not belong to the messages before it, instead of failing.
 	DropUnbound bool
 }
 
-// Cache says what of the prompt the server is asked to cache.
+// Cache selects which parts of the prompt the server should cache.
 type Cache struct {
-	// Off sets no marks, those of the messages neither.
+	// Off sets no marks, and omits those of the messages.
 	Off bool
-	// TTL is how long, `5m` or `1h`; empty says nothing.
+	// TTL is the lifetime, `5m` or `1h`; empty is unset.
 	TTL string
 	// Automatic lets the server mark the end of the request by itself.
 	Automatic bool
 }
 
-// unsupported says that the format has no way to say something, or that this package does not take it.
+// unsupported is the error for content that the format cannot express, or that this package does not accept.
 func unsupported(what string) error {
 	return &dialect.UnsupportedError{API: "the Messages API", What: what}
 }
@@ -119,7 +119,7 @@ type encoder struct {
 	w *jsonwrite.Writer
 	// replaced are the names of Members.
 	replaced map[string]bool
-	// cites says that a document is to be cited. The server then wants it of all documents.
+	// cites means that a document is to be cited. The server then requires it of all documents.
 	cites bool
 }
 
@@ -247,7 +247,7 @@ func (e *encoder) choice() {
 	e.w.Raw(string(orderedjson.Append(nil, choice)))
 }
 
-// ChoiceObject returns a choice among tools as the format says it.
+// ChoiceObject returns a tool choice in the format.
 func ChoiceObject(choice *toolv1.ToolChoice) *orderedjson.Object {
 	o := &orderedjson.Object{}
 	if name := choice.GetFunction(); name != "" {

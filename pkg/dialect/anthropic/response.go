@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Message is an answer on the wire, read as far as is needed to go on with it. It implements dialect.Response.
+// Message is an answer on the wire, decoded as far as a continuation needs it. It implements dialect.Response.
 type Message struct {
 	ID         string            `json:"id"`
 	Model      string            `json:"model"`
@@ -20,7 +20,7 @@ type Message struct {
 	Details    *stopDetails      `json:"stop_details"`
 	Usage      *usage            `json:"usage"`
 	Error      *failure          `json:"error"`
-	// What was asked for in the body of the request and is answered in that of the answer.
+	// Results of options in the body of the request.
 	ContextManagement json.RawMessage `json:"context_management"`
 	ServiceTier       json.RawMessage `json:"service_tier"`
 	Diagnostics       json.RawMessage `json:"diagnostics"`
@@ -32,7 +32,7 @@ type stopDetails struct {
 	Explanation string `json:"explanation"`
 }
 
-// usage is what an answer took. A stream says it in parts, of which a later one replaces what it says.
+// usage is the usage of an answer. A stream reports it in parts, of which a later one replaces the fields that it has.
 type usage struct {
 	Input      *int64          `json:"input_tokens"`
 	Output     *int64          `json:"output_tokens"`
@@ -46,12 +46,12 @@ type outputDetails struct {
 	Thinking *int64 `json:"thinking_tokens"`
 }
 
-// malformed says that a body is no answer in the format; cause may be nil.
+// malformed is the error for a body that is not an answer in the format; cause may be nil.
 func malformed(cause error) error {
 	return &dialect.MalformedError{Answer: "message", Cause: cause}
 }
 
-// PauseTurn is the stop reason of an answer that the server broke off and goes on with when it gets it back.
+// PauseTurn is the stop reason of an answer that the server interrupted and continues when it receives it back.
 const PauseTurn = "pause_turn"
 
 // DecodeResponse implements dialect.Codec. The answer is a *Message.
@@ -69,7 +69,7 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 	return m, nil
 }
 
-// TokenUsage returns what the answer took; nil where the server does not say.
+// TokenUsage returns the usage of the answer; nil if the server does not report it.
 func (m *Message) TokenUsage() *modelv1.ModelUsage { return m.Usage.message() }
 
 // Output implements dialect.Response.
@@ -145,7 +145,7 @@ func number(n *int64) int64 {
 	return *n
 }
 
-// metadata returns what else the server answers, as a JSON object; empty where that is nothing.
+// metadata returns the other data of the answer, as a JSON object; empty if there is none.
 func (m *Message) metadata() string {
 	body, all := &orderedjson.Object{}, &orderedjson.Object{}
 	set := func(o *orderedjson.Object, name string, raw json.RawMessage) {
@@ -165,7 +165,7 @@ func (m *Message) metadata() string {
 	return string(orderedjson.Append(nil, all))
 }
 
-// fallback says which model answered in the place of the one that was asked, where the server says that.
+// fallback names the model that answered in place of the requested one, if the server reports it.
 func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 	var handoffs []any
 	var first, last string

@@ -48,7 +48,7 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	}
 }
 
-// wire is usage as it was on the wire, as far as it says anything.
+// wire is usage as on the wire, as far as it is set.
 func wire(m *modelv1.ModelUsage) *usage {
 	if m == nil {
 		return nil

@@ -2,9 +2,9 @@ package anthropic
 
 import "github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 
-// closed returns a schema that allows no members but those that are named, here and in all schemas within, as the
-// format asks of a schema of answers, and without the bounds of numbers and texts, which the server refuses. What is no
-// object is returned as it is.
+// closed returns a schema that allows only named members, at all levels, as the format requires of an answer's schema,
+// and without the bounds of numbers and texts, which the server refuses. A value that is no object is returned
+// unchanged.
 func closed(schema string) string {
 	object, err := orderedjson.DecodeObject([]byte(schema))
 	if err != nil {
@@ -14,7 +14,7 @@ func closed(schema string) string {
 	return string(orderedjson.Append(nil, object))
 }
 
-// bounds are the keywords that the server does not take in a schema of answers:
+// bounds are the keywords that the server does not accept in a schema of answers:
 // https://platform.claude.com/docs/en/build-with-claude/structured-outputs.
 var bounds = []string{"minimum", "maximum", "minLength", "maxLength", "pattern", "examples"}
 

@@ -61,7 +61,7 @@ func toolKind(call *wireBlock) contentv1.ToolUseType {
 	}
 }
 
-// serverCall writes the members of a call that a server made. Code of another provider is said as a command of a shell.
+// serverCall writes the members of a server's call. Code of another provider becomes a shell command.
 func (e *encoder) serverCall(use *contentv1.ToolUse) {
 	kind, name, arguments := serverToolUse, use.GetName(), use.GetArguments()
 	asObject := isObject(arguments)
@@ -94,7 +94,7 @@ func (e *encoder) serverCall(use *contentv1.ToolUse) {
 	}
 }
 
-// serverResult writes the members of what a server's tool gave, where it was kept as its parts.
+// serverResult writes the members of a server tool's result, if it was stored as parts.
 func (e *encoder) serverResult(use *contentv1.ToolUse) {
 	kind := searchResult
 	switch use.GetToolType() {
@@ -125,7 +125,7 @@ func (e *encoder) serverResult(use *contentv1.ToolUse) {
 	}
 }
 
-// codeOutput writes what code printed, as the output of a shell.
+// codeOutput writes the output of code, as the output of a shell.
 func (e *encoder) codeOutput(use *contentv1.ToolUse) {
 	e.w.BeginObject()
 	e.w.TextMember("type", "bash_code_execution_result")
@@ -155,8 +155,8 @@ func begins(document string, bracket byte) bool {
 	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))
 }
 
-// sorted returns a document with its members by name and without those that are null, which is how results of servers
-// are kept.
+// sorted returns a document with its members sorted by name and without null members, the form in which results of
+// servers are stored.
 func sorted(document []byte, indented bool) string {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -194,7 +194,7 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// Blocks of the server that are neither said nor run are kept as data under these names, with this type in place of
+// Blocks of the server that are neither text nor calls are stored as data under these names, with this type in place of
 // their own.
 const (
 	compactionData = "compaction_metadata"
@@ -234,8 +234,8 @@ const (
 	compactionBlock = "compaction"
 )
 
-// Kept says which blocks of the server's own stand in a conversation. It takes them back from those who ask for the
-// features that made them.
+// Kept reports which of the server's own blocks a conversation contains. The server accepts them only in requests that
+// enable the features that produced them.
 func Kept(messages []*modelv1.ChatMessage) (compaction, fallback bool) {
 	for _, m := range messages {
 		for _, part := range m.GetContent().GetList().GetParts() {

@@ -26,7 +26,7 @@ func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
 // NewStreamReader implements dialect.Codec. The answer of the reader is a *Message.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
-// streamReader collects an answer that comes in pieces:
+// streamReader collects an answer that arrives in pieces:
 //
 //	message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 type streamReader struct {
@@ -174,7 +174,7 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 	return nil, nil
 }
 
-// close gives, at the end of a block, the part whose pieces do not say all of it: sealed reasoning.
+// close returns, at the end of a block, the part that its pieces do not fully contain: sealed reasoning.
 func (s *streamReader) close(e *event) ([]*modelv1.GenerateDelta, error) {
 	b, err := s.block(e)
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *streamReader) end(e *event) {
 	s.message.Usage = s.message.Usage.with(e.Usage)
 }
 
-// with lays a later usage over u: what it says replaces.
+// with overlays u with a later usage, whose set fields replace those of u.
 func (u *usage) with(later *usage) *usage {
 	if u == nil || later == nil {
 		if later == nil {
@@ -260,7 +260,7 @@ func (b *growing) whole() wireBlock {
 		if input := b.input.String(); json.Valid([]byte(input)) {
 			members["input"] = json.RawMessage(input)
 		} else if input != "" {
-			text("input", input) // what is no JSON is kept as a text
+			text("input", input) // not JSON: stored as a text
 		}
 	}
 	whole := wireBlock{}

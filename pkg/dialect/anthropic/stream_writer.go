@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// streamWriter writes an answer for a client as it comes, each event with one write:
+// streamWriter writes an answer for a client as it arrives, each event with one write:
 //
 //	message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 type streamWriter struct {
@@ -26,7 +26,7 @@ type streamWriter struct {
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
-	// What was said already, so that Close adds only the rest. sealed says that reasoning came as a whole part.
+	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part.
 	text, reasoning strings.Builder
 	sealed          bool
 	calls           map[int32]*sentCall
@@ -58,7 +58,7 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 	return &streamWriter{w: w, meta: meta, calls: map[int32]*sentCall{}, encoder: newEncoder()}
 }
 
-// start tells the client that an answer comes, unless that was done.
+// start writes the start event, once.
 func (s *streamWriter) start() error {
 	if s.started {
 		return s.err
@@ -96,7 +96,7 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	return s.err
 }
 
-// Close implements dialect.StreamWriter. An output without choices is an answer that says nothing.
+// Close implements dialect.StreamWriter. An output without choices is an empty answer.
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
 	_ = s.start()
@@ -124,7 +124,7 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 	return s.send("error", Codec{}.AppendError(nil, f))
 }
 
-// rest writes what the pieces did not say: all of it, where there were none.
+// rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 	texts, reasoning := remainder{said: s.text.String()}, remainder{said: s.reasoning.String(), all: s.sealed}
 	for _, part := range chat.Parts(m.GetContent()) {
@@ -161,16 +161,16 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 	}
 }
 
-// remainder finds in the parts of an answer what their pieces did not say.
+// remainder finds the content of an answer's parts that their pieces did not contain.
 type remainder struct {
-	// said is what the pieces said of the parts that are still to come.
+	// said is the pieces' text of the parts that are not yet visited.
 	said string
-	// all says that nothing is missing.
+	// all means that nothing is missing.
 	all bool
 }
 
-// of returns what is missing of the next part's text, and whether the pieces have begun it. Where they said something
-// else, nothing is missing from there on: an answer may be put in order once it is complete.
+// of returns the missing rest of the next part's text, and whether the pieces have begun it. If the pieces differ from
+// the text, nothing counts as missing from there on: an answer may be reordered once it is complete.
 func (r *remainder) of(text string) (missing string, begun bool) {
 	if r.all {
 		return "", true
@@ -250,7 +250,7 @@ func (s *streamWriter) writeThinkingBlock(text string) {
 	}
 }
 
-// writeBlocks writes the blocks of a part, which come whole.
+// writeBlocks writes the blocks of a part, each whole.
 func (s *streamWriter) writeBlocks(part *contentv1.Content) {
 	whole := newEncoder()
 	whole.blocks(partBlock(part))
@@ -261,8 +261,8 @@ func (s *streamWriter) writeBlocks(part *contentv1.Content) {
 	}
 }
 
-// writeBlock writes a block that comes whole. Clients make the input of a call, also of one that the server makes, of
-// its pieces alone.
+// writeBlock writes a whole block. Clients assemble the input of a call, also of a server's call, from its pieces
+// alone.
 func (s *streamWriter) writeBlock(raw json.RawMessage) {
 	object, err := orderedjson.DecodeObject(raw)
 	input, called := object.Get("input")
@@ -277,7 +277,7 @@ func (s *streamWriter) writeBlock(raw json.RawMessage) {
 	s.stop()
 }
 
-// begin opens a block with what it begins with, unless one of its kind is open.
+// begin opens a block with its initial content, unless one of its kind is open.
 func (s *streamWriter) begin(kind blockKind, first string) {
 	if kind != noBlock && s.open == kind && kind != callBlock {
 		return

@@ -1,7 +1,7 @@
 // Package dialecttest is the suite that every dialect.Codec passes, and the fuzz targets for bytes of others.
 //
-// The suite speaks in the canonical form alone: what a codec encodes in one direction it must decode in the other. What
-// only the vendor says, such as its streams and its errors, the harness gives.
+// The suite uses the canonical form alone: a codec must decode in one direction what it encodes in the other. The
+// harness supplies what only the vendor sends, such as streams and errors.
 package dialecttest
 
 import (
@@ -23,7 +23,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Harness says how to test a codec, with bytes as its vendor and the vendor's clients send them.
+// Harness describes a codec to test, with bytes as its vendor and the vendor's clients send them.
 type Harness struct {
 	Codec dialect.Codec
 	// Requests are bodies that clients send.
@@ -32,17 +32,17 @@ type Harness struct {
 	Responses []string
 	// Streams are answers that the vendor sends both ways, by a name.
 	Streams map[string]Stream
-	// Errors are bodies of errors, and what is read of them.
+	// Errors maps bodies of errors to their decoded form.
 	Errors map[string]dialect.Error
 	// Malformed are JSON documents that are no answer.
 	Malformed []string
 	// MalformedEvents are data of events that belong to no stream, each the first one.
 	MalformedEvents []string
-	// NoReasoning says that the format has no place for what a model shows of its reasoning.
+	// NoReasoning means that the format has no place for a model's visible reasoning.
 	NoReasoning bool
 }
 
-// Stream is an answer as events, and the body that says the same.
+// Stream is an answer as events, and the equivalent body.
 type Stream struct{ Events, Body string }
 
 // Run runs the suite.
@@ -105,7 +105,7 @@ func named(t *testing.T, h Harness) {
 // hard is a text that a careless reader would take for something else.
 const hard = "Größe \"quoted\" \\ \n\ndata: [DONE]\r\n\"usage\":{\"id\":\"x\"} \u2028 \x00 🎈 </think> \"finish_reason\": \"length\""
 
-// meta is what answers of the suite say of themselves.
+// meta is the metadata of the suite's answers.
 func meta(h Harness) dialect.ResponseMeta {
 	return dialect.ResponseMeta{ID: h.Codec.Format().IDPrefix + "1", Model: "served", Created: 1_700_000_000, IncludeUsage: true}
 }
@@ -134,7 +134,7 @@ func outputs(h Harness) map[string]*modelv1.ModelOutput {
 	return all
 }
 
-// said is an output as far as every format can say it, for comparison.
+// said is an output reduced to what every format can express, for comparison.
 type said struct {
 	Model           string
 	Text, Reasoning []string
@@ -161,7 +161,7 @@ func saidBy(output *modelv1.ModelOutput) said {
 	return s
 }
 
-// reasoning is what people may read of a message's reasoning.
+// reasoning is the readable text of a message's reasoning.
 func reasoning(m *modelv1.ChatMessage) string {
 	var all strings.Builder
 	for _, part := range chat.Parts(m.GetContent()) {
@@ -184,7 +184,7 @@ func encode(t testing.TB, h Harness, output *modelv1.ModelOutput) []byte {
 	return body[4:]
 }
 
-// decode returns what a body says.
+// decode returns the decoded body.
 func decode(t testing.TB, h Harness, body []byte) *modelv1.ModelOutput {
 	t.Helper()
 	response, err := h.Codec.DecodeResponse(body)
@@ -256,7 +256,7 @@ func cut(text string) func(yield func(string, io.Reader) bool) {
 	}
 }
 
-// deltas cuts an output into pieces of a few bytes, and says how many of them are none of calls.
+// deltas splits an output into pieces of a few bytes, and returns the number of those that belong to no call.
 func deltas(output *modelv1.ModelOutput) (all []*modelv1.GenerateDelta, texts int) {
 	each := func(text string, piece func(string) *modelv1.GenerateDelta) {
 		for _, c := range text {
@@ -287,7 +287,7 @@ func deltas(output *modelv1.ModelOutput) (all []*modelv1.GenerateDelta, texts in
 	return all, texts
 }
 
-// requireMalformed asks for a *dialect.MalformedError.
+// requireMalformed requires a *dialect.MalformedError.
 func requireMalformed(t testing.TB, err error, of string) {
 	t.Helper()
 	if _, ok := errors.AsType[*dialect.MalformedError](err); !ok {
@@ -295,7 +295,7 @@ func requireMalformed(t testing.TB, err error, of string) {
 	}
 }
 
-// isAnswerError reports whether an error is one of those that reading an answer may end with.
+// isAnswerError reports whether an error is one that reading an answer may return.
 func isAnswerError(err error) bool {
 	_, malformed := errors.AsType[*dialect.MalformedError](err)
 	_, vendor := errors.AsType[*dialect.Error](err)

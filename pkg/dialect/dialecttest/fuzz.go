@@ -13,8 +13,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// FuzzParseRequest says that no body of a client brings the reader down, and that what it reads can be encoded again,
-// or is refused as what the format cannot express.
+// FuzzParseRequest checks that no client's body makes the reader panic, and that a parsed request can be encoded again,
+// or is refused as inexpressible in the format.
 func FuzzParseRequest(f *testing.F, h Harness) {
 	for _, body := range append(h.Requests, string(appendRequest(f, h, conversation())), `[`, `{"model":1}`) {
 		f.Add([]byte(body))
@@ -49,8 +49,8 @@ func checkAgain(t *testing.T, h Harness, r *dialect.Request) {
 	}
 }
 
-// FuzzDecodeResponse says that no answer of a vendor brings the reader down, and that what it reads can be given on to
-// a client, and be sent back to the vendor.
+// FuzzDecodeResponse checks that no vendor's answer makes the reader panic, and that a decoded answer can be encoded
+// for a client and be sent back to the vendor.
 func FuzzDecodeResponse(f *testing.F, h Harness) {
 	for _, body := range append(append(h.Responses, h.Malformed...), `{`, `{"error":{"message":"m"}}`) {
 		f.Add([]byte(body))
@@ -94,8 +94,8 @@ func checkOutput(t *testing.T, h Harness, output *modelv1.ModelOutput) {
 	checkAgain(t, h, r)
 }
 
-// FuzzStream says that no stream of a vendor brings the reader down, that it is read the same however it is cut, that
-// its pieces make a stream for a client, and that the client can read that.
+// FuzzStream checks that no vendor's stream makes the reader panic, that the result is the same however the stream is
+// cut, that its pieces can be streamed to a client, and that the client can read that stream.
 func FuzzStream(f *testing.F, h Harness) {
 	for _, s := range h.Streams {
 		f.Add([]byte(s.Events))
@@ -143,7 +143,7 @@ func FuzzStream(f *testing.F, h Harness) {
 	})
 }
 
-// FuzzScanUsage says that no bytes bring the scan down.
+// FuzzScanUsage checks that no bytes make the scan panic.
 func FuzzScanUsage(f *testing.F, h Harness) {
 	for _, output := range outputs(h) {
 		f.Add(encode(f, h, output))

@@ -50,7 +50,7 @@ func appendRequest(t testing.TB, h Harness, r *dialect.Request) []byte {
 	return body[4:]
 }
 
-// turn is a message as far as every format can say it.
+// turn is a message reduced to what every format can express.
 type turn struct {
 	role      modelv1.Role
 	text      string
@@ -101,7 +101,7 @@ func requests(t *testing.T, h Harness) {
 	}
 }
 
-// Caches of vendors find what they had before by its bytes.
+// Vendors' caches find an earlier prefix by its bytes.
 func stable(t *testing.T, h Harness) {
 	shorter := conversation()
 	body := appendRequest(t, h, shorter)

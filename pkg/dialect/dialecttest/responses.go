@@ -142,7 +142,7 @@ func scans(t *testing.T, h Harness) {
 	assert.True(t, failed.Failed)
 }
 
-// scanned is what the events of a stream say, each scanned by itself.
+// scanned are the facts of a stream's events, each scanned by itself.
 func scanned(t testing.TB, h Harness, events string) (facts dialect.Facts) {
 	t.Helper()
 	for event, err := range h.Codec.ReadEvents(strings.NewReader(events)) {
@@ -191,7 +191,7 @@ func unchanged(t *testing.T, h Harness) {
 		events := stream(t, h, output, pieces)
 		assert.True(t, proto.Equal(kept, output), "the output: %s", name)
 
-		// An output does not share memory with what it was decoded from.
+		// An output does not share memory with the body that it was decoded from.
 		got := decode(t, h, body)
 		said := saidBy(got)
 		clear(body)

@@ -32,7 +32,7 @@ func streams(t *testing.T, h Harness) {
 	}
 }
 
-// joined is what pieces of the first choice say together.
+// joined is the content of the first choice's pieces.
 func joined(pieces []*modelv1.GenerateDelta) (text string, arguments map[int32]string) {
 	arguments = map[int32]string{}
 	for _, piece := range pieces {

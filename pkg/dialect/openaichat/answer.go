@@ -52,7 +52,7 @@ func begin(w *jsonwrite.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOu
 	w.TextMember("model", cmp.Or(m.Model, output.GetModel()))
 }
 
-// said is what a message says, in the places that the format has for it.
+// said is the content of a message, by the format's places for it.
 type said struct {
 	text, refusal, reasoning string
 	parts                    []*contentv1.Content
@@ -80,7 +80,7 @@ func saidBy(m *modelv1.ChatMessage) said {
 	return s
 }
 
-// openReasoning is what people may read of reasoning.
+// openReasoning is the readable text of reasoning.
 func openReasoning(r *contentv1.Reasoning) string {
 	if r.GetRedacted() {
 		return r.GetSummary()

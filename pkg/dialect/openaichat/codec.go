@@ -1,5 +1,5 @@
-// Package openaichat is the format of OpenAI's chat completions, in both directions. Many servers speak it as clients
-// ask it; what differs between them is in [Request].
+// Package openaichat is the format of OpenAI's chat completions, in both directions. Many servers accept it from
+// clients; what differs between servers is in [Request].
 //
 // Reference: https://platform.openai.com/docs/api-reference/chat. Requests are written in one order of members, model
 // and messages first, and schemas and arguments of tools go through byte for byte, so that equal prefixes of
@@ -11,7 +11,7 @@ import "github.com/evalfleet/evalfleet/pkg/dialect"
 // Name is the format's name.
 const Name = "openai-chat"
 
-// idPrefix begins the ids of answers.
+// idPrefix is the prefix of the ids of answers.
 const idPrefix = "chatcmpl-"
 
 // Codec implements dialect.Codec. The format has no way to count tokens.

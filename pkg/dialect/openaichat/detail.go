@@ -8,9 +8,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// The format has no place for reasoning. `reasoning_content`, which many servers and clients know, holds it for those
-// who read it; `reasoning_details`, which clients that send messages back as they came return, holds what a provider
-// needs to take it again.
+// The format has no place for reasoning. `reasoning_content`, which many servers and clients know, holds its readable
+// text; `reasoning_details`, which clients that send messages back unchanged return, holds what a provider needs to
+// accept it again.
 
 // ownFormat marks details that AppendResponse wrote.
 const ownFormat = "evalfleet"

@@ -48,7 +48,7 @@ func (f *failure) toError(body []byte) *dialect.Error {
 	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Status: statusOf(f.Code)}
 }
 
-// statusOf is the status that a code stands for: some servers say the number itself.
+// statusOf is the status of a code: some servers send the number itself.
 func statusOf(code string) int {
 	if code == codeRateLimited {
 		return statusTooMany
@@ -102,7 +102,7 @@ func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	return w.Bytes()
 }
 
-// textOrNull writes a member that is null where it says nothing.
+// textOrNull writes a member that is null if the text is empty.
 func textOrNull(w *jsonwrite.Writer, name, text string) {
 	w.Key(name)
 	if text == "" {
@@ -124,8 +124,8 @@ const (
 // words are the type and the code of an error.
 type words struct{ kind, code string }
 
-// causeWords are the words of causes; statusWords those of statuses, where they are not those of all requests or of all
-// servers.
+// causeWords are the format's words for causes; statusWords those for statuses, where they differ from the words for
+// all requests or for all servers.
 var (
 	causeWords = map[dialect.Cause]words{
 		dialect.Wrong:        {typeInvalid, "invalid_value"},

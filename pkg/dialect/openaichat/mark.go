@@ -8,8 +8,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// explicitMode is the value of the members that mark a part for the cache, and of the one that says that a request has
-// marks.
+// explicitMode is the value of the members that mark a part for the cache, and of the one that declares that a request
+// has marks.
 const explicitMode = `{"mode":"explicit"}`
 
 func isMarked(part *contentv1.Content) bool { return part.GetText().GetCacheBreakpoint() }
@@ -33,7 +33,7 @@ func canMark(messages []*modelv1.ChatMessage) bool {
 	return some
 }
 
-// endsSystem reports whether the message at i is the last of the system messages that come first.
+// endsSystem reports whether the message at i is the last of the leading system messages.
 func (e *encoder) endsSystem(i int) bool {
 	isSystem := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_SYSTEM }
 	return !slices.ContainsFunc(e.Messages[:i+1], func(m *modelv1.ChatMessage) bool { return !isSystem(m) }) &&

@@ -13,8 +13,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Members of a message in which some servers give reasoning, and want it back. The internal JSON of a reasoning part
-// remembers which.
+// Members of a message in which some servers send reasoning, and expect it back. The internal JSON of a reasoning part
+// records which one.
 const (
 	memberReasoningContent = "reasoning_content"
 	memberReasoning        = "reasoning"
@@ -63,7 +63,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 	return err
 }
 
-// tooled writes a tool's result: its text, or what went wrong.
+// tooled writes a tool's result: its text, or its error.
 func (e *encoder) tooled(m *modelv1.ChatMessage) {
 	text := chat.Text(m)
 	if failure := m.GetError(); failure != nil {
@@ -140,8 +140,8 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 	return nil
 }
 
-// assistant writes what the model said. Of a list of parts text and reasoning become one text, each part on a line of
-// its own; reasoning that came in a member of its own goes back there; other parts have no place in the format.
+// assistant writes a model's message. Text and reasoning parts of a list become one text, each part on a line of its
+// own; reasoning that came in a member of its own goes back there; other parts have no place in the format.
 func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	e.w.TextMember("role", "assistant")
 	list := m.GetContent().GetList()

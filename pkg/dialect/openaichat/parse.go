@@ -39,7 +39,7 @@ type wireRequest struct {
 	Effort           *string            `json:"reasoning_effort"`
 	Verbosity        *string            `json:"verbosity"`
 	Format           *responseFormat    `json:"response_format"`
-	// What the canonical form cannot say.
+	// Not expressible in the canonical form.
 	Functions    json.RawMessage `json:"functions"`
 	FunctionCall json.RawMessage `json:"function_call"`
 	Audio        json.RawMessage `json:"audio"`
@@ -70,8 +70,8 @@ type wireTool struct {
 	} `json:"function"`
 }
 
-// ParseRequest implements dialect.Codec. Members that the canonical form has no place for, such as `user` and
-// `metadata`, are ignored; what would change the answer and cannot be expressed is refused.
+// ParseRequest implements dialect.Codec. Members without a place in the canonical form, such as `user` and `metadata`,
+// are ignored; what would change the answer and cannot be expressed is refused.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
 	if err := jsonread.Unmarshal(body, &w); err != nil {
@@ -100,7 +100,7 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	return r, w.check()
 }
 
-// check refuses what no answer can be given to as it was meant.
+// check refuses requests that cannot be answered as intended.
 func (w *wireRequest) check() error {
 	const none = "null"
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != none }
@@ -128,7 +128,7 @@ func (w *wireRequest) check() error {
 	}
 }
 
-// unreadable says which member is of another type than it should be.
+// unreadable is the error for a body that cannot be read; it names the member of the wrong type.
 func unreadable(err error) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
 		return dialect.Mismatch(kind)

@@ -87,7 +87,7 @@ func (m *wireMessage) read(param string) (*modelv1.ChatMessage, error) {
 	return message, nil
 }
 
-// content reads a text or a list of parts. Only an assistant may say nothing.
+// content reads a text or a list of parts. Only an assistant's content may be empty.
 func (m *wireMessage) content(param string) (*contentv1.MessageContent, error) {
 	switch {
 	case m.Content.IsText:
@@ -155,8 +155,8 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 	}
 }
 
-// readAssistant reads what else an assistant said: calls, a refusal, and reasoning, which comes in a member of its own
-// or between tags in the text.
+// readAssistant reads the rest of an assistant's message: calls, a refusal, and reasoning, which is in a member of its
+// own or between tags in the text.
 func (m *wireMessage) readAssistant(message *modelv1.ChatMessage) {
 	for _, call := range m.ToolCalls {
 		message.ToolCalls = append(message.ToolCalls, dialect.ToolCall(call.ID, call.Function.Name, string(call.Function.Arguments), nil))
@@ -186,7 +186,7 @@ func (m *wireMessage) readAssistant(message *modelv1.ChatMessage) {
 	}
 }
 
-// reasoning reads the reasoning that stands in members of its own.
+// reasoning reads the reasoning in members of its own.
 func (m *wireMessage) reasoning() []*contentv1.Content {
 	if own := ownDetails(m.ReasoningDetails); len(own) > 0 {
 		return own

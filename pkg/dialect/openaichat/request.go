@@ -10,17 +10,17 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Request is what to ask, and how the server wants to be asked: servers that speak the format differ.
+// Request is a request with the options in which servers of the format differ.
 type Request struct {
 	dialect.Request
 	// SystemRole is the role of system messages; empty is `system`.
 	SystemRole string
 	// MaxTokensMember is the name of the bound of output tokens; empty is `max_tokens`.
 	MaxTokensMember string
-	// StrictTools is said of each tool, where it is set.
+	// StrictTools is sent with each tool, if it is set.
 	StrictTools *bool
-	// CacheMarks sends the marks that authors of messages set for the server's cache of prompts, and one at the end of
-	// the system messages that come first. Where a mark is in an answer or in a tool's result, none is sent.
+	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
+	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
 }
 
@@ -67,7 +67,7 @@ type encoder struct {
 	w *jsonwrite.Writer
 	// replaced are members that the configuration's extra_body gives instead.
 	replaced *orderedjson.Object
-	// marks says that marks for the cache are sent.
+	// marks means that cache marks are sent.
 	marks bool
 }
 
@@ -113,7 +113,7 @@ func (r *Request) size() int {
 	return n + n/8
 }
 
-// unsupported says that the format has no way to say something.
+// unsupported is the error for content that the format cannot express.
 func unsupported(what string) error {
 	return &dialect.UnsupportedError{API: "chat completions", What: what}
 }

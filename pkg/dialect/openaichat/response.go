@@ -125,7 +125,7 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// malformed says that a body is no answer in the format; cause may be nil.
+// malformed is the error for a body that is not an answer in the format; cause may be nil.
 func malformed(cause error) error {
 	return &dialect.MalformedError{Answer: "chat completion", Cause: cause}
 }
@@ -180,8 +180,7 @@ func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice 
 // thinkTag is the internal JSON of reasoning that stood between tags in the text.
 const thinkTag = `"think"`
 
-// content returns what the model said: a plain text, or a text or a refusal, which stands in its place, with the
-// reasoning before it.
+// content returns the model's content: a plain text, or a text or a refusal in its place, preceded by the reasoning.
 func (m *message) content() *contentv1.MessageContent {
 	text := string(m.Content)
 	reasoning := m.reasoning()
@@ -226,12 +225,12 @@ func (m *message) reasoning() *contentv1.Content {
 	}
 }
 
-// detailsScheme marks a signature that holds the details of reasoning as they came, to be sent back to servers that
-// know them.
+// detailsScheme marks a signature that holds the reasoning details unchanged, to be sent back to servers that know
+// them.
 const detailsScheme = "reasoning-details://"
 
-// detailedReasoning reads the list of details of OpenRouter: summaries, open texts and sealed data, of which the last
-// of each kind counts.
+// detailedReasoning reads OpenRouter's list of details: summaries, open texts and sealed data, of which the last of
+// each kind counts.
 func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 	var summary, open, sealed *string
 	for _, raw := range details {
@@ -268,10 +267,10 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
 }
 
-// finishFiltered is the reason to finish, and the kind of stop, of what a filter took out.
+// finishFiltered is the finish reason, and the kind of stop, of filtered content.
 const finishFiltered = "content_filter"
 
-// stopDetails says why content was filtered or refused.
+// stopDetails explains why content was filtered or refused.
 func (c *choice) stopDetails() *modelv1.StopDetails {
 	if refusal := c.Message.Refusal; refusal != "" {
 		if c.FinishReason == finishFiltered {
@@ -304,7 +303,7 @@ func (l *logprobs) message() *modelv1.Logprobs {
 	return m
 }
 
-// message takes the cached tokens out of the input, since those are counted apart. Usage that cannot be is nil.
+// message subtracts the cached tokens from the input, since they are counted separately. Impossible usage is nil.
 func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil

@@ -16,8 +16,7 @@ import (
 const done = "[DONE]"
 
 const (
-	// maxChoices bounds the choices of one answer, and maxCalls the calls of one choice: their places are numbers that
-	// a server sends.
+	// maxChoices bounds the choices of one answer, and maxCalls the calls of one choice: a server sends their indices.
 	maxChoices = 1024
 	maxCalls   = 4096
 )
@@ -30,7 +29,7 @@ func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
 // NewStreamReader implements dialect.Codec.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
-// streamReader collects an answer that comes in pieces.
+// streamReader collects an answer that arrives in pieces.
 type streamReader struct {
 	whole   completion
 	texts   []*texts
@@ -93,7 +92,8 @@ func (s *streamReader) Started() bool { return s.started }
 // Done implements dialect.StreamReader.
 func (s *streamReader) Done() bool { return s.done }
 
-// Complete implements dialect.StreamReader. Some servers leave out the last event, but say why the choices ended.
+// Complete implements dialect.StreamReader. Some servers omit the last event, but send the finish reasons of the
+// choices.
 func (s *streamReader) Complete() bool {
 	return s.done || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
 }
@@ -154,8 +154,7 @@ func textDeltas(index int, piece *message) []*modelv1.GenerateDelta {
 	return deltas
 }
 
-// addCall takes a piece of a tool call. Without an index it belongs to the last call, or is a new one when it has an
-// id.
+// addCall adds a piece of a tool call. Without an index it belongs to the last call, or to a new one if it has an id.
 func (t *texts) addCall(index int, piece *toolCall) (*modelv1.GenerateDelta, error) {
 	at := len(t.calls) - 1
 	switch {

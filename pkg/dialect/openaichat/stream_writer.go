@@ -24,7 +24,7 @@ type streamWriter struct {
 	data   []byte
 }
 
-// streamed is what of a choice has been written.
+// streamed is the written part of a choice.
 type streamed struct {
 	text, reasoning strings.Builder
 	calls           map[int32]bool // by index
@@ -99,13 +99,13 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 	return s.send()
 }
 
-// rest writes what a choice lacks.
+// rest writes the missing part of a choice.
 func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 	c, all := s.choice(index), saidBy(choice.GetMessage())
 	if rest, more := strings.CutPrefix(all.reasoning, c.reasoning.String()); more && rest != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, rest) })
 	}
-	// A refusal is streamed as text by whoever does not tell the two apart.
+	// Providers that do not distinguish the two stream a refusal as text.
 	if c.text.Len() == 0 && all.refusal != "" {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("refusal", all.refusal) })
 	}
@@ -135,7 +135,7 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 	})
 }
 
-// choice returns what of a choice has been written, and opens it where nothing has.
+// choice returns the written part of a choice, and opens the choice if nothing has been written.
 func (s *streamWriter) choice(index int32) *streamed {
 	c, open := s.choices[index]
 	if !open {
@@ -177,8 +177,7 @@ func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*jsonwrit
 	s.event(s.data)
 }
 
-// event makes an event ready. Line breaks between the tokens of JSON that others wrote would end it, and mean no more
-// than blanks.
+// event formats an event. Line breaks between the tokens of foreign JSON would end it, and are equivalent to blanks.
 func (s *streamWriter) event(data []byte) {
 	s.events.WriteString("data: ")
 	for len(data) > 0 {
