@@ -20,14 +20,14 @@ type Account struct {
 	APIKey config.Secret `yaml:"api_key"`
 	// BaseURL is where the API is; empty is the vendor's own address.
 	BaseURL string `yaml:"base_url"`
-	// AllowedBaseURLs are further addresses that a request may ask for: exactly these, or a plain path below them.
+	// AllowedBaseURLs are further addresses that a request may use: exactly these, or a plain path below them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
 }
 
-// Endpoint returns the base URL of a request without a slash at its end: the one it asks for where the account allows
-// that, else the account's, else the vendor's.
+// Endpoint returns the base URL of a request without a trailing slash: the requested one if the account allows it, else
+// the account's, else the vendor's.
 func (a Account) Endpoint(asked, vendor string) (string, error) {
 	own := a.BaseURL
 	if own == "" {
@@ -48,7 +48,7 @@ func (a Account) Endpoint(asked, vendor string) (string, error) {
 }
 
 // plainPath reports whether every server reads a path unchanged: names of letters, digits and `-._~:@`, none of them
-// `.` or `..`. What is encoded, a backslash, parameters or a query might be read as another path.
+// `.` or `..`. A server might read an encoded character, a backslash, parameters or a query as another path.
 func plainPath(path string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if name == "" || name == "." || name == ".." || strings.ContainsFunc(name, unplain) {
@@ -62,7 +62,7 @@ func unplain(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~:@", r)
 }
 
-// hidden replaces what an address may not show.
+// hidden replaces the parts of an address that must not be shown.
 const hidden = "xxxxx"
 
 // ShownURL is an address as people may see it: without its password and its query, which may hold a key.
@@ -85,19 +85,19 @@ type Accounts struct {
 	Named map[string]Account
 	// Vendor is the vendor's own address; empty where there is none, so that each account needs its own.
 	Vendor string
-	// KeyHint says how to set the key of an account.
+	// KeyHint describes how to set the key of an account.
 	KeyHint func(name string) string
 }
 
-// Access is what an account gives: its credentials, and where the API is.
+// Access is the access through an account: its credentials, and the address of the API.
 type Access struct {
 	Account
 	// Endpoint is the base URL without a slash at its end.
 	Endpoint string
 }
 
-// Open returns access with an account, at the address that a request asks for; empty is the account's own. It fails
-// where the account is not configured, the address is not allowed, or the key is missing.
+// Open returns access through an account, at the address that a request asks for; empty is the account's own. It fails
+// if the account is not configured, the address is not allowed, or the key is missing.
 func (a *Accounts) Open(name, baseURL string) (Access, error) {
 	account, known := a.Named[name]
 	if !known {
@@ -116,12 +116,12 @@ func (a *Accounts) Open(name, baseURL string) (Access, error) {
 	}
 }
 
-// Usable says by name whether requests can be made with the accounts.
+// Usable reports by name whether requests can be made through the accounts.
 func (a *Accounts) Usable() []*modelv1.Account {
 	var all []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(a.Named)) {
 		account := a.Named[name]
-		endpoint, _ := account.Endpoint("", a.Vendor) // Fails only for an address that is asked for.
+		endpoint, _ := account.Endpoint("", a.Vendor) // Fails only for a requested address.
 		info := &modelv1.Account{
 			Name: name, Usable: account.KeyOptional || !account.APIKey.IsZero(), Keyless: account.KeyOptional && account.APIKey.IsZero(), BaseUrl: ShownURL(endpoint),
 		}

@@ -17,11 +17,11 @@ type Class int
 
 // Classes.
 const (
-	// Final failures come again.
+	// Final failures recur on a retry.
 	Final Class = iota
-	// Transient ones may not; the request counts as retried.
+	// Transient failures may not recur; the request counts as retried.
 	Transient
-	// RateLimit ones may not, and ask to slow down.
+	// RateLimit failures may not recur, and ask the client to slow down.
 	RateLimit
 )
 
@@ -31,22 +31,22 @@ type Error struct {
 	Class    Class
 	// Status is the HTTP status; 0 when there was none.
 	Status int
-	// Auth says that the API refused our credential.
+	// Auth means that the API refused our credential.
 	Auth bool
-	// Invalid says that the API's answer cannot be read.
+	// Invalid means that the API's answer cannot be decoded.
 	Invalid bool
-	// RetryAfter is how long the API asks to wait; zero says nothing.
+	// RetryAfter is the delay that the API asks for; zero is unset.
 	RetryAfter time.Duration
-	// Message is what the API says, for people.
+	// Message is the API's message, for people.
 	Message string
-	// Call is what was said to it, when the request asked for a record.
+	// Call is the exchange with the API, if the request asked for a record.
 	Call *modelv1.ModelCall
-	// Cause is what failed beneath, if anything.
+	// Cause is the underlying error, if any.
 	Cause error
 }
 
-// Error says which provider failed, with which status, and what it said about it, cut to a bound. What an API says
-// about a refused credential is left out, since it may repeat a part of it.
+// Error names the provider, the status and the API's message, cut to a bound. The API's message about a refused
+// credential is omitted, since it may repeat a part of the credential.
 func (e *Error) Error() string {
 	text := e.Provider
 	if e.Status != 0 {
@@ -73,7 +73,7 @@ func cut(text string) string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// maxQuoted bounds what an error for the caller repeats of the API's own words, in bytes.
+// maxQuoted bounds how much of the API's own message an error for the caller repeats, in bytes.
 const maxQuoted = 500
 
 // ClassOf returns the class of an HTTP status as most APIs mean it.
@@ -88,8 +88,8 @@ func ClassOf(status int) Class {
 	}
 }
 
-// Redirected is the failure of an attempt whose answer is a redirect. It is not followed, since it would carry the
-// account's key elsewhere; a bad gateway is what it makes of us.
+// Redirected is the failure of an attempt whose answer is a redirect. The redirect is not followed, since it would
+// carry the account's key elsewhere; the caller's error is a bad gateway.
 func Redirected(provider string) *Error {
 	return &Error{Provider: provider, Status: http.StatusBadGateway, Message: "the server redirects; let the account's base_url name where the API is"}
 }
@@ -105,8 +105,8 @@ func ClassOfError(err error) Class {
 	return Final
 }
 
-// RPC turns the last failure of a call into what the caller sees, with the record of what was said, where one was asked
-// for. Errors of another kind stay as they are.
+// RPC converts the last failure of a call to the caller's error, with the record of the exchange, if one was requested.
+// Other errors are returned unchanged.
 func RPC(err error) error {
 	e, ok := As(err)
 	if !ok {
@@ -120,14 +120,14 @@ func RPC(err error) error {
 }
 
 const (
-	// maxDetail bounds each half of a record that travels with an error, in bytes: it goes in a trailer, and a journal
-	// keeps it.
+	// maxDetail bounds each half of a record in an error, in bytes: the record is sent in a trailer and stored in a
+	// journal.
 	maxDetail = 32 << 10
 	// maxDetailText bounds each text in a half that would be larger.
 	maxDetailText = 1000
 )
 
-// Small is a record without what would be too long to keep.
+// Small is a record without the parts that are too long to store.
 func Small(call *modelv1.ModelCall) *modelv1.ModelCall {
 	return &modelv1.ModelCall{RequestJson: fitting(call.GetRequestJson()), ResponseJson: fitting(call.GetResponseJson()), Error: call.GetError(), Time: call.Time}
 }
@@ -164,7 +164,7 @@ func cutTexts(value any) any {
 	return value
 }
 
-// rpc is the failure in the caller's form; err is what e is in.
+// rpc is the failure in the caller's form; err is the error that contains e.
 func (e *Error) rpc(err error) *rpcerr.Error {
 	after := max(e.RetryAfter, shortestRetry)
 	switch {
@@ -181,5 +181,5 @@ func (e *Error) rpc(err error) *rpcerr.Error {
 	}
 }
 
-// shortestRetry is when a caller may try again where the API does not say.
+// shortestRetry is the retry delay if the API does not specify one.
 const shortestRetry = time.Second

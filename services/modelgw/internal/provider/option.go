@@ -18,7 +18,7 @@ var usual = (&modelv1.GenerateConfig{
 	FallbackModels: &modelv1.StringList{}, Modalities: &modelv1.ModalityList{}, CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_AUTO,
 }).ProtoReflect()
 
-// OptionsSet returns those of the options that a configuration sets to something else than what is usual.
+// OptionsSet returns those of the options that a configuration sets to another value than the default.
 func OptionsSet(c *modelv1.GenerateConfig, options []string) []string {
 	asked := c.ProtoReflect()
 	var all []string
@@ -31,9 +31,9 @@ func OptionsSet(c *modelv1.GenerateConfig, options []string) []string {
 	return all
 }
 
-// Unsent is an option that a provider is not sent although it asks for something.
+// Unsent is an option that is set but not sent to a provider.
 type Unsent struct {
-	// Option is its name in GenerateConfig; of a member of extra_body `extra_body.NAME`, of a model argument
+	// Option is its name in GenerateConfig; a member of extra_body is `extra_body.NAME`, a model argument
 	// `model_args.NAME`.
 	Option string
 	// Why is the end of a sentence about the model.
@@ -46,15 +46,14 @@ const ModelArgument = "model_args."
 // notTaken is why most options are not sent.
 const notTaken = "which does not take it"
 
-// OptionDropper is a provider that does not send some values of options that it has, or not beside others, or arguments
-// of the model.
+// OptionDropper is a provider that does not send some values of its options, some options beside others, or some
+// arguments of the model.
 type OptionDropper interface {
 	// Overruled are the options of a configuration, and the model arguments, that are not sent.
 	Overruled(c *modelv1.GenerateConfig) []Unsent
 }
 
-// Sent returns what of a configuration a provider is sent, and which of its options it is not sent although they ask
-// for something.
+// Sent returns the part of a configuration that is sent to a provider, and the set options that are not sent.
 func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []Unsent) {
 	c := p.Capabilities()
 	options := slices.Concat(c.Ignored, c.Dropped)
@@ -86,7 +85,7 @@ func (c Capabilities) unsentMembers(extraBody string) []string {
 	}
 	body, err := orderedjson.DecodeObject([]byte(extraBody))
 	if err != nil {
-		return nil // The provider says what is wrong with it.
+		return nil // The provider reports the fault.
 	}
 	var all []string
 	for member := range body.All() {

@@ -1,9 +1,9 @@
-// Package provider is the port to upstream model APIs: what the gateway asks of one, what it must know of it
-// beforehand, and how it fails.
+// Package provider is the port to upstream model APIs: what the gateway asks of an API, which properties it must know
+// beforehand, and how the API fails.
 //
-// A Kind is a provider as it is registered under a name, such as `openai`. Opened for a model, an account and arguments
-// it gives a Provider, which makes one attempt per call and nothing more: retries, limits, caches and budgets are the
-// gateway's. The registry keeps what it opened, so that equal references share one instance and its state.
+// A Kind is a provider that is registered under a name, such as `openai`. Opened for a model, an account and arguments
+// it returns a Provider, which makes one attempt per call and nothing more: the gateway does retries, limits, caches
+// and budgets. The registry keeps opened providers, so that equal references share one instance and its state.
 package provider
 
 import (
@@ -26,14 +26,14 @@ import (
 
 // Provider makes attempts on one model. Its methods are safe for concurrent use.
 type Provider interface {
-	// Capabilities says what the gateway must know before it calls. It is the same each time.
+	// Capabilities returns what the gateway must know before it calls. The result is constant.
 	Capabilities() Capabilities
 	// Check fails where every call with this configuration would. It calls no one.
 	Check(c *modelv1.GenerateConfig) error
-	// Generate makes one attempt. Failures of the upstream API are *Error. What stops the model without being a failure
-	// (a full context, a content filter) is a stop reason of an output.
+	// Generate makes one attempt. Failures of the upstream API are *Error. A stop of the model that is not a failure (a
+	// full context, a content filter) is a stop reason of an output.
 	Generate(ctx context.Context, r *Request) (*Response, error)
-	// Close releases what the instance holds. Attempts in flight go on. It may be called more than once.
+	// Close releases the resources of the instance. Attempts in flight continue. It may be called more than once.
 	Close() error
 }
 
@@ -45,26 +45,27 @@ type Request struct {
 	Config     *modelv1.GenerateConfig
 	// Attempt is the number of this attempt within its call, from 1.
 	Attempt int
-	// Origin says on whose behalf the call is made.
+	// Origin identifies on whose behalf the call is made.
 	Origin Origin
-	// Stream takes the pieces of the answer as they come. Nil: nobody looks.
+	// Stream receives the pieces of the answer as they arrive. Nil: no watcher.
 	Stream func(*modelv1.GenerateDelta)
-	// Progress is called whenever anything arrives from the upstream API. Nil: nobody watches. A provider that cannot
+	// Progress is called whenever anything arrives from the upstream API. Nil: no watcher. A provider that cannot
 	// stream never calls it.
 	Progress func()
-	// Unfinished is told of a stream that has no end, whether it failed, was cut off or was left by whoever asked: what
-	// the upstream API has said of usage, where nil is nothing, and how many pieces came. Nil: nobody counts.
+	// Unfinished is called for a stream without an end, whether it failed, was cut off or was abandoned by its caller:
+	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. Nil ignores
+	// it.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
-	// Record reports whether to keep what is said to the provider.
+	// Record selects whether to record the exchange with the provider.
 	Record Record
-	// Tokens estimates the messages. Nil: nobody has counted them.
+	// Tokens estimates the messages. Nil: not counted.
 	Tokens func() int64
-	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a
-	// failure, and is read no further.
+	// MaxAnswerBytes bounds how much of the upstream API's answer is read, in bytes as received. A larger answer is a
+	// failure, and is not read further.
 	MaxAnswerBytes int64
 }
 
-// Record says of which attempts to keep what was said to the provider.
+// Record selects the attempts whose exchange with the provider is recorded.
 type Record int
 
 // Records. The zero value keeps nothing.
@@ -74,11 +75,11 @@ const (
 	RecordAll
 )
 
-// Of reports whether to keep what was said in an attempt that ended with err; nil is none.
+// Of reports whether to record an attempt that ended with err; nil is a success.
 func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailures && err != nil }
 
-// DefaultMaxAnswerBytes bounds an answer where nothing else is said. A token of a stream takes 150 to 350 bytes on its
-// way, so that answers as long as any model gives have room.
+// DefaultMaxAnswerBytes bounds an answer by default. A token of a stream takes 150 to 350 bytes on the wire, so that
+// answers of any model's maximal length fit.
 const DefaultMaxAnswerBytes = 64 << 20
 
 // AnswerBound is MaxAnswerBytes with its default.
@@ -89,7 +90,7 @@ func (r *Request) AnswerBound() int64 {
 	return DefaultMaxAnswerBytes
 }
 
-// Origin says on whose behalf a call is made. It never changes an answer of a real model.
+// Origin identifies on whose behalf a call is made. It never changes an answer of a real model.
 type Origin struct {
 	Project     string
 	RequestID   string
@@ -98,47 +99,47 @@ type Origin struct {
 	Reissued bool
 }
 
-// Response is what an attempt gave.
+// Response is the result of an attempt.
 type Response struct {
 	Output *modelv1.ModelOutput
-	// Call is what was said, when Request.Record asked for it.
+	// Call is the exchange, if Request.Record asked for it.
 	Call *modelv1.ModelCall
-	// Warnings say what of the request was changed, such as a choice among the tools. Options that are not sent are
-	// known beforehand ([Sent]).
+	// Warnings describe changes to the request, such as a changed tool choice. Options that are not sent are known
+	// beforehand ([Sent]).
 	Warnings []string
-	// BrokenOff says that the output is what came of an answer that was cut off. The gateway sets it.
+	// BrokenOff means that the output is the received part of an answer that was cut off. The gateway sets it.
 	BrokenOff bool
 }
 
-// Capabilities is what the gateway must know of a provider before it calls. The zero value is a provider that takes
-// text, under one pool.
+// Capabilities are the properties of a provider that the gateway must know before it calls. The zero value is a
+// provider that accepts text, with one pool.
 type Capabilities struct {
-	// ConnectionKey tells pools of one account apart; empty: all models of the account share one.
+	// ConnectionKey distinguishes pools of one account; empty: all models of the account share one.
 	ConnectionKey string
-	// MaxConnections is the size of a pool that does not adapt, where nothing else is said; zero is 10.
+	// MaxConnections is the default size of a pool that does not adapt; zero is 10.
 	MaxConnections int
 	// MaxTokens is the default bound of output tokens; zero leaves it to the server.
 	MaxTokens int64
-	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil is nothing.
+	// ReasoningHeadroom is what a configuration adds to MaxTokens; nil adds nothing.
 	ReasoningHeadroom *ReasoningHeadroom
 	// ToolsRequired keeps tools in the request when none may be called, since the conversation holds calls.
 	ToolsRequired bool
-	// MergeUser, MergeAssistant and MergeSystem ask that neighbouring messages of a role become one.
+	// MergeUser, MergeAssistant and MergeSystem make the gateway merge consecutive messages of the role.
 	MergeUser, MergeAssistant, MergeSystem bool
-	// ForceReasoning is the mode of past reasoning whatever is configured; AutoReasoning is the one of AUTO, where
-	// unset is ALL.
+	// ForceReasoning is the mode of past reasoning regardless of the configuration; AutoReasoning is the mode of AUTO,
+	// where unset is ALL.
 	ForceReasoning, AutoReasoning modelv1.ReasoningHistory
-	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
+	// LongCache means that the provider's prompt cache is asked to keep entries for an hour, which costs more.
 	LongCache bool
-	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the
+	// Ignored are the configuration options, by their names in GenerateConfig, that do not affect an answer because the
 	// API has no place for them. They are not sent.
 	Ignored []string
-	// Dropped are further options that are not sent. They shape how an answer is made rather than what is in it, so
-	// that clients in a vendor's format are not refused for them.
+	// Dropped are further options that are not sent. They affect how an answer is made rather than its content, so
+	// clients in a vendor's format are not refused for them.
 	Dropped []string
 	// ExtraBody are the members of extra_body that are sent; nil is all. ExtraBodyDropped are not sent.
 	ExtraBody, ExtraBodyDropped []string
-	// Features are what a model can take and do.
+	// Features are the model's supported inputs and features.
 	Features *modelv1.Capabilities
 	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.
 	Upstream *Upstream
@@ -156,38 +157,38 @@ const defaultConnections = 10
 
 // Kind is a provider as it is registered.
 type Kind struct {
-	// Name stands before the first `/` of a model.
+	// Name precedes the first `/` of a model.
 	Name        string
 	Description string
 	// Dialect is the format that it speaks.
 	Dialect string
 	// Models are names that are known; others may be taken too.
 	Models []string
-	// Accounts are those that are configured.
+	// Accounts are the configured accounts.
 	Accounts []*modelv1.Account
-	// AccountInModel says that a model's name begins with its account, and that requests name none beside it.
+	// AccountInModel means that a model's name begins with its account, and that requests name no account beside it.
 	AccountInModel bool
 	// Open gives access to a model. It does no I/O.
 	Open func(Spec) (Provider, error)
-	// Check looks at what a model's arguments name beside themselves, such as a script; nil where they name nothing.
+	// Check validates references in a model's arguments, such as a script; nil if they have none.
 	Check func(context.Context, Spec) error
 }
 
-// Spec says what to open.
+// Spec identifies what to open.
 type Spec struct {
 	// Project is whose calls the instance serves; two projects never share one.
 	Project string
 	// Model is the name behind the first `/`.
 	Model string
-	// Account is the configured name of the account; `default` unless another one is asked for.
+	// Account is the configured name of the account; `default` by default.
 	Account string
-	// BaseURL is what the request asks for; empty is the account's own.
+	// BaseURL is the requested address; empty is the account's own.
 	BaseURL string
 	// Args are the arguments of the provider, a JSON object as text; empty is none.
 	Args string
 }
 
-// Arguments reads Args into a struct; where there are none it stays as it is. Members that the struct does not have,
+// Arguments decodes Args into a struct, which is unchanged if there are none. Members that the struct does not have,
 // and anything after the object, are an INVALID_REQUEST.
 func (s Spec) Arguments(into any) error {
 	if s.Args == "" {
@@ -224,10 +225,10 @@ func memberNames(of any) []string {
 	return names
 }
 
-// InvalidArguments says what is wrong with Args.
+// InvalidArguments is the error for invalid Args.
 func InvalidArguments(err error) error {
 	return rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// Clock is how long an attempt took, as an output tells it.
+// Clock measures the duration of an attempt, for the output.
 func Clock(start time.Time) *float64 { return new(time.Since(start).Seconds()) }

@@ -2,12 +2,12 @@ package provider
 
 import modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 
-// ReasoningHeadroom is what a configuration adds to a provider's default bound of output tokens, where reasoning counts
-// as output.
+// ReasoningHeadroom is what a configuration adds to a provider's default bound of output tokens, if reasoning counts as
+// output.
 type ReasoningHeadroom struct {
 	// Efforts are the tokens that each reasoning_effort adds.
 	Efforts map[string]int64
-	// Budget adds reasoning_tokens, in the place of what the effort adds.
+	// Budget adds reasoning_tokens, instead of the effort's addition.
 	Budget bool
 	// EffortFirst keeps to the effort where both are set.
 	EffortFirst bool

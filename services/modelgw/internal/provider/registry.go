@@ -17,12 +17,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxOpen bounds the instances that a registry keeps; those not asked for longest are closed and made again when they
-// are.
+// maxOpen bounds the instances that a registry keeps; the least recently used ones are closed, and opened again on
+// demand.
 const maxOpen = 1024
 
-// Registry knows the kinds of providers and keeps what was opened. The zero value is empty and ready to use. Register
-// comes before all else; the other methods are safe for concurrent use.
+// Registry holds the kinds of providers and the opened providers. The zero value is empty and ready to use. Register
+// must be called before all other methods, which are safe for concurrent use.
 type Registry struct {
 	// Logger logs accounts that cannot be used; nil logs nothing.
 	Logger *slog.Logger
@@ -34,7 +34,7 @@ type Registry struct {
 	open *lru.Cache[Ref, *Model]
 }
 
-// Ref names what a request asks for.
+// Ref identifies the target of a request.
 type Ref struct {
 	Project string
 	// Model is `provider/name`.
@@ -46,7 +46,7 @@ type Ref struct {
 
 // Model is an opened model.
 type Model struct {
-	// Kind is the provider, Name what stands behind the first `/`.
+	// Kind is the provider, Name the part after the first `/`.
 	Kind    Kind
 	Name    string
 	Account string
@@ -128,8 +128,8 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	return model, nil
 }
 
-// logUnusable logs an account without a key, or one that is not there, when it is to be used. Callers name accounts
-// freely, so there is at most one line in a while.
+// logUnusable logs the use of an account that is unknown or has no key. Callers name accounts freely, so the log has at
+// most one line in a while.
 func (r *Registry) logUnusable(kind, account string, err error) {
 	if r.Logger == nil || rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED {
 		return
@@ -147,7 +147,7 @@ const (
 	maxLogged = 300
 )
 
-// Check opens a model and looks at what its arguments name. It calls no one.
+// Check opens a model and validates the references in its arguments. It makes no call.
 func (r *Registry) Check(ctx context.Context, ref Ref) error {
 	model, err := r.Open(ref)
 	if err != nil || model.Kind.Check == nil {

@@ -16,7 +16,7 @@ type Upstream struct {
 	Model string
 	// HTTP makes the requests. It follows no redirects.
 	HTTP *http.Client
-	// Authorize sets the account's credential and headers on a request, in place of what is there.
+	// Authorize sets the account's credential and headers on a request, replacing present ones.
 	Authorize func(http.Header)
 	// Class reports whether a refused request may be repeated, by its status and the beginning of its body.
 	Class func(status int, body []byte) Class

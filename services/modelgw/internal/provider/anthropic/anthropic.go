@@ -1,5 +1,5 @@
 // Package anthropic is Anthropic's Messages API, or a server that behaves like it at another address: account, names of
-// models and their quirks. The format is pkg/dialect/anthropic. Anthropic's models on other clouds are not built.
+// models and their quirks. The format is pkg/dialect/anthropic. Anthropic's models on other clouds are not supported.
 package anthropic
 
 import (
@@ -26,8 +26,7 @@ const Name = "anthropic"
 // vendor is Anthropic's own address.
 const vendor = "https://api.anthropic.com"
 
-// apiVersion is the version of the API that is asked for where nothing else is configured:
-// https://platform.claude.com/docs/en/api/versioning.
+// apiVersion is the default version of the API: https://platform.claude.com/docs/en/api/versioning.
 const apiVersion = "2026-10-21"
 
 // path is where requests are posted, below the base URL; countPath is where their tokens are counted.
@@ -44,30 +43,30 @@ func keyHint(string) string {
 type Config struct {
 	// APIKey is the key of the account `default`.
 	APIKey config.Secret `yaml:"api_key" env:"ANTHROPIC_API_KEY"`
-	// AuthToken is a token of OAuth for the account `default`; it goes before the key.
+	// AuthToken is an OAuth token for the account `default`; it has precedence over the key.
 	AuthToken config.Secret `yaml:"auth_token" env:"ANTHROPIC_AUTH_TOKEN"`
 	// BaseURL is the address of the account `default`; default is Anthropic's own.
 	BaseURL string `yaml:"base_url" env:"ANTHROPIC_BASE_URL"`
-	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below
+	// AllowedBaseURLs are further addresses that requests with the account `default` may use, with the paths below
 	// them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
 	// Version is the version of the API. Default 2026-10-21.
 	Version string `yaml:"version" env:"EVALFLEET_MODELGW_ANTHROPIC_VERSION"`
-	// Betas are features in preview that are asked for with each request.
+	// Betas are preview features that each request enables.
 	Betas []string `yaml:"betas" env:"EVALFLEET_MODELGW_ANTHROPIC_BETAS"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }
 
-// models are names that are listed; any other may be asked for too.
+// models are the listed names; requests may use any other too.
 var models = []string{
 	"claude-3-7-sonnet-latest", "claude-haiku-4-5", "claude-opus-4-1", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8",
 	"claude-opus-5", "claude-sonnet-4-0", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5",
 }
 
-// host is what instances share.
+// host is shared by instances.
 type host struct {
 	Config
 	accounts provider.Accounts
@@ -107,15 +106,15 @@ func Kind(c Config) (provider.Kind, func() error) {
 
 // arguments are the model arguments.
 type arguments struct {
-	// Streaming reports whether requests are streamed: true, false, or "auto", the default: when the model thinks, much
-	// is asked for, or somebody watches.
+	// Streaming selects whether requests are streamed: true, false, or "auto", the default: when the model thinks, many
+	// tokens are requested, or the answer is watched.
 	Streaming streaming `json:"streaming"`
-	// Betas are features in preview, beside those that are configured: a list, or a text with commas.
+	// Betas are preview features, in addition to the configured ones: a list, or a text with commas.
 	Betas texts `json:"betas"`
-	// CacheTTL is how long the server's prompt cache keeps what is marked: `5m` or `1h`; `auto`, the default, leaves it
+	// CacheTTL is how long the server's prompt cache keeps marked entries: `5m` or `1h`; `auto`, the default, leaves it
 	// to the server.
 	CacheTTL string `json:"cache_ttl"`
-	// ExtraBody are members of the request's body, which replace those that it has.
+	// ExtraBody are members of the request's body, which replace present ones.
 	ExtraBody json.RawMessage `json:"extra_body"`
 }
 
@@ -189,7 +188,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	return m, nil
 }
 
-// settle makes of the model arguments what requests need.
+// settle converts the model arguments to the form that requests need.
 func (m *model) settle() error {
 	switch m.args.CacheTTL {
 	case "auto":
@@ -204,7 +203,7 @@ func (m *model) settle() error {
 	return err
 }
 
-// ignored are options that the API does not have, or no longer:
+// ignored are options that the API does not have, or no longer has:
 // https://platform.claude.com/docs/en/api/migration-2026-10-21.
 var ignored = []string{
 	"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity",

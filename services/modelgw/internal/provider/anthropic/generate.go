@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxPauses bounds how often one attempt gives the server a turn back to go on with.
+	// maxPauses bounds how often one attempt sends a turn back to the server to continue.
 	maxPauses = 100
 	// countTimeout bounds a question for a number of tokens.
 	countTimeout = 10 * time.Second
@@ -52,8 +52,8 @@ type attempt struct {
 	left int64
 }
 
-// run asks for the answer, and gives a turn that the server paused back to it until it has ended. What a paused turn
-// took is counted each time.
+// run requests the answer, and sends a turn that the server paused back to it until the turn has ended. The usage of
+// each paused turn is counted.
 func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	var content []json.RawMessage
 	var usage *modelv1.ModelUsage
@@ -95,13 +95,13 @@ func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelO
 	}
 }
 
-// call is where a request goes, by its path below the account's address.
+// call is the target of a request, by its path below the account's address.
 func (a *attempt) call(path string) *exchange.Call {
 	return &exchange.Call{URL: a.endpoint + path, Header: a.header(a.plan), Model: string(a.name), Stream: a.plan.Stream}
 }
 
-// countReasoning fills in how many tokens were thought where the server does not say: it counts the shown thinking as
-// it would count input. The answer is whole without it, so that a count that fails leaves it out.
+// countReasoning sets the number of reasoning tokens if the server does not report it: it counts the shown thinking as
+// input. The answer is complete without it, so a failed count is ignored.
 func (a *attempt) countReasoning(ctx context.Context, output *modelv1.ModelOutput) {
 	if output.GetUsage() == nil || output.GetUsage().ReasoningTokens != nil {
 		return
@@ -123,7 +123,7 @@ func (a *attempt) countReasoning(ctx context.Context, output *modelv1.ModelOutpu
 	}
 }
 
-// count asks how many tokens a text is.
+// count requests the number of tokens of a text.
 func (a *attempt) count(ctx context.Context, text string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// name is what a model is called. Anthropic's models differ in what they take, and only their names tell which is
-// which.
+// name is a parsed model name. Anthropic's models differ in the options that they accept, and only their names identify
+// them.
 type name string
 
 var (
@@ -28,13 +28,13 @@ const (
 	mythos = "mythos"
 )
 
-// generation is what a name says: a family, and a version as ten times the major number and the minor one.
+// generation is the content of a name: a family, and a version as ten times the major number plus the minor one.
 type generation struct {
 	family  string
 	version int
 }
 
-// frontier is the version of names that are not known: they are taken for models to come.
+// frontier is the version of unknown names, which are assumed to be future models.
 const frontier = 1000
 
 func (n name) generation() generation {
@@ -61,7 +61,7 @@ func (g generation) is(family string, from, before int) bool {
 	return g.family == family && g.version >= from && g.version < before
 }
 
-// control is how a model can be told to think.
+// control is the way to control a model's thinking.
 type control int
 
 const (
@@ -71,7 +71,7 @@ const (
 	byBudget
 	// byEither models think by effort, or within a number of tokens.
 	byEither
-	// byEffort models think as much as an effort asks for.
+	// byEffort models think according to an effort.
 	byEffort
 )
 
@@ -88,7 +88,7 @@ func (g generation) control() control {
 	}
 }
 
-// binds reports whether the model thinks by default, with thinking that belongs to what stands before it.
+// binds reports whether the model thinks by default, with thinking that is bound to the preceding messages.
 func (g generation) binds() bool {
 	return g.is(opus, 55, 60) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60) || g.is(fable, 51, 60)
 }
@@ -98,7 +98,7 @@ func (g generation) refusesForce() bool {
 	return g.is(opus, 55, 60) || g.is(sonnet, 55, 60) || g.is(mythos, 55, 60) || g.is(fable, 51, 60)
 }
 
-// off is how the model is told not to think; empty where it cannot be told, or does not think unless it is told to.
+// off is the setting that disables thinking; empty if thinking cannot be disabled, or is off by default.
 func (g generation) off() string {
 	switch {
 	case g.version < 47, g.is(opus, 55, 60), g.is(haiku, 50, 55), g.is(fable, 50, 60), g.is(mythos, 50, 60):
@@ -141,7 +141,7 @@ func (g generation) effort(asked string) string {
 	}
 }
 
-// takesSystemTurns reports whether system messages may stand within the conversation.
+// takesSystemTurns reports whether the model accepts system messages within the conversation.
 func (g generation) takesSystemTurns() bool {
 	return g.version >= 48 && g != generation{family: mythos, version: frontier}
 }
@@ -164,7 +164,7 @@ const (
 	hardTokens = 64000
 )
 
-// base is the bound of output tokens where nothing is asked for.
+// base is the default bound of output tokens.
 func (g generation) base() int64 {
 	if g.version < 37 {
 		return baseTokensOld
@@ -175,7 +175,7 @@ func (g generation) base() int64 {
 // budgets are the tokens that each effort of reasoning is worth.
 var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
 
-// room is what reasoning adds to base.
+// room is the addition of reasoning to base.
 func (g generation) room() *provider.ReasoningHeadroom {
 	room := &provider.ReasoningHeadroom{Most: g.most(), Least: map[string]int64{"xhigh": hardTokens, "max": hardTokens}}
 	switch g.control() {

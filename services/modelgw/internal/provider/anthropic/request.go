@@ -33,12 +33,12 @@ const (
 	betaHeader = "anthropic-beta"
 )
 
-// degradedMember is the member of an output's metadata that tells of a choice which the model does not take.
+// degradedMember is the member of an output's metadata that reports a tool choice which the model does not accept.
 const degradedMember = "tool_choice_degraded"
 
 const (
-	// contextMember is the member of a request that says how the server shortens conversations, and compactEdit the way
-	// of a summary.
+	// contextMember is the member of a request that defines how the server shortens conversations, and compactEdit its
+	// method by summary.
 	contextMember = "context_management"
 	compactEdit   = "compact_20260112"
 	// compactMargin is how much of the window is left when a conversation is compacted again.
@@ -48,8 +48,8 @@ const (
 const (
 	// longOutput is the bound from which output with thinking counts as long.
 	longOutput = 8192
-	// streamFrom is the bound of output tokens from which requests are streamed, since connections do not live for
-	// ever.
+	// streamFrom is the bound of output tokens from which requests are streamed, since connections have a limited
+	// lifetime.
 	streamFrom = 8192
 )
 
@@ -59,13 +59,13 @@ type plan struct {
 	betas    []string
 	headers  map[string]string
 	warnings []string
-	// degraded says which choice among the tools was asked for and which is used, where they differ.
+	// degraded holds the requested tool choice and the used one, if they differ.
 	degraded *orderedjson.Object
-	// thinks says that the model was told to think.
+	// thinks means that thinking is enabled for the model.
 	thinks bool
 }
 
-// plan makes the upstream request, and says what it leaves out.
+// plan makes the upstream request, and returns the omitted options.
 func (m *model) plan(r *provider.Request) (*plan, error) {
 	c := chat.Merge(r.Config)
 	p := &plan{betas: slices.Clone(m.betas), headers: map[string]string{}}
@@ -103,8 +103,8 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	return p, nil
 }
 
-// compact asks for compaction where the conversation was compacted before, since the server takes its summary back only
-// then. It is to happen when the window is nearly full, unless the request says more.
+// compact requests compaction if the conversation was compacted before, since the server accepts its summary only then.
+// Compaction is to happen when the window is nearly full, unless the request specifies more.
 func (p *plan) compact(before bool, window int64) {
 	at := slices.IndexFunc(p.Members, func(m dialect.Member) bool { return m.Name == contextMember })
 	management := &orderedjson.Object{}
@@ -140,7 +140,7 @@ func (p *plan) compact(before bool, window int64) {
 	p.Members = append(p.Members, dialect.Member{Name: contextMember, JSON: string(orderedjson.Append(nil, management))})
 }
 
-// readHeaders takes features in preview out of the headers of the configuration, where they may stand under two names.
+// readHeaders removes preview features from the headers of the configuration, where they may have two names.
 func (p *plan) readHeaders(c *modelv1.GenerateConfig) {
 	for header, value := range c.GetExtraHeaders().GetValues() {
 		if strings.EqualFold(strings.ReplaceAll(header, "_", "-"), betaHeader) {
@@ -151,7 +151,7 @@ func (p *plan) readHeaders(c *modelv1.GenerateConfig) {
 	}
 }
 
-// think says how the model thinks: by an effort, within a budget, or not at all, as its generation takes it.
+// think sets the model's thinking: by an effort, within a budget, or off, as its generation accepts it.
 func (m *model) think(p *plan) error {
 	c, g := p.Config, m.generation
 	asked, tokens := c.GetReasoningEffort(), c.ReasoningTokens
@@ -194,7 +194,7 @@ func (m *model) think(p *plan) error {
 	return nil
 }
 
-// displayed asks for what goes with thinking: summaries of it, thinking between calls, and room for it.
+// displayed requests the companions of thinking: summaries of it, thinking between calls, and room for it.
 func (m *model) displayed(p *plan) {
 	if !slices.ContainsFunc(p.betas, func(beta string) bool { return strings.Contains(beta, betaFullThinking) }) {
 		p.Thinking.Display = "summarized"
@@ -207,8 +207,7 @@ func (m *model) displayed(p *plan) {
 	}
 }
 
-// choose fits the choice among the tools to the model: with a budget of thinking there is none, and some models cannot
-// be forced.
+// choose adapts the tool choice to the model: with a thinking budget there is none, and some models cannot be forced.
 func (m *model) choose(p *plan) {
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
 	if p.Thinking != nil && p.Thinking.Type == "enabled" {

@@ -7,8 +7,8 @@ import (
 
 const versionHeader = "Anthropic-Version"
 
-// authorize sets what the account sends with such a request. The client's own version counts, and its features in
-// preview beside those that are configured.
+// authorize sets the account's credential and headers on such a request. The client's own version has precedence, and
+// its preview features are added to the configured ones.
 func (m *model) authorize(h http.Header) {
 	h.Del("Authorization")
 	h.Del("X-Api-Key")

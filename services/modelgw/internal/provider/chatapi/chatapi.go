@@ -1,6 +1,6 @@
-// Package chatapi is what providers share whose APIs speak OpenAI's chat completions: where they are, how the account's
-// key is sent, and which options they do not have. What differs between them they put into the request and into the
-// quirks of the exchange.
+// Package chatapi is shared by providers whose APIs speak OpenAI's chat completions: their addresses, the authorization
+// header, and the options that they lack. Providers express their differences in the request and in the quirks of the
+// exchange.
 package chatapi
 
 import (
@@ -36,13 +36,13 @@ func New(name string, access provider.Access, http *http.Client, quirks exchange
 	}
 }
 
-// Upstream returns the endpoint as a place for requests that come in the format already. model is the name that the
-// server knows.
+// Upstream returns the endpoint as a target for requests that are already in the format. model is the server's name of
+// the model.
 func (c *Client) Upstream(model string) *provider.Upstream {
 	return c.Exchange.Upstream(c.BaseURL+path, model, c.authorize)
 }
 
-// authorize sets what the account sends with each request.
+// authorize sets the account's credential on each request.
 func (c *Client) authorize(h http.Header) {
 	h.Del("Authorization")
 	if !c.Key.IsZero() {
@@ -67,8 +67,8 @@ func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaicha
 // Text returns a text as JSON, for members of a request.
 func Text(text string) string { return string(jsonwrite.AppendText(nil, text)) }
 
-// Ignored and Dropped are options that chat completions do not have, as in [provider.Capabilities]; cache_prompt some
-// models have.
+// Ignored and Dropped are options that chat completions do not have, as in [provider.Capabilities]; some models have
+// cache_prompt.
 var (
 	Ignored = []string{"top_k", "verbosity"}
 	Dropped = []string{

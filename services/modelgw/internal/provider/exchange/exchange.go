@@ -1,6 +1,6 @@
 // Package exchange makes attempts over HTTP in a dialect: it encodes a request, posts it, reads the answer as a body or
-// as a stream, and says what a refusal, an answer that cannot be read and a connection that broke mean. A provider on
-// top of it is credentials, addresses, headers and [Quirks].
+// as a stream, and classifies a refusal, an unreadable answer and a broken connection. A provider adds credentials,
+// addresses, headers and [Quirks].
 package exchange
 
 import (
@@ -24,27 +24,26 @@ import (
 
 // Exchange speaks with one API in one dialect. It is safe for concurrent use, and must not be changed once it is used.
 //
-// Errors of an attempt are those of [provider.Provider]: a *provider.Error with its class where the API failed, the
-// error of the context where that ended, CAPABILITY_UNSUPPORTED where the dialect cannot express the request. None
-// holds a credential: HTTP covers those of the account in what the API says (transport.RedactSecrets), and URLs are
-// left out.
+// The errors of an attempt are those of [provider.Provider]: a *provider.Error with its class if the API failed, the
+// context's error if the context ended, CAPABILITY_UNSUPPORTED if the dialect cannot express the request. None contains
+// a credential: HTTP redacts those of the account in the API's messages (transport.RedactSecrets), and URLs are
+// omitted.
 type Exchange struct {
 	// Codec is the dialect.
 	Codec dialect.Codec
-	// HTTP makes the requests. It follows no redirects, and hides the account's secrets in what fails.
+	// HTTP makes the requests. It follows no redirects, and redacts the account's secrets in failures.
 	HTTP *http.Client
 	// Provider is the name for errors.
 	Provider string
-	// Quirks are what the errors of this API mean.
+	// Quirks interpret the errors of this API.
 	Quirks Quirks
 }
 
-// Quirks say what the errors of an API mean, where it is not what its dialect says. The zero value has none.
+// Quirks interpret the errors of an API where they differ from its dialect. The zero value has none.
 type Quirks struct {
-	// RetryUnreadable says that a 200 whose body is no JSON object comes from something between us and the API, and may
-	// be tried again.
+	// RetryUnreadable means that a 200 whose body is not a JSON object comes from an intermediary, and may be retried.
 	RetryUnreadable bool
-	// StopStatuses are the statuses whose errors may stand for an output, such as a full context; nil is all.
+	// StopStatuses are the statuses whose errors may represent an output, such as a full context; nil is all.
 	StopStatuses []int
 	// Stop reads such an error before the dialect does; nil has no rules of its own.
 	Stop func(status int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool)
@@ -52,26 +51,26 @@ type Quirks struct {
 	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
 }
 
-// Call is where a request goes.
+// Call is the target of a request.
 type Call struct {
 	URL string
-	// Header is the call's own: credentials, and what else the API asks for. Post sets Content-Type and Accept where it
-	// has none.
+	// Header is the call's own: credentials, and further headers of the API. Post sets Content-Type and Accept if they
+	// are missing.
 	Header http.Header
 	// Model is the name by which the API knows the model.
 	Model string
-	// Stream says that the request asks for a stream.
+	// Stream means that the request asks for a stream.
 	Stream bool
 }
 
-// Answer is what came of a request: a response, or the output that a refusal stands for.
+// Answer is the result of a request: a response, or the output that a refusal represents.
 type Answer struct {
 	// Response is the answer, of a stream as far as it came; nil where Stopped is set.
 	Response dialect.Response
-	// Stopped is the output that a refusal stands for.
+	// Stopped is the output that a refusal represents.
 	Stopped *modelv1.ModelOutput
-	// Raw is the answer as it came, of a stream its events; nil where it is not to be recorded. It is set beside an
-	// error too.
+	// Raw is the received answer, of a stream its events; nil if it is not to be recorded. It is also set beside an
+	// error.
 	Raw []byte
 }
 
@@ -91,8 +90,8 @@ func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, enco
 	})
 }
 
-// Attempt makes an attempt that may take more than one request. encode appends the body of the first; run makes the
-// requests and returns the output, and what of the answers is to be recorded.
+// Attempt makes an attempt that may take several requests. encode appends the body of the first; run makes the requests
+// and returns the output, and the part of the answers to record.
 func (x *Exchange) Attempt(
 	r *provider.Request, encode func(dst []byte) ([]byte, error), run func(body *buffer.Buffer) (output *modelv1.ModelOutput, raw []byte, err error),
 ) (*provider.Response, error) {
@@ -117,8 +116,8 @@ func (x *Exchange) Attempt(
 	return response, nil
 }
 
-// Encode returns the body of a request, which the caller must release. What the dialect cannot express is
-// CAPABILITY_UNSUPPORTED.
+// Encode returns the body of a request, which the caller must release. A request that the dialect cannot express fails
+// with CAPABILITY_UNSUPPORTED.
 func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buffer, error) {
 	body, err := buffer.Of(encode)
 	if err == nil {
@@ -131,8 +130,8 @@ func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buff
 	return nil, rpcerr.CapabilityUnsupported(what, "%s: %w", x.Provider, err)
 }
 
-// Post sends a request and reads the answer, of which left bytes may be read; what was read is taken from it. The
-// pieces of a stream go to the request's Stream as they come.
+// Post sends a request and reads the answer, of which at most left bytes; it subtracts the read bytes from left. The
+// pieces of a stream go to the request's Stream as they arrive.
 func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, body *buffer.Buffer, left *int64) (Answer, error) {
 	answer, err := x.Send(ctx, call, body)
 	if err != nil {
@@ -218,8 +217,8 @@ func (a *Answer) keep(r *provider.Request, read *buffer.Buffer, err error) {
 	}
 }
 
-// stream reads an answer that comes as events. One that is cut off is taken as far as it came; one that never began may
-// be asked for again.
+// stream reads an answer that arrives as events. A stream that is cut off returns the received part; one that never
+// began is retryable.
 func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provider.Request, call *Call, left *int64) (a Answer, err error) {
 	s, events, pieces := x.Codec.NewStreamReader(), transport.NewEvents(r.Record != provider.RecordNone), int64(0)
 	defer func() {
@@ -265,14 +264,14 @@ func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provide
 	return a, nil
 }
 
-// within returns an error that came within a stream. The request was accepted by then, so that one whose words say
-// nothing else is the server's, and may be tried again.
+// within returns an error that came within a stream. The API had accepted the request by then, so that an error without
+// a more specific meaning is the server's, and is retryable.
 func (x *Exchange) within(said *dialect.Error) *dialect.Error {
 	said.Transient = said.Transient || said.Status == 0
 	return said
 }
 
-// meaning says what an error of the API means. One that comes with a 200 has the status that its words stand for.
+// meaning interprets an error of the API. An error with status 200 has the status that its words represent.
 func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model string) (*modelv1.ModelOutput, error) {
 	status, mayStop := answer.StatusCode, x.Quirks.StopStatuses == nil || slices.Contains(x.Quirks.StopStatuses, answer.StatusCode)
 	if status == http.StatusOK {
@@ -316,8 +315,8 @@ func (x *Exchange) broken(ctx context.Context, err error) error {
 	return transport.Broken(ctx, x.Provider, err)
 }
 
-// Upstream returns the API as a place for requests that come in the dialect already. authorize sets the account's
-// credentials and headers, in place of what is there.
+// Upstream returns the API as a target for requests that are already in the dialect. authorize sets the account's
+// credentials and headers, replacing present ones.
 func (x *Exchange) Upstream(url, model string, authorize func(http.Header)) *provider.Upstream {
 	return &provider.Upstream{
 		Dialect: x.Codec.Format().Name, Provider: x.Provider, URL: url, Model: model, HTTP: x.HTTP, Authorize: authorize,

@@ -23,7 +23,7 @@ type answer struct {
 
 // shortForm is an answer written for people. All members are optional.
 type shortForm struct {
-	// Text or Completion is what the model says.
+	// Text or Completion is the model's text.
 	Text       string `json:"text"`
 	Completion string `json:"completion"`
 	Reasoning  string `json:"reasoning"`
@@ -33,8 +33,8 @@ type shortForm struct {
 	Stop  string          `json:"stop_reason"`
 	Model string          `json:"model"`
 	Usage json.RawMessage `json:"usage"`
-	// Delay is how long the model thinks, and ChunkDelay how long it pauses between the pieces of a streamed answer;
-	// seconds.
+	// Delay is how long the model waits before the answer, and ChunkDelay how long it pauses between the pieces of a
+	// streamed answer; seconds.
 	Delay      float64 `json:"delay_s"`
 	ChunkDelay float64 `json:"chunk_delay_s"`
 	// Error makes the call fail.
@@ -58,7 +58,7 @@ type shortError struct {
 	RetryAfter float64 `json:"retry_after_s"`
 	// Times is how many attempts of the call fail; 0 is all.
 	Times int `json:"times"`
-	// AfterChunks is how many pieces of a streamed answer come before the failure.
+	// AfterChunks is the number of pieces of a streamed answer before the failure.
 	AfterChunks int `json:"after_chunks"`
 }
 
@@ -122,8 +122,8 @@ func (a *answer) fails(n int) bool {
 	return e != nil && (e.Times == 0 || n <= e.Times)
 }
 
-// build makes the output of one call: a copy with message ids of its own. Ids of calls that the script does not give
-// are made from the turn, so that the same call of a run has the same ids whenever it is made.
+// build makes the output of one call: a copy with message ids of its own. Ids of calls that the script does not set are
+// derived from the turn, so that the same call of a run always has the same ids.
 func (a *answer) build(model string, turn int32, tools []*toolv1.ToolInfo) *modelv1.ModelOutput {
 	if a.output != nil {
 		output := proto.CloneOf(a.output)

@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// callLog counts calls where a crash cannot lose one: a line is on disk before its call is answered. A nil log keeps
+// callLog counts calls such that a crash loses none: a line is on disk before its call is answered. A nil log does
 // nothing.
 type callLog struct {
 	mu   sync.Mutex

@@ -16,14 +16,14 @@ const (
 	inConversation = "conversation"
 )
 
-// call is what conditions are tried on.
+// call is the input of conditions.
 type call struct {
 	sample   string
 	epoch    int32
 	role     string
 	turn     int32
 	messages []*modelv1.ChatMessage
-	// texts are those of the messages, by the place where conditions look, once they are made.
+	// texts caches those of the messages, by the place that conditions search.
 	texts map[string]string
 }
 
@@ -42,8 +42,8 @@ func callOf(r *provider.Request) call {
 	return c
 }
 
-// choose returns the answer of the first entry that fits a call, or nil. It ends with ctx: entries and the conversation
-// may both be large.
+// choose returns the answer of the first entry that matches a call, or nil. It ends with ctx: entries and the
+// conversation may both be large.
 func (s *script) choose(ctx context.Context, c call) (*answer, error) {
 	c.texts = map[string]string{}
 	own, general := s.bySample[c.sample], s.general
@@ -64,7 +64,7 @@ func (s *script) choose(ctx context.Context, c call) (*answer, error) {
 	return nil, nil
 }
 
-// answer returns what an entry answers to a call, or nil when it does not fit.
+// answer returns an entry's answer to a call, or nil if the entry does not match.
 func (e *entry) answer(c call) *answer {
 	fits := is(e.Epoch, c.epoch) && is(e.Role, c.role) && is(e.Turn, c.turn) &&
 		(e.Sample == nil || string(*e.Sample) == c.sample) &&

@@ -14,10 +14,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// unscripted is what a model without a script says.
+// unscripted is the answer of a model without a script.
 var unscripted = &answer{short: shortForm{Text: "Default output from mockllm/model", Model: Name}}
 
-// A streamed answer comes in pieces of so many characters, longer ones where there would be too many.
+// A streamed answer is split into pieces of so many characters, or longer ones if there would be too many.
 const (
 	chunkRunes = 16
 	maxPieces  = 32
@@ -25,7 +25,7 @@ const (
 
 var features = &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Video: true, Streaming: true, ResponseSchema: true, Reasoning: true}
 
-// ignored are options that would show in an answer, and do not: what a script says is all there is.
+// ignored are options that would affect an answer but do not: the script alone determines it.
 var ignored = []string{"num_choices", "logprobs", "top_logprobs"}
 
 // Capabilities implements provider.Provider.
@@ -176,7 +176,7 @@ func (a *answer) failure() *provider.Error {
 	return failure
 }
 
-// usage estimates what an answer used where the script does not say.
+// usage estimates the usage of an answer if the script does not set it.
 func usage(r *provider.Request, output *modelv1.ModelOutput) *modelv1.ModelUsage {
 	in := tokens.Tools(r.Tools)
 	if r.Tokens != nil {

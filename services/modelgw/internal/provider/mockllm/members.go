@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// decodeStrictly reads a document into a struct. A member that the struct, or one inside it, does not have is an error
-// that names those it has.
+// decodeStrictly decodes a document into a struct. A member that the struct, or a nested one, does not have is an error
+// that lists the existing ones.
 func decodeStrictly(raw []byte, into any) error {
 	if err := checkMembers(raw, reflect.TypeOf(into)); err != nil {
 		return err

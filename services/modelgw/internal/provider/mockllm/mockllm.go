@@ -1,14 +1,13 @@
-// Package mockllm is a model that says what a script tells it to: for tests, demonstrations and rehearsals that cost
-// nothing.
+// Package mockllm is a model whose answers come from a script: for tests, demonstrations and rehearsals without cost.
 //
-// What it answers does not depend on the order of calls: entries of a script are tied to the sample, epoch and turn of
-// a call, or to what the conversation says. Only a plain list of outputs is given out in order: to each evaluation and
-// to each run of its own from the first. Without a script the model always says the same.
+// Its answers do not depend on the order of calls: entries of a script match the sample, epoch and turn of a call, or
+// the text of the conversation. Only a plain list of outputs is consumed in order, from the start for each evaluation
+// and for each standalone run. Without a script the answer is always the same.
 //
 // Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's
-// blob store, and `{"script": "<name>"}` one that the configuration names. Behind a `#`, a blob may have the name that
-// people know it by, for errors. Without arguments, the model mockllm/<name> has the script of that name, for clients
-// that can give none. A path of this machine is never taken from a request.
+// blob store, and `{"script": "<name>"}` one that the configuration names. After a `#`, a blob may have a readable
+// name, for errors. Without arguments, the model mockllm/<name> has the script of that name, for clients that cannot
+// pass arguments. A request cannot name a path of this machine.
 //
 // A script is JSON or YAML: an object, or a list of its entries and outputs, or one of these a line.
 //
@@ -26,7 +25,7 @@
 //
 // An output is a text, a short form (text, reasoning, tool_calls, stop_reason, model, usage, delay_s, chunk_delay_s,
 // error: {status, message, retry_after_s, times, after_chunks}), or a whole model output with choices. Arguments are an
-// object, or a text as a model without manners writes it.
+// object, or a text for malformed arguments of a model.
 package mockllm
 
 import (
@@ -60,8 +59,8 @@ const Name = "mockllm"
 type Config struct {
 	// Scripts are files of scripts by the name that a request may use.
 	Scripts map[string]string `yaml:"scripts"`
-	// CallLog is a file to which each call is appended, and synced, before it is answered. It is for tests that count
-	// calls across crashes.
+	// CallLog is a file to which each call is appended, and synced, before it is answered. Tests use it to count calls
+	// across crashes.
 	CallLog string `yaml:"call_log" env:"EVALFLEET_MODELGW_MOCK_CALL_LOG"`
 }
 
@@ -75,13 +74,13 @@ const blobPrefix = "blob:"
 const (
 	// keptBytes bounds the text of the parsed scripts that are kept.
 	keptBytes = 4 * bound.ScriptBytes
-	// keptWeight is what a kept script weighs beside its text, so that small ones are bounded too.
+	// keptWeight is the weight of a cached script beside its text, so that small ones are bounded too.
 	keptWeight = 64 << 10
 	// parsedAtOnce bounds the scripts that are parsed at the same time, for the memory that it takes.
 	parsedAtOnce = 2
 )
 
-// host is what instances share.
+// host is shared by instances.
 type host struct {
 	config Config
 	blobs  Blobs
@@ -95,8 +94,7 @@ type host struct {
 	scripts *lru.Cache[string, *script]
 }
 
-// Kind returns the provider. blobs may be nil where there is no blob store. The function that is returned with it
-// closes the call log.
+// Kind returns the provider. blobs may be nil without a blob store. The returned function closes the call log.
 func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
 	log, err := openCallLog(config.CallLog)
 	if err != nil {
@@ -118,11 +116,11 @@ type model struct {
 	host    *host
 	project string
 	name    string
-	// ref is where the script is; empty when it is inline or there is none. title is what errors call it.
+	// ref is the reference of the script; empty if it is inline or there is none. title names it in errors.
 	ref    string
 	title  string
 	inline *script
-	// places count what was taken from the list of outputs, and for whom.
+	// places counts the consumed outputs of the list, per consumer.
 	places places
 }
 
@@ -204,8 +202,8 @@ func (m *model) script(ctx context.Context) (*script, error) {
 	}
 }
 
-// load reads, parses and keeps a script. What it takes is bounded, since the script is. It runs in a goroutine of its
-// own, where a panic would end the process: it becomes an error.
+// load reads, parses and caches a script. Its cost is bounded, since the script is. It runs in a goroutine of its own,
+// where a panic would end the process: load converts a panic to an error.
 func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *script, err error) {
 	h := m.host
 	h.parsing <- struct{}{}
@@ -235,7 +233,7 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 	return s, nil
 }
 
-// notRead reports whether there is no script, or none that can be one. A store that is away may have one.
+// notRead reports whether there is no script, or only one that cannot be valid. An unavailable store may have one.
 func notRead(err error) bool {
 	if rpcerr.StoreAway(err) {
 		return false
@@ -244,8 +242,8 @@ func notRead(err error) bool {
 	return unfit || misplaced(err) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, fs.ErrNotExist)
 }
 
-// misplaced reports whether a script has a path that the server may not or cannot follow. It is a fault of the
-// configuration, which no retry mends.
+// misplaced reports whether a script has a path that the server may not or cannot follow. It is a permanent fault of
+// the configuration.
 func misplaced(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
 }

@@ -10,8 +10,8 @@ import (
 // maxTakers bounds whose places in a list are kept; who has not called for longest is forgotten first.
 const maxTakers = 4096
 
-// places knows how far each evaluation, and each run outside of one, is in the ordered list of a model. Calls on
-// nobody's behalf share one place. The zero value is ready to use. It is safe for concurrent use.
+// places tracks the position of each evaluation, and of each standalone run, in the ordered list of a model. Calls
+// without an origin share one position. The zero value is ready to use. It is safe for concurrent use.
 type places struct {
 	mu    sync.Mutex
 	taken *lru.Cache[string, *int] // how much each that takes from the list has taken
@@ -19,9 +19,9 @@ type places struct {
 
 // next counts one more call and returns its place in the list, from 0.
 //
-// A run of its own that this process has not seen before begins at its turn: those before were answered by a process
-// that has ended. The calls of an evaluation come from many samples in any order, so that there no turn tells the
-// place, and a new process begins the list again.
+// A standalone run that this process has not seen before begins at its turn: a process that has ended answered the
+// earlier turns. The calls of an evaluation come from many samples in any order, so its turns do not determine the
+// position, and a new process begins the list again.
 func (p *places) next(r *provider.Request) int {
 	at := r.Origin.Attribution
 	name := at.GetEval()

@@ -15,11 +15,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
-// script is what a model is to answer. It never changes once it is parsed.
+// script determines a model's answers. It is immutable once it is parsed.
 type script struct {
 	// entries are tried in order; the first that fits a call gives its answer.
 	entries []entry
-	// bySample are the places of the entries of each sample, general those that are for any; both in order.
+	// bySample are the indices of the entries of each sample, general those of entries for any sample; both in order.
 	bySample map[string][]int
 	general  []int
 	// list is given out in order, one answer a call, where no entry fits.
@@ -46,7 +46,7 @@ type entry struct {
 	// MinTurn and MaxTurn bound it.
 	MinTurn *int32 `json:"min_turn"`
 	MaxTurn *int32 `json:"max_turn"`
-	// Contains and Regexp must be found in the text that In names: `last_user` (default), `last` (the last message) or
+	// Contains and Regexp must match the text that In names: `last_user` (default), `last` (the last message) or
 	// `conversation`.
 	Contains string `json:"contains"`
 	Regexp   string `json:"regexp"`
@@ -78,8 +78,8 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parseScript reads a script: one object {entries, outputs, default}, a list of entries and outputs, or such a list
-// with one item a line (JSON lines); in JSON or YAML. An item of a list is an entry when it has `output` or `outputs`,
+// parseScript parses a script: one object {entries, outputs, default}, a list of entries and outputs, or such a list
+// with one item a line (JSON lines); in JSON or YAML. An item of a list is an entry if it has `output` or `outputs`,
 // else an output of the ordered list.
 func parseScript(text []byte) (*script, error) {
 	documents, err := documentsOf(text)
@@ -142,7 +142,7 @@ func fromYAML(text []byte) ([]json.RawMessage, error) {
 	return []json.RawMessage{orderedjson.Append(nil, value)}, nil
 }
 
-// valueOf turns a YAML node into JSON that keeps the order of members. yamlnode has bounded what it unfolds to.
+// valueOf converts a YAML node to JSON that keeps the order of members. yamlnode has bounded its expansion.
 func valueOf(node *yaml.Node) (any, error) {
 	switch node.Kind {
 	case yaml.AliasNode:

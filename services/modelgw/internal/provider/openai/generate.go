@@ -18,11 +18,11 @@ import (
 // visionTokens is the least bound of output tokens of the first models that took images.
 const visionTokens = 4096
 
-// quirks are what OpenAI's errors mean.
+// quirks interpret OpenAI's errors.
 var quirks = exchange.Quirks{
 	StopStatuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity},
 	Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
-		// A quota that is used up does not come back by waiting.
+		// Waiting does not restore a quota that is used up.
 		if status == http.StatusTooManyRequests && strings.Contains(e.Message, "exceeded your current quota") {
 			return provider.Final
 		}
@@ -49,7 +49,7 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 			"by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why)
 }
 
-// needsResponses says what of a call needs the Responses API; empty when nothing does.
+// needsResponses names the feature of a call that needs the Responses API; empty if there is none.
 func (m *model) needsResponses(c *modelv1.GenerateConfig) string {
 	_, images := chat.ImageOutput(c)
 	switch asked := m.args.ResponsesAPI; {
@@ -91,7 +91,7 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	return request
 }
 
-// streams reports whether a request is streamed: as the model argument says, else when somebody watches.
+// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched.
 func (m *model) streams(r *provider.Request) bool {
 	if m.args.Streaming != nil {
 		return *m.args.Streaming

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// name is what a model is called. OpenAI's models differ in what they take, and only their names tell which is which.
+// name is a parsed model name. OpenAI's models differ in the options that they accept, and only their names identify
+// them.
 type name string
 
 var (
@@ -29,7 +30,7 @@ func (n name) generation() int {
 	return major
 }
 
-// version returns the two parts of the number behind `gpt-`; 0 for those that are not there.
+// version returns the two parts of the number after `gpt-`; 0 for missing ones.
 func (n name) version() (major, minor int) {
 	if match := gptNumber.FindStringSubmatch(string(n)); match != nil {
 		major, _ = strconv.Atoi(match[1])
@@ -38,8 +39,7 @@ func (n name) version() (major, minor int) {
 	return major, minor
 }
 
-// takesCacheMarks reports whether the model lets a request mark where the cache of prompts is to break: gpt-5.6 and
-// later.
+// takesCacheMarks reports whether the model accepts marks for the boundaries of the prompt cache: gpt-5.6 and later.
 func (n name) takesCacheMarks() bool {
 	major, minor := n.version()
 	return major > 5 || major == 5 && minor >= 6
@@ -53,7 +53,7 @@ func (n name) isCodeName() bool {
 // reasons reports whether the model reasons before it answers.
 func (n name) reasons() bool { return n.isOSeries() || n.generation() >= 5 || n.isCodeName() }
 
-// takesEffort reports whether the model can be told how much to reason.
+// takesEffort reports whether the model accepts a reasoning effort.
 func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
 
 // wantsResponses reports whether the Responses API is the model's own.
@@ -61,6 +61,6 @@ func (n name) wantsResponses() bool {
 	return n.reasons() || strings.Contains(string(n), "codex") || strings.Contains(string(n), "deep-research")
 }
 
-// sees reports whether the model is one of the first that took images, which stop short without a bound of their
+// sees reports whether the model is one of the first that accepted images, which stop early without a bound of their
 // output.
 func (n name) sees() bool { return strings.Contains(string(n), "vision") }

@@ -1,6 +1,6 @@
 // Package openai is OpenAI's API, or a server that behaves like it at another address: account, names of models and
-// their quirks. The format is pkg/dialect/openaichat. Only chat completions are built; models that need the Responses
-// API are refused with the argument that helps.
+// their quirks. The format is pkg/dialect/openaichat. Only chat completions are supported; models that need the
+// Responses API are refused with an error that names the argument to set.
 package openai
 
 import (
@@ -36,7 +36,7 @@ type Config struct {
 	APIKey config.Secret `yaml:"api_key" env:"OPENAI_API_KEY"`
 	// BaseURL is the address of the account `default`; default is OpenAI's own.
 	BaseURL string `yaml:"base_url" env:"OPENAI_BASE_URL"`
-	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below
+	// AllowedBaseURLs are further addresses that requests with the account `default` may use, with the paths below
 	// them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
@@ -45,8 +45,8 @@ type Config struct {
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, where it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
-	// ResponsesAPI says for the account `default` which API its models are asked by: false is chat completions for all.
-	// Left out, their names decide at OpenAI's own address, and at any other it is chat completions.
+	// ResponsesAPI selects the API for the models of the account `default`: false is chat completions for all. If it is
+	// omitted, a model's name decides at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`
@@ -55,19 +55,19 @@ type Config struct {
 // Account is a further account.
 type Account struct {
 	provider.Account `yaml:",inline"`
-	// ResponsesAPI says which API the account's models are asked by: false is chat completions for all. Left out, their
-	// names decide at OpenAI's own address, and at any other it is chat completions.
+	// ResponsesAPI selects the API for the account's models: false is chat completions for all. If it is omitted, a
+	// model's name decides at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 }
 
-// models are names that are listed; any other may be asked for too.
+// models are the listed names; requests may use any other too.
 var models = []string{"gpt-4", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini", "gpt-5", "gpt-5-mini", "o3", "o4-mini"}
 
-// host is what instances share.
+// host is shared by instances.
 type host struct {
 	vendor   string
 	accounts map[string]Account
-	plain    provider.Accounts // accounts without what is OpenAI's alone
+	plain    provider.Accounts // accounts without OpenAI's own settings
 	headers  map[string]string
 	http     *http.Client
 }
@@ -107,7 +107,7 @@ func kindAt(c Config, vendor string) (provider.Kind, func() error) {
 
 // arguments are the model arguments.
 type arguments struct {
-	// ResponsesAPI says which API to use: false is chat completions.
+	// ResponsesAPI selects the API: false is chat completions.
 	ResponsesAPI *bool `json:"responses_api"`
 	// Streaming reports whether requests are streamed; default is when somebody watches.
 	Streaming *bool `json:"streaming"`
@@ -127,7 +127,7 @@ type model struct {
 	name   name
 	args   arguments
 	client *chatapi.Client
-	// atVendor says that it is asked at OpenAI's own address.
+	// atVendor means that requests go to OpenAI's own address.
 	atVendor bool
 	// upstream is the client's, made once.
 	upstream *provider.Upstream
@@ -192,7 +192,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	}
 }
 
-// Overruled implements provider.OptionDropper: chat completions have nothing of what these arguments ask for.
+// Overruled implements provider.OptionDropper: chat completions lack the features of these arguments.
 func (m *model) Overruled(*modelv1.GenerateConfig) []provider.Unsent {
 	var all []provider.Unsent
 	for _, argument := range []struct {
@@ -206,7 +206,7 @@ func (m *model) Overruled(*modelv1.GenerateConfig) []provider.Unsent {
 	return all
 }
 
-// takesCacheMarks reports whether requests may mark what the server is to cache.
+// takesCacheMarks reports whether requests may contain marks for the server's cache.
 func (m *model) takesCacheMarks() bool { return m.atVendor && m.name.takesCacheMarks() }
 
 // Close implements provider.Provider.

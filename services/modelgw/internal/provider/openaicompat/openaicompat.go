@@ -1,4 +1,4 @@
-// Package openaicompat is servers of others that speak OpenAI's chat completions. A model is named
+// Package openaicompat provides third-party servers that speak OpenAI's chat completions. A model is named
 // `openai-api/<service>/<model>`; a service is an address and a key in the configuration.
 package openaicompat
 
@@ -29,11 +29,11 @@ const Name = "openai-api"
 
 // Config sets the services up.
 type Config struct {
-	// Services are the servers by the name that stands behind `openai-api/`.
+	// Services are the servers by the name that follows `openai-api/`.
 	Services map[string]provider.Account `yaml:"services"`
 }
 
-// host is what instances share.
+// host is shared by instances.
 type host struct {
 	services provider.Accounts
 	http     *http.Client
@@ -68,7 +68,7 @@ type arguments struct {
 	EmulateTools bool `json:"emulate_tools"`
 	// Stream reports whether requests are streamed; default is when somebody watches.
 	Stream *bool `json:"stream"`
-	// StrictTools is said of each tool; default true.
+	// StrictTools is sent with each tool; default true.
 	StrictTools *bool `json:"strict_tools"`
 }
 
@@ -133,8 +133,8 @@ func (*model) Check(*modelv1.GenerateConfig) error { return nil }
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }
 
-// quirks are what the errors of such servers mean. Where a server has words of its own for a full context, the answer
-// is of service and model.
+// quirks interpret the errors of such servers. For a server with its own words for a full context, the answer names
+// service and model.
 func quirks(service string) exchange.Quirks {
 	return exchange.Quirks{
 		RetryUnreadable: true,

@@ -16,7 +16,7 @@ func withoutExtendedKeywords(schema string) string {
 	return string(orderedjson.Append(nil, object))
 }
 
-// reduce takes the keywords out of a schema and of those in it, and says whether there were any.
+// reduce removes the keywords from a schema and its nested schemas, and reports whether there were any.
 func reduce(schema any) (changed bool) {
 	object, ok := schema.(*orderedjson.Object)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ChatServer starts a server that speaks OpenAI's chat completions and gives these answers in order. It returns its
+// ChatServer starts a server that speaks OpenAI's chat completions and returns these answers in order. It returns its
 // base URL.
 func ChatServer(t testing.TB, answers ...Answer) string {
 	t.Helper()

@@ -18,13 +18,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// GoldenSetup is what a recorded case says of the account.
+// GoldenSetup is the account of a recorded case.
 type GoldenSetup struct {
-	// APIKey and BaseURL are those of the case; empty where it names none.
+	// APIKey and BaseURL are those of the case; empty if it names none.
 	APIKey, BaseURL string
 	// Vendor is the address in the place of the vendor's own, of a case that was recorded there.
 	Vendor string
-	// Service is what stands before the first slash of the model's name.
+	// Service is the part before the first slash of the model's name.
 	Service string
 	// Env are the variables that were set.
 	Env map[string]string
@@ -128,11 +128,11 @@ func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder
 	delete(output.(map[string]any), "time")
 	want, got := plain(decoded(t, form.Output)), plain(output)
 	freeWording(want, got)
-	t.Equal(want, got, match.EmptyAsAbsent("top_logprobs")) // the protocol does not tell an empty list of alternatives from none
+	t.Equal(want, got, match.EmptyAsAbsent("top_logprobs")) // the protocol does not distinguish an empty list of alternatives from none
 }
 
-// freeWording puts what was recorded in place of what says the same: a parse error that quotes the same of the model,
-// around which wording and blanks are ours, and a server's message without what a client library puts around it.
+// freeWording replaces texts that are equivalent to recorded ones with the recorded ones: a parse error that quotes the
+// same text of the model, with other wording and blanks, and a server's message without a client library's wrapping.
 func freeWording(want, got any) {
 	switch w := want.(type) {
 	case []any:
@@ -164,7 +164,7 @@ func quotes(recorded string, given any) bool {
 	return message != "" && strings.HasPrefix(recorded, "error code: ") && strings.Contains(recorded, strings.ToLower(message))
 }
 
-// conversation reads what the case gives, with the configuration of the model below that of the call.
+// conversation reads the conversation of the case, with the model's configuration below that of the call.
 func conversation(t *goldentest.T, form *goldenCase) prepare.Conversation {
 	t.Helper()
 	messages, err := chat.ParseMessages(form.Messages)
@@ -194,7 +194,7 @@ func optionsOf(t *goldentest.T, document json.RawMessage) *modelv1.GenerateConfi
 	return c
 }
 
-// equalPrepared compares what reaches the provider, where the case says that it differs from what was given.
+// equalPrepared compares the provider's input, if the case records that it differs from the given one.
 func equalPrepared(t *goldentest.T, c goldentest.Case, form *goldenCase, prepared prepare.Conversation) {
 	t.Helper()
 	for name := range form.Prepared {
@@ -231,8 +231,8 @@ func equalRequests(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
 	}
 }
 
-// equalPlaces compares where requests went, of a case that is about answers: each to one of the places that the record
-// names, since attempts may be fewer.
+// equalPlaces compares the targets of requests, of a case about answers: each is one of the recorded targets, since
+// there may be fewer attempts.
 func equalPlaces(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
 	t.Helper()
 	var places []string
@@ -248,7 +248,7 @@ func equalPlaces(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
 	}
 }
 
-// equalFailure compares how a call failed: whether anything was sent, and what may be done about it.
+// equalFailure compares how a call failed: whether anything was sent, and whether it is retryable.
 func equalFailure(t *goldentest.T, form *goldenCase, server *recorder, err error) {
 	t.Helper()
 	require.NotNil(t, form.Error, "the call failed: %v", err)
@@ -283,8 +283,8 @@ func decoded(t *goldentest.T, document json.RawMessage) any {
 	return value
 }
 
-// plain returns a value with the JSON within texts brought to one form: arguments of calls, and details of
-// reasoning in a signature. Blanks in them are the recording program's.
+// plain returns a value with the JSON within texts normalized: arguments of calls, and details of reasoning in a
+// signature. Blanks in them are the recording program's.
 func plain(value any) any {
 	switch v := value.(type) {
 	case []any:

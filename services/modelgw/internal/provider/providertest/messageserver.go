@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// MessageServer starts a server that speaks Anthropic's Messages API and gives these answers in order. It returns its
-// base URL. A number of tokens it tells without taking an answer.
+// MessageServer starts a server that speaks Anthropic's Messages API and returns these answers in order. It returns its
+// base URL. Requests for a number of tokens do not consume an answer.
 func MessageServer(t testing.TB, answers ...Answer) string {
 	t.Helper()
 	return serve(t, &vendor{
@@ -47,7 +47,7 @@ func (a Answer) blocks() []object {
 	return blocks
 }
 
-// inputHere stands for the input of the call.
+// inputHere is the placeholder of the call's input.
 const inputHere = "input of the call"
 
 // input is the arguments; as a text, where they are no JSON.

@@ -24,7 +24,7 @@ var followed = map[string]bool{
 	"max_tool_output": true, "fail_on_refusal": true, "cache": true, "batch": true,
 }
 
-// asking has every option but extra_body with a value that asks for something.
+// asking has a non-default value for every option except extra_body.
 func asking() *modelv1.GenerateConfig {
 	return &modelv1.GenerateConfig{
 		SystemMessage: new("Be brief."), MaxTokens: new(int64(77)), TopP: new(0.5), Temperature: new(0.5), StopSeqs: &modelv1.StringList{Values: []string{"x"}},
@@ -39,7 +39,7 @@ func asking() *modelv1.GenerateConfig {
 	}
 }
 
-// askings are configurations that ask for one thing each, by the name of what they ask for.
+// askings are configurations with one option each, by the name of the option.
 func askings(t *testing.T) map[string]*modelv1.GenerateConfig {
 	t.Helper()
 	all := map[string]*modelv1.GenerateConfig{
@@ -63,8 +63,8 @@ func askings(t *testing.T) map[string]*modelv1.GenerateConfig {
 	return all
 }
 
-// Options checks of a model that every option of a configuration, and every member of extra_body, shows in the request,
-// is refused, or is among those that are said not to be sent. New makes the model over an upstream API at an address.
+// Options checks for a model that every option of a configuration, and every member of extra_body, appears in the
+// request, is refused, or is reported as not sent. New makes the model over an upstream API at an address.
 func Options(t *testing.T, New func(t *testing.T, root string) provider.Provider) {
 	t.Helper()
 	r := newRecorder(t, nil)
@@ -85,13 +85,13 @@ func Options(t *testing.T, New func(t *testing.T, root string) provider.Provider
 	}
 }
 
-// seen is what an upstream API sees of one.
+// seen is what an upstream API receives of one.
 type seen struct {
 	body   any
 	header http.Header
 }
 
-// sent is the request that a configuration makes, what of that is said not to be sent, and what is left.
+// sent returns a configuration's request, the options reported as not sent, and the rest.
 func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.GenerateConfig) (request seen, unsent []string, left *modelv1.GenerateConfig, err error) {
 	t.Helper()
 	marked := chat.TextPart("q")

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Answer is what the upstream API shall answer to the next attempt.
+// Answer is the upstream API's answer to the next attempt.
 type Answer struct {
 	Text string
 	// Function and Arguments are a call of a tool, where Function is set.
@@ -30,7 +30,7 @@ type Answer struct {
 	Delay time.Duration
 }
 
-// Harness says how to test a provider.
+// Harness describes a provider to test.
 type Harness struct {
 	// New makes a provider whose upstream API gives these answers in order, one an attempt.
 	New func(t *testing.T, answers ...Answer) provider.Provider

@@ -22,7 +22,7 @@ type upstreamRequest struct {
 	header http.Header
 }
 
-// upstreamResponse is what the server answers.
+// upstreamResponse is the server's answer.
 type upstreamResponse struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
@@ -33,7 +33,7 @@ type upstreamResponse struct {
 	} `json:"sse"`
 }
 
-// defaultAnswer is what the server says where the case does not.
+// defaultAnswer is the server's answer if the case has none.
 const defaultAnswer = `{"id":"chatcmpl-0","object":"chat.completion","created":1700000000,"model":"served-model",` +
 	`"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}],` +
 	`"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`
@@ -53,7 +53,7 @@ const (
 	defaultCount = `{"input_tokens":7}`
 )
 
-// recorder is a server that keeps requests and gives recorded answers in order, the last one again and again.
+// recorder is a server that records requests and returns recorded answers in order, repeating the last one.
 type recorder struct {
 	server *httptest.Server
 
@@ -73,7 +73,7 @@ func newRecorder(t testing.TB, answers []upstreamResponse) *recorder {
 // URL is the server's root.
 func (r *recorder) URL() string { return r.server.URL }
 
-// Requests returns what reached the server.
+// Requests returns the requests that reached the server.
 func (r *recorder) Requests() []upstreamRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
-// vendor is a server that gives answers in order, in the format of a vendor. A number of tokens, where the format has a
-// path for that, it tells without taking an answer.
+// vendor is a server that returns answers in order, in the format of a vendor. Requests for a number of tokens, if the
+// format has a path for them, do not consume an answer.
 type vendor struct {
 	// failure is a body for a status, stream and whole write answers.
 	failure       string

@@ -11,15 +11,15 @@ import (
 // maxEvents bounds the events that are kept for a record, in bytes.
 const maxEvents = 2 << 20
 
-// Events keeps what a stream says, event by event, for a record of the call. Nil keeps nothing.
+// Events stores a stream's events for a record of the call. Nil stores nothing.
 type Events struct {
 	list    []byte
 	leftOut int
-	// text is what came, as long as there is no event in it.
+	// text is the received text, until the first event.
 	text []byte
 }
 
-// NewEvents returns what keeps events where they are wanted, else nil.
+// NewEvents returns an Events if events are wanted, else nil.
 func NewEvents(wanted bool) *Events {
 	if !wanted {
 		return nil
@@ -27,8 +27,8 @@ func NewEvents(wanted bool) *Events {
 	return &Events{}
 }
 
-// From returns a reader of a stream that keeps its text until the first event: where none ever comes, that is all there
-// is.
+// From returns a reader of a stream that stores its text until the first event: if there is no event, the record is the
+// text.
 func (e *Events) From(stream io.Reader) io.Reader {
 	if e == nil {
 		return stream
@@ -42,7 +42,7 @@ type beginning Events
 // Write implements io.Writer.
 func (b *beginning) Write(p []byte) (int, error) {
 	if len(b.list) == 0 {
-		b.text = append(b.text, p[:min(len(p), maxText+1-len(b.text))]...) // One more, so that a record says that it is cut.
+		b.text = append(b.text, p[:min(len(p), maxText+1-len(b.text))]...) // One more byte, so that a record marks the cut.
 	}
 	return len(p), nil
 }
@@ -67,8 +67,8 @@ func (e *Events) Add(data []byte) {
 	}
 }
 
-// Document is what was kept, as a JSON object: `events`, and `events_left_out` where there were too many. Of what is no
-// stream of events it is the text; nil where nothing is kept.
+// Document returns the stored events as a JSON object: `events`, and `events_left_out` if there were too many. If the
+// stream had no events it is the text; nil if nothing is stored.
 func (e *Events) Document() []byte {
 	switch {
 	case e == nil:

@@ -13,13 +13,13 @@ import (
 // longestText is how long a text in a record may be that looks like media.
 const longestText = 256
 
-// mediaLeftOut stands in a record where media was.
+// mediaLeftOut replaces media in a record.
 const mediaLeftOut = "[media left out]"
 
-// maxText bounds what a record keeps of a text that is no JSON: a page, or an answer that broke off.
+// maxText bounds how much of a text that is not JSON a record stores: a page, or an answer that broke off.
 const maxText = 64 << 10
 
-// Record keeps what was said since start, without media. A response that is nil is left out.
+// Record records the exchange since start, without media. A nil response is omitted.
 func Record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
 	call := &modelv1.ModelCall{RequestJson: withoutMedia(request), Error: failed, Time: provider.Clock(start)}
 	if response != nil {
@@ -28,7 +28,7 @@ func Record(request, response []byte, failed bool, start time.Time) *modelv1.Mod
 	return call
 }
 
-// withoutMedia returns a document with data URIs and the like left out. What is no JSON object becomes the member
+// withoutMedia returns a document without data URIs and similar media. A text that is no JSON object becomes the member
 // `body` of one.
 func withoutMedia(document []byte) string {
 	value, err := orderedjson.Decode(document)

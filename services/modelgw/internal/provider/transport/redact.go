@@ -9,10 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
 
-// RedactSecrets returns a client that shares the connections of c and keeps the secrets of an account out of what a
-// vendor says when it fails: refused requests, errors in the midst of a stream, pages that are no answer, and all
-// headers. Whoever reads an answer through it, to pass it on, to record it or to tell of it, never sees them. A secret
-// becomes a star for each of its characters, so that no length changes. Answers of models pass as they came.
+// RedactSecrets returns a client that shares the connections of c and redacts the secrets of an account from a vendor's
+// failures: refused requests, errors within a stream, pages that are not an answer, and all headers. No reader of an
+// answer that relays, records or quotes it ever receives the secrets. Each character of a secret becomes a star, so
+// that no length changes. Answers of models pass unchanged.
 func RedactSecrets(c *http.Client, secrets ...config.Secret) *http.Client {
 	hidden := newSecretSet(secrets)
 	if len(hidden.runs) == 0 {
@@ -43,7 +43,7 @@ func (d *redactingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	refused := answer.StatusCode/100 != 2
 	if encoding := answer.Header.Get("Content-Encoding"); refused && encoding != "" && encoding != "identity" {
-		// We asked for none, and what cannot be read cannot be trusted with the key.
+		// Not requested, and an unreadable answer cannot be trusted with the key.
 		_ = answer.Body.Close()
 		answer.Header.Del("Content-Encoding")
 		answer.Header.Del("Content-Length")
@@ -54,7 +54,7 @@ func (d *redactingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return answer, nil
 }
 
-// redactMode is what a unit of an answer is known to be: an event of a stream, or else the whole body.
+// redactMode is the known kind of a unit of an answer: of an event of a stream, or else of the whole body.
 type redactMode int
 
 const (
@@ -64,8 +64,8 @@ const (
 )
 
 const (
-	// maxHead bounds how much of a unit is looked at to tell what it is. What is not known to be an answer by then is
-	// none.
+	// maxHead bounds how much of a unit is inspected to determine its kind. A unit that is not recognized as an answer
+	// by then is none.
 	maxHead = 4 << 10
 	// smallRead is the least that is read at once.
 	smallRead = 512
@@ -75,13 +75,13 @@ const (
 type redactingBody struct {
 	io.ReadCloser
 	secrets *secretSet
-	// events says that the units are lines of a stream; refused that nothing in it is an answer.
+	// events means that the units are lines of a stream; refused that no unit is an answer.
 	events, refused bool
 
 	is   redactMode
 	head []byte // of the unit, while it is unknown
-	// held are bytes that may be the beginning of a secret; ready are those that the last reader had no room for, and
-	// err is what came after them.
+	// held are bytes that may be the beginning of a secret; ready are those that did not fit into the last read, and
+	// err is the error after them.
 	held, ready []byte
 	err         error
 }
@@ -116,8 +116,8 @@ func (b *redactingBody) Read(p []byte) (int, error) {
 	}
 }
 
-// redact hides what is to be hidden in a piece of the answer, and returns how much of it may be passed on; what follows
-// must be given again with more, unless the piece is the last.
+// redact redacts a piece of the answer, and returns how much of it is final; the rest must be passed again with more,
+// unless the piece is the last.
 func (b *redactingBody) redact(piece []byte, last bool) int {
 	for at := 0; at < len(piece); {
 		unit, ended := piece[at:], last
@@ -146,7 +146,7 @@ func (b *redactingBody) redact(piece []byte, last bool) int {
 	return len(piece)
 }
 
-// modeOf says what the unit is whose next bytes these are.
+// modeOf determines the kind of the unit that starts with these bytes.
 func (b *redactingBody) modeOf(next []byte) redactMode {
 	if b.refused {
 		return failed
@@ -165,8 +165,8 @@ var answerMembers = [][]byte{[]byte(`"choices"`), []byte(`"content"`), []byte(`"
 
 var errorWord = []byte(`"error"`)
 
-// modeByHead says by its beginning what a unit is. The word "error" in quotes cannot be within a text of JSON, and
-// stands before the message in what fails.
+// modeByHead determines the kind of a unit by its beginning. The word "error" in quotes cannot be within a text of
+// JSON, and precedes the message in a failure.
 func modeByHead(head []byte) redactMode {
 	is, first := unknown, len(head)
 	for _, member := range answerMembers {
@@ -181,7 +181,7 @@ func modeByHead(head []byte) redactMode {
 		}
 		value, member := bytes.CutPrefix(bytes.TrimSpace(after), []byte(":"))
 		switch value = bytes.TrimSpace(value); {
-		case bytes.HasPrefix([]byte("null"), value) && first == len(head): // It may be no error; the next bytes tell.
+		case bytes.HasPrefix([]byte("null"), value) && first == len(head): // It may not be an error; the next bytes decide.
 			return unknown
 		case !member || !bytes.HasPrefix(value, []byte("null")):
 			return failed

@@ -7,16 +7,15 @@ import (
 )
 
 const (
-	// leastSecret is how long a text must be to be a secret: what is shorter stands in for a key where none is wanted,
-	// such as `EMPTY`, and is in many words.
+	// leastSecret is the minimal length of a secret: shorter texts are placeholders for a key that is not needed, such
+	// as `EMPTY`, and occur in many words.
 	leastSecret = 8
-	// mostShown is how many characters of a secret in a row may be seen, less one: vendors name a key by its first and
-	// its last few.
+	// mostShown is one more than the number of consecutive characters of a secret that may be shown: vendors name a key
+	// by its first and its last few.
 	mostShown = 12
 )
 
-// secretSet finds secrets in what others say, and parts of them that are long enough to matter. It may be used
-// concurrently.
+// secretSet finds secrets, and significant parts of them, in texts of other parties. It is safe for concurrent use.
 type secretSet struct {
 	secrets [][]byte
 	// runs are the shortest parts that matter, and sizes how long these are.

@@ -1,4 +1,4 @@
-// Package transport is what providers share whose APIs speak HTTP: the client, the records of what was said, and the
+// Package transport is shared by providers whose APIs speak HTTP: the client, the records of exchanges, and the
 // failures of connections.
 package transport
 
@@ -20,7 +20,7 @@ import (
 // MaxErrorBytes bounds the body of an error.
 const MaxErrorBytes = 64 << 10
 
-// ErrAnswerTooLarge says that an answer is over its bound.
+// ErrAnswerTooLarge is the error for an answer over its bound.
 var ErrAnswerTooLarge = errors.New("the answer is larger than max_answer_bytes of modelgw allows")
 
 const (
@@ -30,8 +30,8 @@ const (
 	idlePerHost      = 256
 )
 
-// NewClient returns a client for calls of models: connections are kept, an answer may take as long as it takes, and
-// redirects are not followed, since they would carry keys elsewhere.
+// NewClient returns a client for calls of models: connections are reused, an answer has no time limit, and redirects
+// are not followed, since they would carry keys elsewhere.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -46,8 +46,8 @@ func NewClient() *http.Client {
 	}
 }
 
-// NewPost returns a request that posts a body. The caller may release it when the request was made; the transport uses
-// it for as long as it must.
+// NewPost returns a request that posts a body. The caller may release the body once the request was made; the transport
+// holds it for as long as it needs it.
 func NewPost(ctx context.Context, url string, body *buffer.Buffer) (*http.Request, error) {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
@@ -59,15 +59,15 @@ func NewPost(ctx context.Context, url string, body *buffer.Buffer) (*http.Reques
 	return post, nil
 }
 
-// Read reads the body of an answer, and no more of it than a bound. The caller must release it, also where it breaks
-// off: then it holds what came.
+// Read reads the body of an answer, up to a bound. The caller must release it, also if it breaks off: it then holds the
+// received part.
 func Read(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	b := buffer.New()
 	return b, b.Fill(io.LimitReader(answer.Body, bound), min(answer.ContentLength, bound), bound)
 }
 
-// ReadWhole reads the body of an answer that is of use only as a whole: one over its bound fails with
-// ErrAnswerTooLarge. The caller must release it, also where it fails.
+// ReadWhole reads the body of an answer that is useful only as a whole: one over its bound fails with
+// ErrAnswerTooLarge. The caller must release it, also on failure.
 func ReadWhole(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	b := buffer.New()
 	err := b.Fill(answer.Body, answer.ContentLength, bound)
@@ -77,8 +77,8 @@ func ReadWhole(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	return b, err
 }
 
-// Limit returns a reader of a stream that takes what it reads from left, and fails with ErrAnswerTooLarge when there is
-// more.
+// Limit returns a reader of a stream that subtracts the bytes it reads from left, and fails with ErrAnswerTooLarge if
+// there are more.
 func Limit(stream io.Reader, left *int64) io.Reader { return &limited{stream, left} }
 
 type limited struct {
@@ -91,20 +91,21 @@ func (l *limited) Read(p []byte) (int, error) {
 	if *l.left < 0 {
 		return 0, ErrAnswerTooLarge
 	}
-	n, err := l.stream.Read(p[:min(int64(len(p)), *l.left+1)]) // One more, to tell the end from the bound.
+	n, err := l.stream.Read(p[:min(int64(len(p)), *l.left+1)]) // One more, to distinguish the end from the bound.
 	if *l.left -= int64(n); *l.left < 0 {
 		return n, ErrAnswerTooLarge
 	}
 	return n, err
 }
 
-// IsJSON says that an answer is a JSON document, where a stream may have been asked for.
+// IsJSON reports whether an answer is a JSON document, in case a stream was requested.
 func IsJSON(h http.Header) bool {
 	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
 	return mediaType == "application/json"
 }
 
-// Broken is the failure of a connection to a provider. When the attempt itself was ended, its context's error stands.
+// Broken is the failure of a connection to a provider. If the attempt's context has ended, Broken returns the context's
+// error.
 func Broken(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
