@@ -65,7 +65,7 @@ func TestPoolsAreShownAndRetuned(t *testing.T) {
 	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName()}})
 	require.ErrorContains(t, err, "nothing is to be changed")
 	require.Len(t, p.GetHistory(), 1)
-	assert.Equal(t, "manual", p.GetHistory()[0].GetReason())
+	assert.Equal(t, modelv1.ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_MANUAL, p.GetHistory()[0].GetReason())
 
 	_, err = g.limits.UpdateConnectionPool(t.Context(), &modelv1.UpdateConnectionPoolRequest{ConnectionPool: &modelv1.ConnectionPool{Name: p.GetName() + "/nobody", Max: 5}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), err)
