@@ -1,9 +1,11 @@
 """The protocol of workers, for any worker in Python: put this file beside yours. docs/workers.md describes what it speaks."""
-import json, os, queue, sqlite3, time
+import json, os, queue, sqlite3, time, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 import grpc
 from evalfleet.worker.v1 import worker_service_pb2 as pb, worker_service_pb2_grpc as rpc
 
+ADDRESS = os.environ.get("EVALFLEET_ADDRESS", "127.0.0.1:7460")
+AUTHORIZATION = "Bearer " + os.environ["EVALFLEET_TOKEN"]
 MAX_ANSWER = 4_000_000  # A larger frame would cost the connection, each time it is sent.
 
 class Worker:
@@ -29,7 +31,7 @@ class Worker:
 
     def run(self):
         """Serves for ever, and connects again whenever the connection is lost."""
-        stub = rpc.WorkerServiceStub(grpc.insecure_channel(os.environ.get("EVALFLEET_ADDRESS", "127.0.0.1:7460")))
+        stub = rpc.WorkerServiceStub(grpc.insecure_channel(ADDRESS))
         while True:
             out = queue.SimpleQueue()
             try:
@@ -45,12 +47,12 @@ class Worker:
         out.put(pb.ConnectRequest(register=pb.Register(offers=self.offers, max_in_flight=self.max_in_flight, unfinished=self.calls)))
         for call in self.calls.values():
             call.add_done_callback(send)
-        for frame in stub.Connect(iter(out.get, None), metadata=[("authorization", "Bearer " + os.environ["EVALFLEET_TOKEN"])]):
+        for frame in stub.Connect(iter(out.get, None), metadata=[("authorization", AUTHORIZATION)]):
             match frame.WhichOneof("frame"):
                 case "registered":
                     print("registered", flush=True)
                 case "call":
-                    self.calls[frame.call.key] = self.pool.submit(self.work, frame.call)
+                    self.calls[frame.call.key] = self.pool.submit(self.work, frame.call, frame.offloaded)
                     self.calls[frame.call.key].add_done_callback(send)
                 case "accepted":
                     self.calls.pop(frame.accepted.key, None)
@@ -58,10 +60,11 @@ class Worker:
                 case "ping":
                     out.put(pb.ConnectRequest(pong=pb.Pong()))
 
-    def work(self, call):
+    def work(self, call, offloaded):
         print("call", call.key, flush=True)
         try:
-            payload = json.dumps(self.functions[call.kind, call.name](json.loads(call.payload_json)))
+            payload = call.payload_json or download(offloaded[0].blob.hash)
+            payload = json.dumps(self.functions[call.kind, call.name](json.loads(payload)))
             if len(payload) > MAX_ANSWER:
                 raise ValueError(f"the answer has {len(payload)} bytes, more than {MAX_ANSWER}")
             result = pb.CallResult(key=call.key, payload_json=payload)
@@ -72,6 +75,12 @@ class Worker:
         except sqlite3.Error as fault:  # Its caller would wait for ever for an answer that was not kept.
             result = failure(call, fault)
         return result
+
+def download(hash):
+    """The payload of a call that is larger than a frame."""
+    url = f"http://{ADDRESS}/api/v1/projects/default/blobs/{hash}:download"
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": AUTHORIZATION})) as body:
+        return body.read()
 
 def failure(call, fault):
     return pb.CallResult(key=call.key, error=pb.CallError(type="unknown", message=repr(fault)))

@@ -230,6 +230,26 @@ func TestAWorkerInNode(t *testing.T) {
 	}))
 }
 
+// A call that is larger than a frame reaches a worker: it reads the payload with BlobService.
+func TestAWorkersCallIsLargerThanAFrame(t *testing.T) {
+	t.Parallel()
+	for _, worker := range []example{inPython, inNode} {
+		t.Run(worker.name, func(t *testing.T) {
+			t.Parallel()
+			inEachForm(t, func(t *testing.T, f form) {
+				h := newHome(t, &shipped, f)
+				h.serve()
+				worker.begin(h)
+				h.write("large.jsonl", text(t, object{"input": strings.Repeat("much ", 1_000_000), "target": "12"})+"\n")
+				task := h.write("large.yaml", "dataset: large.jsonl\nscorer: close_enough\nmodel: {name: mockllm/model, args: {outputs: [\"12.25\"]}}\nsolver: generate\n")
+				ran := h.run("eval", "run", task, "--json")
+				require.Equal(t, 0, ran.code, ran.err)
+				assert.InDelta(t, 1, metric(t, evalOf(t, ran), "close_enough", "accuracy"), 1e-9)
+			})
+		})
+	}
+}
+
 // A worker that cannot keep its results says so, where it would otherwise leave its callers without an answer.
 func TestAWorkerThatCannotKeepResults(t *testing.T) {
 	t.Parallel()
