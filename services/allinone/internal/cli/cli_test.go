@@ -309,13 +309,25 @@ func open(t *testing.T) string {
 	return path
 }
 
-func TestARequestOverTheLimit(t *testing.T) {
+func TestATextOverTheBoundOfAMessageIsUploaded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "big.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("model: a/b\ndataset: [{input: "+strings.Repeat("x", 5<<20)+"}]\n"), 0o600))
+	s := &server{eval: &agentv1.Eval{Name: "projects/default/evals/e1", Spec: &agentv1.EvalSpec{}}}
+	c := begin(t, append(serve(t, s), "eval", "run", "--check", path)...)
+	assert.Equal(t, 0, c.end(t), c.stderr.String())
+	require.Len(t, s.created.GetOffloaded(), 1)
+	assert.Contains(t, s.created.GetOffloaded()[0].GetField(), "spec.dataset.inline.samples[0].input")
+}
+
+func TestARequestOverTheLimit(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "big.yaml")
+	samples := strings.Repeat("  - {input: "+strings.Repeat("x", 500)+"}\n", 10_000)
+	require.NoError(t, os.WriteFile(path, []byte("model: a/b\ndataset:\n"+samples), 0o600))
 	c := begin(t, append(serve(t, &server{}), "eval", "run", path)...)
 	assert.Equal(t, 2, c.end(t))
-	assert.Regexp(t, `big.yaml: the evaluation is \d+ bytes as a request, over the limit of 4194304; move its samples into a file`, c.stderr.String())
+	assert.Regexp(t, `big.yaml: the request has \d+ bytes and may have 4194304; .*; move the samples into a file`, c.stderr.String())
 }
 
 func TestUsage(t *testing.T) {

@@ -2,16 +2,17 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/taskfile"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/revision"
 	"github.com/evalfleet/evalfleet/services/modelgw"
@@ -187,7 +188,7 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 			return err
 		})
 		if err != nil {
-			err = inFileWords(err, task.Spec, s.given)
+			err = tooLarge(inFileWords(err, task.Spec, s.given))
 		}
 	}
 	if err != nil && interrupted(ctx) {
@@ -196,13 +197,19 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 	return eval, err
 }
 
+// tooLarge says what to do about a task file that is too large as a request: large texts are uploaded, many small
+// samples are not.
+func tooLarge(err error) error {
+	fault, ok := rpcerr.As(err)
+	if !ok || fault.Reason != errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE || fault.Metadata["field"] != "" {
+		return err
+	}
+	return fmt.Errorf("%w; move the samples into a file: `dataset: samples.jsonl`", err)
+}
+
 // runEval makes the evaluation and follows it.
 func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool, logDir string) error {
 	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: resource.NewID(), ValidateOnly: check}
-	if size := proto.Size(req); size > bound.MessageBytes {
-		return usage("%s: the evaluation is %d bytes as a request, over the limit of %d; move its samples into a file: `dataset: samples.jsonl`",
-			task.Spec.GetTaskFile(), size, bound.MessageBytes)
-	}
 	eval, err := s.createEval(ctx, task, req)
 	if err != nil {
 		return err
