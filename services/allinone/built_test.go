@@ -188,6 +188,8 @@ var requests = map[string]string{
 	"ExecuteToolsRequest":       `{"calls": [{"id": "absent", "function": "absent"}]}`,
 	"GetBlobRequest":            `{"hash": "` + strings.Repeat("0", 64) + `"}`,
 	"OpenPortRequest":           `{"sandboxPort": 80}`,
+	"PostMessageRequest":        `{"text": "absent"}`,
+	"RetuneLimitsRequest":       `{"limits": {"turns": "1"}}`,
 	"StreamExecRequest":         `{"spec": {"argv": ["true"]}}`,
 }
 

@@ -352,6 +352,33 @@ func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), err)
 }
 
+// A field that is wrong has the path that the caller wrote; an error that is about none stays as it is.
+func TestAStreamNamesItsFieldsFromItsRequestOn(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	refused := func(change func(*modelv1.GenerateRequest)) *rpcerr.Error {
+		t.Helper()
+		request := ask(`{"outputs": []}`, "q")
+		change(request)
+		stream, err := g.models.StreamGenerate(waittest.Context(t), &modelv1.StreamGenerateRequest{Request: request})
+		require.NoError(t, err)
+		_, err = receive(t, stream)
+		e, ok := rpcerr.As(rpcerr.FromStatus(err))
+		require.True(t, ok, err)
+		return e
+	}
+	e := refused(func(r *modelv1.GenerateRequest) { r.Model = "absent/x" })
+	require.Len(t, e.Fields, 1, e)
+	assert.Equal(t, "request.model", e.Fields[0].Path)
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, e.Reason)
+	assert.True(t, strings.HasPrefix(e.Message, "request.model: "), e.Message)
+
+	e = refused(func(*modelv1.GenerateRequest) {})
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED, e.Reason)
+	assert.Empty(t, e.Fields)
+	assert.NotContains(t, e.Message, "request: ")
+}
+
 // Time is stopped while the watcher leaves and comes back, so that the call is still under way then.
 func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()

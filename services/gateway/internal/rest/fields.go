@@ -19,10 +19,16 @@ type spelled struct{ error }
 // Unwrap returns the error itself.
 func (s spelled) Unwrap() error { return s.error }
 
-// bodies are the fields that bodies stand for, such as `budget`, by the path of the route. A body that is the whole
-// request is not among them.
-func bodies() map[string]string {
-	all := map[string]string{}
+// fieldBody is a body that is one field of its request, such as `budget`.
+type fieldBody struct {
+	field   string
+	message protoreflect.MessageType
+}
+
+// fieldBodies are the bodies that are a field, by the path of the route. A body that is the whole request is not among
+// them.
+func fieldBodies() map[string]fieldBody {
+	all := map[string]fieldBody{}
 	for name := range services() {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 		if err != nil {
@@ -32,8 +38,14 @@ func bodies() map[string]string {
 		for i := range methods.Len() {
 			rule, _ := proto.GetExtension(methods.Get(i).Options(), annotations.E_Http).(*annotations.HttpRule)
 			if body := rule.GetBody(); body != "" && body != "*" {
-				_, path, _ := strings.Cut(string(routeOf(rule)), " ")
-				all[path] = body
+				message, err := protoregistry.GlobalTypes.FindMessageByName(methods.Get(i).Input().Fields().ByName(protoreflect.Name(body)).Message().FullName())
+				if err != nil {
+					continue
+				}
+				for _, r := range append(rule.GetAdditionalBindings(), rule) {
+					_, path, _ := strings.Cut(string(routeOf(r)), " ")
+					all[path] = fieldBody{body, message}
+				}
 			}
 		}
 	}
@@ -41,7 +53,7 @@ func bodies() map[string]string {
 }
 
 // naming names the fields of errors as JSON does, seen from the body that the caller sent.
-type naming map[string]string
+type naming map[string]fieldBody
 
 // of is err with its fields in JSON's names. A service names them as the schema does, from the request on.
 func (n naming) of(ctx context.Context, err error) error {
@@ -51,7 +63,7 @@ func (n naming) of(ctx context.Context, err error) error {
 	}
 	within := ""
 	if pattern, ok := runtime.HTTPPattern(ctx); ok {
-		within = n[pattern.String()]
+		within = n[pattern.String()].field
 	}
 	named := *e
 	named.Fields = make([]rpcerr.Field, 0, len(e.Fields))

@@ -22,7 +22,7 @@ func TestPathsAreNamedAsJSONDoes(t *testing.T) {
 
 func TestBodiesThatAreAFieldAreKnown(t *testing.T) {
 	t.Parallel()
-	all := bodies()
-	assert.Equal(t, "budget", all["/api/v1/{budget.name=projects/*/budgets/**}"], all)
-	assert.Equal(t, "request", all["/api/v1/{request.parent=projects/*}/models:streamGenerate"])
+	all := fieldBodies()
+	assert.Equal(t, "budget", all["/api/v1/{budget.name=projects/*/budgets/**}"].field, all)
+	assert.Equal(t, "request", all["/api/v1/{request.parent=projects/*}/models:streamGenerate"].field)
 }

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"io"
+	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -44,25 +45,63 @@ func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 		if len(bytes.TrimSpace(text)) == 0 {
 			return io.EOF
 		}
-		if !jsonscan.AtMost(text, bound.RequestValues) {
-			return refuse(r, rpcerr.InvalidRequest(
-				"the body has more than %d JSON values; send what is large as a blob first and name it by its hash", bound.RequestValues))
-		}
 		p, ok := v.(proto.Message)
-		if !ok { // A field of the request.
+		if !ok { // A field of the request, which ofAField has read before.
 			return m.JSONPb.Unmarshal(text, v)
 		}
-		err = m.UnmarshalOptions.Unmarshal(text, p)
-		if err == nil {
-			return nil
+		if _, err := m.read(text, p); err != nil {
+			return refuse(r, err)
 		}
-		// Only what the plain reading refuses is looked at again: with the full names of enums' values.
-		if full, ok := fullEnums(text, p.ProtoReflect().Descriptor()); ok {
-			proto.Reset(p)
-			if m.UnmarshalOptions.Unmarshal(full, p) == nil {
-				return nil
-			}
-		}
-		return refuse(r, misfit(text, p, err))
+		return nil
 	})
+}
+
+// read reads a body into p, and returns it as the mapping takes it: with the full names of enums' values.
+func (m *messages) read(text []byte, p proto.Message) ([]byte, error) {
+	if !jsonscan.AtMost(text, bound.RequestValues) {
+		return nil, rpcerr.InvalidRequest(
+			"the body has more than %d JSON values; send what is large as a blob first and name it by its hash", bound.RequestValues)
+	}
+	err := m.UnmarshalOptions.Unmarshal(text, p)
+	if err == nil {
+		return text, nil
+	}
+	// Only what the plain reading refuses is looked at again.
+	if full, ok := fullEnums(text, p.ProtoReflect().Descriptor()); ok {
+		proto.Reset(p)
+		if m.UnmarshalOptions.Unmarshal(full, p) == nil {
+			return full, nil
+		}
+	}
+	return nil, misfit(text, p, err)
+}
+
+// ofAField reads bodies that are a field of their request, such as `budget`, before the mapping does, which keeps
+// nothing but the text of what is wrong with them.
+func (m *messages) ofAField(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
+	all := fieldBodies()
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
+			pattern, _ := runtime.HTTPPattern(r.Context())
+			field, ok := all[pattern.String()]
+			if !ok {
+				next(w, r, pathParams)
+				return
+			}
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				answer(w, r, unread(err))
+				return
+			}
+			if len(bytes.TrimSpace(text)) > 0 {
+				if text, err = m.read(text, field.message.New().Interface()); err != nil {
+					answer(w, r, err)
+					return
+				}
+			}
+			r = r.Clone(r.Context())
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			next(w, r, pathParams)
+		}
+	}
 }

@@ -1,12 +1,14 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -111,6 +113,32 @@ func (n naming) unrouted(ctx context.Context, mux *runtime.ServeMux, m runtime.M
 	n.answer(ctx, mux, m, w, r, err)
 }
 
+// named is the name of a variable within a path, such as `name` in `{name=projects/*}`.
+var named = regexp.MustCompile(`\{[\w.]+=`)
+
+// misrouted refuses by its method a call that the mapping would take for another one: `GET …/runs/{run}:cancel` for a
+// run whose id is `{run}:cancel`, and `PATCH …/budgets` for a budget without an id.
+func misrouted(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
+	all := map[string]bool{}
+	for r := range queries() {
+		_, path, _ := strings.Cut(string(r), " ")
+		all[named.ReplaceAllString(path, "{")] = true
+	}
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
+			pattern, _ := runtime.HTTPPattern(r.Context())
+			template, path := pattern.String(), r.URL.Path
+			i := strings.LastIndexByte(path, ':')
+			taken := i >= 0 && pattern.Verb() == "" && all[named.ReplaceAllString(template, "{")+path[i:]]
+			if taken || strings.HasSuffix(template, "/**}") && strings.Count(path, "/") < strings.Count(template, "/") {
+				answer(w, r, rpcerr.MethodNotAllowed(r.Method, headtail.Cut(path, maxShownPath)))
+				return
+			}
+			next(w, r, pathParams)
+		}
+	}
+}
+
 // challenging writes what a credential should be into answers that lack one, where the mapping would write the error's
 // message, which need be no header.
 type challenging struct{ http.ResponseWriter }
@@ -148,6 +176,9 @@ func misfit(text []byte, m proto.Message, cause error) error {
 		return rpcerr.InvalidRequest("the body is no JSON object; write an object of %s", d.FullName())
 	}
 	var wrong rpcerr.Fields
+	if path := twice(json.NewDecoder(bytes.NewReader(text)), ""); path != "" {
+		wrong.Add(path, "stands twice; write it once")
+	}
 	violations(&wrong, "", value, d)
 	if wrong.Len() == 0 {
 		return rpcerr.InvalidRequest("the body is no %s: %v", d.FullName(), cause)

@@ -76,7 +76,7 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		MarshalOptions:   protojson.MarshalOptions{},
 		UnmarshalOptions: protojson.UnmarshalOptions{}, // An unknown field is an error that names it.
 	}}
-	names := naming(bodies())
+	names := naming(fieldBodies())
 	var mux *runtime.ServeMux
 	answer := func(w http.ResponseWriter, r *http.Request, err error) {
 		_, m := runtime.MarshalerForRequest(mux, r)
@@ -104,7 +104,7 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status { return status.Convert(names.of(ctx, err)) }),
 		runtime.WithRoutingErrorHandler(names.unrouted),
 		runtime.WithForwardResponseOption(showEtag),
-		runtime.WithMiddlewares(strict(answer), resume, plain(conns, handle)),
+		runtime.WithMiddlewares(misrouted(answer), strict(answer), asJSON.ofAField(answer), resume, plain(conns, handle)),
 		runtime.WithWriteContentLength(),
 	)
 	// What is registered last is asked first: `projects/{project}:watch` of RunService must come before the name of

@@ -2,10 +2,12 @@ package rest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +41,7 @@ const (
 	wantFlag      = "want true or false"
 	wantText      = "want a text in quotes"
 	wantBytes     = "want base64"
+	wantMask      = "want the names of fields in one text, with commas between them, such as \"name,spec.tags\""
 )
 
 // duration reports whether a text is a duration as JSON writes one.
@@ -46,12 +49,6 @@ func duration(text string) bool {
 	seconds, ok := strings.CutSuffix(text, "s")
 	_, err := strconv.ParseFloat(seconds, 64)
 	return ok && err == nil
-}
-
-// integer reports whether a number, or the text of one, is a whole one.
-func integer(value string) bool {
-	n, err := strconv.ParseFloat(value, 64)
-	return err == nil && n == math.Trunc(n)
 }
 
 // misfits says what is wanted of a JSON value of a field without further fields; empty where it fits. It judges the
@@ -69,12 +66,12 @@ func misfits(value any, f protoreflect.FieldDescriptor) string {
 			return wantText
 		}
 	case protoreflect.BytesKind:
-		if !isText {
+		if !isText || !isBase64(text) {
 			return wantBytes
 		}
 	case protoreflect.EnumKind:
-		if isText && enumValue(f.Enum(), text) == "" {
-			return unknownValue(f.Enum(), text)
+		if isText && enumValue(f.Enum(), text) == "" || !isText && (!isNumber || !whole(number, 32, true)) {
+			return unknownValue(f.Enum(), fmt.Sprint(value))
 		}
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		if _, err := strconv.ParseFloat(text, 64); !isNumber && err != nil {
@@ -90,13 +87,66 @@ func misfits(value any, f protoreflect.FieldDescriptor) string {
 			if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
 				return wantTimestamp
 			}
+		case "google.protobuf.FieldMask":
+			if !isText || !mask.MatchString(text) {
+				return wantMask
+			}
 		}
 	default: // The whole numbers.
-		if isNumber && number != math.Trunc(number) || isText && !integer(text) || !isNumber && !isText {
+		if isText {
+			n, err := strconv.ParseFloat(text, 64)
+			number, isNumber = n, err == nil
+		}
+		if !isNumber || number != math.Trunc(number) {
 			return wantInteger
+		}
+		bits, signed := widthOf(f.Kind())
+		if !whole(number, bits, signed) {
+			return fmt.Sprintf("is out of range; want a whole number of %d bits", bits)
 		}
 	}
 	return ""
+}
+
+// mask is the names of fields as JSON writes a mask: none, or several with commas between them.
+var mask = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9.]*(,[a-zA-Z][a-zA-Z0-9.]*)*)?$`)
+
+// isBase64 reports whether a text is base64 as JSON takes it: of either alphabet, padded or not.
+func isBase64(text string) bool {
+	encoding := base64.RawStdEncoding
+	if strings.ContainsAny(text, "-_") {
+		encoding = base64.RawURLEncoding
+	}
+	if len(text)%4 == 0 {
+		text = strings.TrimRight(text, "=")
+	}
+	_, err := encoding.DecodeString(text)
+	return err == nil
+}
+
+// widthOf is how many bits the numbers of a kind have, and whether they have a sign.
+func widthOf(kind protoreflect.Kind) (bits int, signed bool) {
+	switch kind {
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return 32, true
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return 32, false
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return 64, false
+	default:
+		return 64, true
+	}
+}
+
+// whole reports whether a number is a whole one of so many bits.
+func whole(number float64, bits int, signed bool) bool {
+	if number != math.Trunc(number) {
+		return false
+	}
+	if signed {
+		return number >= -math.Ldexp(1, bits-1) && number < math.Ldexp(1, bits-1)
+	}
+	return number >= 0 && number < math.Ldexp(1, bits)
 }
 
 // fullEnums returns a body with the full names of its enums' values, and whether that is another body than it was.
@@ -108,8 +158,40 @@ func fullEnums(text []byte, d protoreflect.MessageDescriptor) ([]byte, bool) {
 	if !utf8.Valid(text) || decoder.Decode(&value) != nil || decoder.Decode(new(any)) != io.EOF || !lengthen(value, d) {
 		return nil, false
 	}
+	if twice(json.NewDecoder(bytes.NewReader(text)), "") != "" {
+		return nil, false
+	}
 	full, err := json.Marshal(value)
 	return full, err == nil
+}
+
+// twice returns the path of the first key that stands twice in one object of a JSON value; empty where none does.
+func twice(decoder *json.Decoder, path string) string {
+	switch token, _ := decoder.Token(); token {
+	case json.Delim('{'):
+		seen := map[string]bool{}
+		for decoder.More() {
+			key, _ := decoder.Token()
+			name, _ := key.(string)
+			at := strings.TrimPrefix(path+"."+name, ".")
+			if seen[name] {
+				return at
+			}
+			seen[name] = true
+			if found := twice(decoder, at); found != "" {
+				return found
+			}
+		}
+		_, _ = decoder.Token()
+	case json.Delim('['):
+		for i := 0; decoder.More(); i++ {
+			if found := twice(decoder, fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+		_, _ = decoder.Token()
+	}
+	return ""
 }
 
 // lengthen puts full names of enums' values into a JSON value of d, and reports whether there were shorter ones.

@@ -22,10 +22,18 @@ func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.Mes
 		wrong.Add(path, "should be an object of "+string(d.FullName()))
 		return
 	}
+	set := map[protoreflect.FullName]string{} // What is set already, and by which name: a field, or one of a oneof.
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		at := strings.TrimPrefix(path+"."+key, ".")
 		switch f := field(d, key); {
 		case f != nil:
+			if other := set[slot(f)]; other != "" && object[key] != nil {
+				wrong.Add(at, "cannot be set beside "+other+"; set one of them")
+				continue
+			}
+			if object[key] != nil {
+				set[slot(f)] = key
+			}
 			ofField(wrong, at, object[key], f)
 		case wrong.Full():
 			wrong.Add(at, "")
@@ -35,13 +43,25 @@ func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.Mes
 	}
 }
 
+// slot is what a field sets: its oneof, of which one field can be set, or itself.
+func slot(f protoreflect.FieldDescriptor) protoreflect.FullName {
+	if o := f.ContainingOneof(); o != nil {
+		return o.FullName()
+	}
+	return f.FullName()
+}
+
 // ofField notes the violations of a field's value: of each of its elements, where it has several.
 func ofField(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDescriptor) {
 	switch {
 	case f.IsMap():
-		entries, _ := value.(map[string]any)
+		entries, ok := value.(map[string]any)
+		if !ok && value != nil {
+			wrong.Add(path, "should be an object")
+			return
+		}
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			ofOne(wrong, path+"."+key, entries[key], f.MapValue())
+			ofElement(wrong, path+"."+key, entries[key], f.MapValue())
 		}
 	case f.IsList():
 		elements, ok := value.([]any)
@@ -50,11 +70,20 @@ func ofField(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldD
 			return
 		}
 		for i, element := range elements {
-			ofOne(wrong, fmt.Sprintf("%s[%d]", path, i), element, f)
+			ofElement(wrong, fmt.Sprintf("%s[%d]", path, i), element, f)
 		}
 	default:
 		ofOne(wrong, path, value, f)
 	}
+}
+
+// ofElement notes the violations of an element of a list or of a map, which cannot be null.
+func ofElement(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDescriptor) {
+	if value == nil && (f.Message() == nil || f.Message().FullName() != "google.protobuf.Value") {
+		wrong.Add(path, "cannot be null")
+		return
+	}
+	ofOne(wrong, path, value, f)
 }
 
 func ofOne(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDescriptor) {

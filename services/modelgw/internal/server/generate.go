@@ -25,7 +25,11 @@ func (s *Server) StreamGenerate(r *modelv1.StreamGenerateRequest, out answerStre
 	if r.GetRequest().GetValidateOnly() {
 		return rpcerr.InvalidField("request.validate_only", "is for Generate, which answers with a message; there is no stream of a check")
 	}
-	return s.Calls.Stream(out.Context(), r.GetRequest(), out.Send)
+	err := s.Calls.Stream(out.Context(), r.GetRequest(), out.Send)
+	if rpcerr.Concerns("", err) {
+		return rpcerr.In("request", err)
+	}
+	return err
 }
 
 // AttachGenerate implements ModelService.
@@ -61,13 +65,13 @@ func (s *Server) CancelGenerate(ctx context.Context, r *modelv1.CancelGenerateRe
 
 // ReleaseGenerate implements ModelService.
 func (s *Server) ReleaseGenerate(ctx context.Context, r *modelv1.ReleaseGenerateRequest) (*modelv1.ReleaseGenerateResponse, error) {
+	project, err := resource.ParseProject("parent", r.GetParent())
+	if err != nil {
+		return nil, err
+	}
 	keys := make([]effect.Key, len(r.GetRequestIds()))
 	for i, id := range r.GetRequestIds() {
-		key, err := keyOf(r.GetParent(), id)
-		if err != nil {
-			return nil, err
-		}
-		keys[i] = key
+		keys[i] = effect.Key{Project: project, ID: id}
 	}
 	if err := s.Effects.Release(ctx, keys...); err != nil {
 		return nil, err
