@@ -34,14 +34,14 @@ func (s *State) fold(events iter.Seq2[*agentv1.Event, error]) error {
 	return nil
 }
 
-// Apply folds the next event. It keeps parts of it, which must not change any more. It fails with
-// [journal.ErrUnreadable] on an event that cannot follow; the state is then of no use.
+// Apply folds the next event. It retains parts of the event, which must not change afterwards. It fails with
+// [journal.ErrUnreadable] if the event cannot follow; the state must then not be used.
 func (s *State) Apply(e *agentv1.Event) error {
 	if e.GetSeq() != s.Seq+1 {
 		return fmt.Errorf("%w: event %d does not follow %d", journal.ErrUnreadable, e.GetSeq(), s.Seq)
 	}
 	s.Seq, s.Epoch = e.GetSeq(), e.GetEpoch()
-	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version has none
+	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version knows none
 	f := s.At(e.GetSpan())
 	if f == nil {
 		if !e.GetCritical() {
@@ -60,7 +60,7 @@ func (s *State) Apply(e *agentv1.Event) error {
 	return nil
 }
 
-// outside reports whether an event is about what was asked for from outside, which is not for the agent.
+// outside reports whether an event concerns an effect that was requested from outside, which the agent does not see.
 func (s *State) outside(e *agentv1.Event) bool {
 	if i := s.OpenIntent(journal.IntentOf(e)); i != nil {
 		return i.Outside()
@@ -162,7 +162,7 @@ func (s *State) apply(f *Frame, e *agentv1.Event) error {
 	return nil
 }
 
-// drop forgets what was under way in the agent: the run is ending.
+// drop discards the agent's pending work: the run is ending.
 func (s *State) drop() {
 	s.Fault = nil
 	for _, f := range s.frames {
@@ -173,7 +173,7 @@ func (s *State) drop() {
 	}
 }
 
-// cutScoring notes that what ended the run came while it was scored, and so ends the scoring too.
+// cutScoring records that the event that ended the run came during scoring, and so ends the scoring too.
 func (s *State) cutScoring() {
 	s.scoringCut = s.scoringCut || s.Judging()
 }

@@ -4,7 +4,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 )
 
-// Attribution says on whose behalf an effect of the agent happens.
+// Attribution names the run, the agent and the purpose of an effect.
 func (f *Frame) Attribution(purpose, role string, turn int) *effectv1.Attribution {
 	of := f.run.spec.GetAttribution()
 	return &effectv1.Attribution{

@@ -26,11 +26,11 @@ type Calls struct {
 	All []*Call
 	// Stage is the one begun last; nil before the first.
 	Stage *Stage
-	// Failed says that a call failed for good: no later stage begins.
+	// Failed is set once a call failed permanently: no later stage begins.
 	Failed bool
-	// Interrupted says that the turn was cut: no call begins any more, and the model sees all as cancelled.
+	// Interrupted is set once the turn was cut: no further call begins, and the model sees all calls as cancelled.
 	Interrupted bool
-	// FailFast is what the message wants after a call that failed.
+	// FailFast is the message's policy after a failed call.
 	FailFast toolcall.FailFast
 
 	added int
@@ -40,15 +40,15 @@ type Calls struct {
 type Call struct {
 	// Call is the call as it would run.
 	Call *toolv1.ToolCall
-	// Review says what is to happen with it.
+	// Review is the decision about the call.
 	Review *toolv1.ToolReview
 	// Intent is its ToolIntent; nil while it has not begun, or was rejected.
 	Intent *agentv1.Event
-	// Outcome is its ToolOutcome; nil while it has none.
+	// Outcome is its ToolOutcome; nil while the call is open.
 	Outcome *agentv1.Event
 }
 
-// Stage is what one request executes.
+// Stage is the set of calls that one request executes.
 type Stage struct {
 	// RequestID is its key.
 	RequestID string
@@ -65,7 +65,7 @@ func (c *Calls) Done() bool {
 	return !slices.ContainsFunc(c.All, func(call *Call) bool { return call.Outcome == nil })
 }
 
-// Next returns the calls of the stage that can begin now: none while one is under way or after a failure.
+// Next returns the calls of the stage that can begin now: none while another stage is open or after a failure.
 func (c *Calls) Next() []*Call {
 	from := slices.IndexFunc(c.All, func(call *Call) bool { return call.Outcome == nil })
 	if from < 0 || c.All[from].Intent != nil || c.Failed {
@@ -119,7 +119,7 @@ func (f *Frame) toolsReviewed(r *agentv1.ToolsReviewed) error {
 	return nil
 }
 
-// message returns the message of an id; nil for none.
+// message returns the message with an id; nil if there is none.
 func (f *Frame) message(id string) *modelv1.ChatMessage {
 	for _, m := range slices.Backward(f.Messages()) {
 		if m.GetId() == id {
@@ -219,7 +219,7 @@ func ToolOutcome(intent *agentv1.Event, result *toolv1.ToolResult) *agentv1.Even
 		result.Content = chat.TextContent("")
 	}
 	if result.GetArgumentsJson() == i.GetContent().GetArgumentsJson() {
-		result.ArgumentsJson = "" // the call has them
+		result.ArgumentsJson = "" // the call holds them
 	}
 	return NewEvent(&agentv1.ToolOutcome{
 		Intent: intent.GetSeq(), CallId: i.GetCallId(), Function: i.GetFunction(), ErrorType: result.GetError().GetType(), Failure: result.GetFailure(),

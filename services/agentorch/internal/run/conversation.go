@@ -13,19 +13,19 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
-// Conversation is messages in order, and a hash of each beginning of them, which [Conversation.Links] makes once for
-// each message. The zero Conversation has none. It belongs to one goroutine at a time and must not be copied.
+// Conversation is a list of messages, with a hash of each prefix of the list, which [Conversation.Links] computes once
+// per message. The zero Conversation is empty. Only one goroutine may use it at a time, and it must not be copied.
 type Conversation struct {
 	messages []*modelv1.ChatMessage
 	// links are of the first messages, as far as they were asked for.
 	links []Link
-	// told is how many of the first messages a model has answered, or said as that answer.
+	// told is the number of leading messages that a model has received or returned.
 	told int
 }
 
-// Link is what is known of a beginning of a conversation.
+// Link is the hash and the size of a prefix of a conversation.
 type Link struct {
-	// Hash stands for its messages.
+	// Hash identifies the messages of the prefix.
 	Hash prefix.Hash
 	// Count is how many they are, Bytes how many bytes they have when they are encoded.
 	Count, Bytes int
@@ -42,8 +42,8 @@ func (c *Conversation) Append(messages ...*modelv1.ChatMessage) {
 	c.messages = append(c.messages, messages...)
 }
 
-// Told returns how many of the first messages a model has answered, or said as that answer: whoever made the call may
-// have them still.
+// Told returns the number of leading messages that a model has received or returned. The service that made the call may
+// still have them.
 func (c *Conversation) Told() int { return c.told }
 
 // Links returns the links of the first n messages, each with one message more. The list stays as it is. It fails where
@@ -63,7 +63,7 @@ func (c *Conversation) Links(n int) ([]Link, error) {
 	return c.links[:n:n], nil
 }
 
-// set replaces the messages. What is known of those that are the same at the beginning stays.
+// set replaces the messages. It keeps the links of the common prefix.
 func (c *Conversation) set(messages []*modelv1.ChatMessage) {
 	same := 0
 	for same < min(len(c.messages), len(messages)) && messages[same] == c.messages[same] {
@@ -73,7 +73,7 @@ func (c *Conversation) set(messages []*modelv1.ChatMessage) {
 		c.told = 0 // No call ended there.
 	}
 	made := min(same, len(c.links))
-	c.messages, c.links = messages, c.links[:made:made] // Whoever has the others keeps them.
+	c.messages, c.links = messages, c.links[:made:made] // holders of the old slices keep them
 }
 
 func (f *Frame) messageAdded(a *agentv1.MessageAdded) {
@@ -93,8 +93,8 @@ func (f *Frame) messageAdded(a *agentv1.MessageAdded) {
 	f.posted(m)
 }
 
-// PostedContent is what an operator's messages say as one message of the conversation: one text, or the parts of all
-// where one of them has parts, such as a picture.
+// PostedContent merges an operator's messages into the content of one message: one text, or the parts of all messages
+// if one of them has parts, such as a picture.
 func PostedContent(posted []*modelv1.ChatMessage) *contentv1.MessageContent {
 	if len(posted) == 1 {
 		return posted[0].GetContent()
@@ -112,8 +112,8 @@ func PostedContent(posted []*modelv1.ChatMessage) *contentv1.MessageContent {
 	return &contentv1.MessageContent{Form: &contentv1.MessageContent_List{List: list}}
 }
 
-// posted takes an operator's messages off the list once the conversation has a message that says what they say. Others
-// are still to come.
+// posted removes an operator's messages from the list once the conversation has a message with their content. The rest
+// stay.
 func (f *Frame) posted(m *modelv1.ChatMessage) {
 	if m.GetSource() != modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR {
 		return

@@ -21,8 +21,8 @@ const (
 	PurposeOutside = "outside" // of the agent, by a program that acts for it
 )
 
-// Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the
-// effect's owner for it.
+// Intent is an effect that was journaled and has no outcome yet. The owner of the run ensures that the effect is
+// requested.
 type Intent struct {
 	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent, of which an
 	// owner is asked, or the AgentBegan of a child.
@@ -31,7 +31,7 @@ type Intent struct {
 	Frame *Frame
 	// Wait is why it could not be done yet; nil for nothing.
 	Wait *agentv1.RunWait
-	// Away is how long no replica drove the run meanwhile.
+	// Away is how long no replica drove the run in the meantime.
 	Away time.Duration
 	// Stopped is why it is stopped by itself; zero for nothing.
 	Stopped Stop
@@ -40,10 +40,10 @@ type Intent struct {
 // Seq is the number of the intent's event.
 func (i *Intent) Seq() int64 { return i.Event.GetSeq() }
 
-// Outside reports whether it was asked for from outside, and is none of the agent's own.
+// Outside reports whether the effect was requested from outside, rather than by the agent.
 func (i *Intent) Outside() bool { return journal.ClientKey(i.Event) != "" }
 
-// Interrupted reports whether it is stopped while its run goes on: by itself, or with its agent.
+// Interrupted reports whether the effect is stopped while its run continues: by itself, or with its agent.
 func (i *Intent) Interrupted() bool { return i.Stopped != 0 || i.Frame.Ending() }
 
 // Since is when it was journaled.
@@ -118,8 +118,7 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 	return nil
 }
 
-// lost is how many calls of an effect were lost: each that was made again, and the last one too where it has no known
-// end.
+// lost counts the lost calls of an effect: each call that was repeated, and the last call if its end is unknown.
 func lost(o *agentv1.ModelOutcome) int {
 	n := int(o.GetTiming().GetReissues())
 	if o.GetError().GetReason() == indeterminate {
@@ -128,9 +127,9 @@ func lost(o *agentv1.ModelOutcome) int {
 	return n
 }
 
-// Repeatable reports whether a model call or the making of a sandbox failed for a reason that does not fail the run:
-// the effect is over, and the same is wanted again, under another key, once the run has waited. A provider turned it
-// away, or it was lost with its processes and an operator decides.
+// Repeatable reports whether a model call or the creation of a sandbox failed for a reason that does not fail the run.
+// The effect is over, and the run repeats it under another key after a wait. Either a provider rejected it, or it was
+// lost with its processes and an operator decides.
 func Repeatable(err *agentv1.RunError) bool {
 	return err.GetReason() == rateLimited || err.GetReason() == indeterminate
 }

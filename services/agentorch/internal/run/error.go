@@ -6,7 +6,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// reasonAgent is the reason of errors that are none of RPCs: the agent cannot go on.
+// reasonAgent is the reason of errors that are not from an RPC: the agent cannot continue.
 const reasonAgent = "AGENT_FAILED"
 
 // ErrorOf returns an error as a journal holds it. Of an internal error the cause is left out.

@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
-// Frame is an agent at work: its conversation, and what it has under way.
+// Frame is an active agent: its conversation and its open effects.
 //
 //	run ─▶ root "" ─ takes the run's steps, one after another
 //	         ├─▶ child "7"   AgentBegan is event 7: an intent of the root, which is open while the child works
@@ -25,46 +25,47 @@ type Frame struct {
 	Span string
 	// Parent is the frame that began it; nil for the root.
 	Parent *Frame
-	// Machine is the agent; nil for the root between steps, and for a reader that does not go on with the run.
+	// Machine is the agent; nil for the root between steps, and for a reader that does not drive the run.
 	Machine agent.Machine
-	// Calls are the tool calls at hand; nil while there are none.
+	// Calls are the tool calls of the present turn; nil if there are none.
 	Calls *Calls
 	// Posted are messages of others that wait for the next turn.
 	Posted []*modelv1.ChatMessage
 
-	// Wait is what the agent waits for, beside its effects; nil for nothing.
+	// Wait is what the agent waits for, besides its effects; nil if it does not wait.
 	Wait *agentv1.RunWait
 
-	// Bounds are its own, which hold for its children too; nil for none. Reached is the one that ended it.
+	// Bounds are the agent's own limits, which apply to its children too; nil if it has none. Reached is the limit that
+	// ended it.
 	Bounds  *limit.Set
 	Reached *agentv1.LimitReached
-	// Stopped says that the turn of its parent was cut, which ends it.
+	// Stopped is set if the turn of its parent was cut, which ends it.
 	Stopped bool
 	// Began is when it began.
 	Began time.Time
 
 	run          *State
 	ref          *agentv1.AgentRef        // whose tools are on offer; nil for the root between steps
-	tools        []*toolv1.ToolDefinition // those of its own, which may have the name of one of the run
+	tools        []*toolv1.ToolDefinition // its own tools, whose names may equal those of the run's tools
 	conversation Conversation
 	output       *modelv1.ModelOutput
 	answer       *modelv1.ModelOutput
 	answered     int64 // number of the event that holds answer
 
-	// What it and its children used, for its own bounds.
+	// The usage of the agent and its children, for its own limits.
 
 	turns     int
 	total     *modelv1.ModelUsage
 	worked    time.Duration
-	awayAtAll time.Duration // how long nobody had driven the run when it began
+	awayAtAll time.Duration // how long no replica had driven the run when the agent began
 }
 
 var _ agent.View = (*Frame)(nil)
 
-// Frames returns the agents at work, in the order in which they began: the root is the first.
+// Frames returns the active agents in the order in which they began. The root is the first.
 func (s *State) Frames() []*Frame { return s.frames }
 
-// At returns the frame of a span; nil where no such agent is at work.
+// At returns the frame of a span; nil if no such agent is active.
 func (s *State) At(span string) *Frame {
 	for _, f := range s.frames {
 		if f.Span == span {
@@ -101,23 +102,24 @@ func (f *Frame) Stored(key string) (string, bool) {
 // Scores implements [agent.View]: the scores of the last round, intermediate or not.
 func (f *Frame) Scores() []*agentv1.NamedScore { return f.run.lastScores }
 
-// Busy reports whether an effect of the agent, or a child of it, has yet to end. What was asked for from outside is none.
+// Busy reports whether an effect of the agent, or a child of it, is open. Effects that were requested from outside do
+// not count.
 func (f *Frame) Busy() bool {
 	return slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f && !i.Outside() })
 }
 
-// Idle reports whether nothing of the frame is under way, be it the agent's own or asked for from outside.
+// Idle reports whether the frame has no open effect, neither the agent's own nor one that was requested from outside.
 func (f *Frame) Idle() bool {
 	return !slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f })
 }
 
-// Ending reports whether a bound of the frame or of one above it was reached, or the turn of one above it was cut, so that
-// what it has under way is to be stopped.
+// Ending reports whether a limit of the frame or of an ancestor was reached, or an ancestor's turn was cut, so that the
+// frame's open effects are to be stopped.
 func (f *Frame) Ending() bool {
 	return f.Reached != nil || f.Stopped || f.Parent != nil && f.Parent.Ending()
 }
 
-// Name is what people call its agent; empty for the root between steps.
+// Name is the display name of the agent; empty for the root between steps.
 func (f *Frame) Name() string {
 	if f.ref == nil {
 		return ""
@@ -139,8 +141,8 @@ func (f *Frame) Tools() []*toolv1.ToolDefinition {
 	return offered
 }
 
-// Tool returns the pinned definition of the tool that the agent's model calls by that name; nil for none. A name may
-// mean another tool in another agent.
+// Tool returns the pinned definition of the tool that the agent's model calls by a name; nil if there is none. The same
+// name may mean another tool in another agent.
 func (f *Frame) Tool(name string) *toolv1.ToolDefinition {
 	if d := toolOf(f.tools, name); d != nil {
 		return d
@@ -164,12 +166,13 @@ func (f *Frame) scopes(yield func(*Frame)) {
 	}
 }
 
-// Use returns what counts toward the bounds of the run.
+// Use returns the usage that counts toward the limits of the run.
 func (f *Frame) Use() limit.Use {
 	return limit.Use{Messages: f.conversation.Len(), Usage: f.run.Total, Turns: f.run.Turns}
 }
 
-// Broken returns the innermost bound that check says is broken, and the frame whose own it is; nil for one of the run.
+// Broken returns the innermost limit that check reports as broken, and the frame that owns it; a nil frame if it is the
+// run's.
 func (f *Frame) Broken(check func(*limit.Set, limit.Use) *agentv1.LimitReached) (reached *agentv1.LimitReached, of *Frame) {
 	for at := f; at != nil; at = at.Parent {
 		if at.Bounds == nil {
@@ -182,7 +185,7 @@ func (f *Frame) Broken(check func(*limit.Set, limit.Use) *agentv1.LimitReached) 
 	return check(f.run.Limits, f.Use()), nil
 }
 
-// Deadline returns when the frame's own bound of wall time is reached; zero where it has none or is ending.
+// Deadline returns when the frame's own limit of wall time is reached; zero if it has none or is ending.
 func (f *Frame) Deadline() time.Time {
 	bound := f.Bounds.Bounds().GetTime()
 	if bound == nil || f.Ending() || f.run.Uncounted() {
@@ -191,7 +194,8 @@ func (f *Frame) Deadline() time.Time {
 	return f.Began.Add(f.run.away - f.awayAtAll + bound.AsDuration())
 }
 
-// Late returns a bound of time of the frame or one above it that is reached, and whose own it is; nil for none.
+// Late returns a time limit of the frame or of an ancestor that is reached, and the frame that owns it; nil if there is
+// none.
 func (f *Frame) Late(now time.Time) (reached *agentv1.LimitReached, of *Frame) {
 	f.scopes(func(at *Frame) {
 		if hit, _ := at.Bounds.TimedOut(now.Sub(at.Began) - (f.run.away - at.awayAtAll)); hit != nil {
@@ -236,14 +240,14 @@ func (s *State) agentEnded(o *agentv1.AgentEnded) error {
 		return fmt.Errorf("the agent %q ends while effects of it are open", child.Span)
 	}
 	s.frames = slices.DeleteFunc(slices.Clone(s.frames), func(f *Frame) bool { return f == child })
-	if s.Scoring != nil && s.Scoring.Frame == child { // What it wanted to know, nobody asks any more.
+	if s.Scoring != nil && s.Scoring.Frame == child { // No agent is left to use the result.
 		s.Scoring = nil
 	}
 	return nil
 }
 
-// machine makes an agent; nil for a reader that does not go on with the run, and where this version has not the agent,
-// or not in this form.
+// machine returns the machine of an agent; nil for a reader that does not drive the run, and if this version lacks the
+// agent, or this form of it.
 func (s *State) machine(ref *agentv1.AgentRef) agent.Machine {
 	if s.agents == nil {
 		return nil

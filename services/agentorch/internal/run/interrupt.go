@@ -6,23 +6,24 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// Stop is why an effect is stopped while its run goes on. Its outcome says that it was interrupted, and fails nothing.
+// Stop is the reason why an effect is stopped while its run continues. Its outcome is marked as interrupted, and does
+// not fail the run.
 type Stop uint8
 
-// The reasons. The zero Stop is none.
+// The reasons. The zero Stop means that the effect is not stopped.
 const (
 	StopCall Stop = iota + 1 // an operator stopped one tool call
 	StopTurn                 // the turn of its agent was cut
 )
 
-// What an agent was at when its turn was cut, as Interrupted.interrupted says it.
+// The activities of an agent whose turn is cut, as in Interrupted.interrupted.
 const (
 	CutGenerate = agentv1.InterruptedWork_INTERRUPTED_WORK_GENERATE
 	CutToolCall = agentv1.InterruptedWork_INTERRUPTED_WORK_TOOL_CALL
 	CutNothing  = agentv1.InterruptedWork_INTERRUPTED_WORK_BETWEEN_TURNS
 )
 
-// interrupted stops what an agent has under way. Agents that it set to work end.
+// interrupted stops the open effects of an agent. Agents that it started end.
 func (s *State) interrupted(f *Frame, cut *agentv1.Interrupted) {
 	if cut.GetInterrupted() == CutNothing {
 		return
@@ -47,7 +48,7 @@ func (s *State) interrupted(f *Frame, cut *agentv1.Interrupted) {
 	f.Wait = nil
 }
 
-// Stops reports whether the turn of the frame was cut and what it had under way has yet to end.
+// Stops reports whether the turn of the frame was cut and its open effects have not all ended.
 func (f *Frame) Stops() bool {
 	return slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f && !i.Outside() && i.Stopped == StopTurn })
 }

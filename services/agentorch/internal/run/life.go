@@ -48,8 +48,7 @@ func (s *State) leftAlone(away time.Duration) {
 	}
 }
 
-// Uncounted reports whether the run waits for what lies with the server or its operator. Bounds of time do not count
-// such a wait.
+// Uncounted reports whether the run waits for the server or its operator. Time limits do not count such a wait.
 func (s *State) Uncounted() bool {
 	if s.Phase != agentv1.RunState_RUN_STATE_WAITING {
 		return false
@@ -92,7 +91,7 @@ func (s *State) change(changes []*toolv1.StoreChange) {
 	}
 }
 
-// Split cuts a specification into what everyone may see of a run and its content. Neither shares with the other.
+// Split separates a specification into its public part and its content. The two share no memory.
 func Split(spec *agentv1.RunSpec) (*agentv1.RunSpec, *agentv1.RunCreatedContent) {
 	rest := proto.CloneOf(spec)
 	content := &agentv1.RunCreatedContent{

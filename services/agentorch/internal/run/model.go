@@ -7,9 +7,9 @@ func (s *State) Model(name string) (ref *agentv1.ModelRef, role string) {
 	return NamedModel(s.spec, name)
 }
 
-// NamedModel returns the model that a step of a run names: none is the run's, else it is a role of the run or
-// `provider/name`. It returns nil where the run names no model. A model of the run's name has its account and its
-// arguments, and none of its configuration.
+// NamedModel returns the model that a step of a run names. An empty name means the run's model; other names are a role
+// of the run or `provider/name`. It returns nil if the run names no model. A model with the name of the run's model
+// gets its account and its arguments, but none of its configuration.
 func NamedModel(spec *agentv1.RunSpec, name string) (ref *agentv1.ModelRef, role string) {
 	own := spec.GetModel()
 	if name == "" {

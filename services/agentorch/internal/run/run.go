@@ -1,11 +1,11 @@
 // Package run holds the state of a run: the fold of its journal.
 //
-// [State] is made by applying the run's events in order, and by nothing else. What is kept in memory while a run is at
-// work and what a successor reads from the journal are therefore the same, which the tests state:
+// [State] results from applying the run's events in order, and from nothing else. Therefore the state in memory of an
+// active run equals the state that a successor folds from the journal. The tests assert this:
 //
 //	fold(e1 … en)  =  apply(fold(e1 … ek), ek+1 … en)
 //
-// Life of a run, as RunStateChanged events tell it:
+// The life of a run, as RunStateChanged events record it:
 //
 //	PENDING ─▶ RUNNING ─▶ SCORING ─▶ SUCCEEDED          the agent ended, or a bound ended it (RunFinished.limit says which)
 //	             │ ▲         └─────▶ FAILED               an error ended it; scored first where score_on_error asks for it
@@ -42,10 +42,10 @@ type Agents interface {
 	New(step *agentv1.AgentRef) (agent.Machine, error)
 }
 
-// State is a run as its journal tells it. Only Apply changes it; it belongs to one goroutine at a time. What its fields
-// lead to must not be changed.
+// State is a run, folded from its journal. Only Apply changes it. Only one goroutine may use it at a time. Callers must
+// not change the values that its fields refer to.
 //
-// It is a tree of frames, the agents at work. What concerns one of them is in its [Frame], all else here.
+// It is a tree of frames, the active agents. The state of one agent is in its [Frame], everything else is here.
 type State struct {
 	// Frame is the root.
 	*Frame
@@ -59,56 +59,56 @@ type State struct {
 	OwnerEpoch int64
 	// Owner is the replica that the journal names last; empty before the first change.
 	Owner string
-	// Phase is where the run is in its life, and Wait what it waits for: nil unless all that could go on waits. Both
-	// follow from Pause and the waits of frames and intents.
+	// Phase is the run's phase of life. Wait is what the run waits for: nil unless every part that could progress
+	// waits. Both follow from Pause and the waits of frames and intents.
 	Phase agentv1.RunState
 	Wait  *agentv1.RunWait
-	// Pause is what the run as a whole waits for, whatever its agents could do; nil for nothing.
+	// Pause is what the run as a whole waits for, whatever its agents could do; nil if there is nothing.
 	Pause *agentv1.RunWait
-	// TooNew says that the run cannot be owned by this version: its fold or a critical event is not known here.
+	// TooNew is set if this version cannot own the run: it does not know the run's fold or a critical event.
 	TooNew bool
 
-	// Warnings say what is not done as the specification asks for.
+	// Warnings name the parts of the specification that are not honoured.
 	Warnings []*agentv1.EvalWarning
 	// Limits are the bounds as they are now, retuned ones included.
 	Limits *limit.Set
 	// Turns counts the agent's model calls whose answers were within the bounds, Answers all that were answered.
 	Turns, Answers int
-	// Retries counts attempts of model calls that failed and were made again.
+	// Retries counts attempts of model calls that failed and were repeated.
 	Retries int
 	// Usage, by model, and RoleUsage, by role, are sums over all model calls; Total is the sum of all.
 	Usage, RoleUsage map[string]*modelv1.ModelUsage
 	Total            *modelv1.ModelUsage
-	// LostModelCalls counts model calls that were lost with the process that made them. What they cost is not known, so
-	// the sums of usage are without it.
+	// LostModelCalls counts model calls that were lost with the process that made them. Their cost is unknown, so the
+	// sums of usage exclude it.
 	LostModelCalls int
 	// Working is wall time less waiting.
 	Working time.Duration
 
-	// Step is the index of the present step, -1 before the first; StepsDone says that there is none left.
+	// Step is the index of the present step, -1 before the first. StepsDone is set when no step is left.
 	Step      int
 	StepsDone bool
 
 	// Open are the intents of all frames without an outcome, oldest first.
 	Open []*Intent
-	// Scoring is the round of scoring at hand; nil while there is none.
+	// Scoring is the open round of scoring; nil if there is none.
 	Scoring *Scoring
-	// Sandboxes are those of the run by environment.
+	// Sandboxes are the run's sandboxes by environment.
 	Sandboxes map[string]*Sandbox
-	// SandboxFault is why one of them could not be used, where a tool's answer first said so. The run goes on without
-	// it.
+	// SandboxFault is why a sandbox could not be used, as the first such tool result reported it. The run continues
+	// without the sandbox.
 	SandboxFault string
 
-	// Held says that an operator holds the run.
+	// Held is set while an operator holds the run.
 	Held bool
-	// Cancel is an operator's cancel; nil while there is none.
+	// Cancel is an operator's cancel; nil if there is none.
 	Cancel *Cancel
 	// Fault is a failure that has yet to be raised as the run's error.
 	Fault *agentv1.RunError
-	// Limit and Error are what ended the run, once something has.
+	// Limit and Error are the reason why the run ends or ended; nil before.
 	Limit *agentv1.LimitReached
 	Error *agentv1.RunError
-	// Finished says that the run has ended: nothing follows but edits.
+	// Finished is set once the run has ended. Only edits follow.
 	Finished bool
 
 	// Created, Started, Scored and Ended are when the run was made, its first step began, its scorers began and it
@@ -117,7 +117,7 @@ type State struct {
 
 	agents     Agents
 	phase      agentv1.RunState // less its waits
-	frames     []*Frame         // at work, the oldest first
+	frames     []*Frame         // active, the oldest first
 	spec       *agentv1.RunSpec
 	plainSpec  *agentv1.RunSpec         // spec without content, once it was asked for
 	tools      []*toolv1.ToolDefinition // of all steps, in which a name means one tool
@@ -125,10 +125,10 @@ type State struct {
 	scores     []*agentv1.NamedScore
 	lastScores []*agentv1.NamedScore
 	scoringCut bool
-	// away is how long no replica drove the run since it started, and awayAtScoring what that was when its scoring
+	// away is how long no replica drove the run since it started. awayAtScoring is the value of away when scoring
 	// began.
 	away, awayAtScoring time.Duration
-	// waiting is when the phase changed last, and awayAtWait what away was then.
+	// waiting is when the phase changed last. awayAtWait is the value of away at that time.
 	waiting    time.Time
 	awayAtWait time.Duration
 }
@@ -137,9 +137,9 @@ type State struct {
 type Cancel struct {
 	// Command is the id of the command.
 	Command string
-	// Mode says what becomes of the run.
+	// Mode is the outcome that the run gets.
 	Mode agentv1.CancelMode
-	// Acknowledged says that nothing is under way any more.
+	// Acknowledged is set once no effect is open any more.
 	Acknowledged bool
 }
 
@@ -147,7 +147,7 @@ type Cancel struct {
 type Sandbox struct {
 	// Name is its resource name.
 	Name string
-	// Removed says that it was removed, or left to its lease.
+	// Removed is set once the sandbox was removed, or left to the expiry of its lease.
 	Removed bool
 }
 
@@ -180,11 +180,11 @@ func (s *State) Store() map[string]string { return s.store }
 // FinalScores returns the scores that the run ended with.
 func (s *State) FinalScores() []*agentv1.NamedScore { return s.scores }
 
-// Stopping reports whether something has ended the run: no effect starts any more but those of scoring and closing.
+// Stopping reports whether something has ended the run. From then on only effects of scoring and closing start.
 func (s *State) Stopping() bool { return s.Limit != nil || s.Error != nil || s.Cancel != nil }
 
-// Cutting reports whether the effects that are open are to be stopped: those of the agent once something has ended the
-// run, and those of its scoring only when that came later.
+// Cutting reports whether the open effects are to be stopped: those of the agent once something has ended the run,
+// those of its scoring only if that came later.
 func (s *State) Cutting() bool {
 	return s.Stopping() && (!s.Judging() || s.scoringCut)
 }
@@ -192,12 +192,12 @@ func (s *State) Cutting() bool {
 // Cuts reports whether an open effect is to be stopped.
 func (s *State) Cuts(i *Intent) bool { return s.Cutting() || i.Interrupted() }
 
-// UnderWay reports whether an owner is asked for an effect. Agents that work are none by themselves.
+// UnderWay reports whether an effect is requested from an owner. Active agents do not count as effects.
 func (s *State) UnderWay() bool {
 	return slices.ContainsFunc(s.Open, func(i *Intent) bool { return journal.Intent(i.Event) })
 }
 
-// Judging reports whether the run's final scoring is under way, be it that it waits for someone who judges.
+// Judging reports whether the run's final scoring is open, including a wait for a scorer.
 func (s *State) Judging() bool { return s.Scoring != nil && !s.Scoring.Intermediate }
 
 func timeOf(t *timestamppb.Timestamp) time.Time {

@@ -11,7 +11,7 @@ import (
 
 // Scoring is a round of scoring: every scorer in turn.
 type Scoring struct {
-	// Intermediate says that the run goes on after it.
+	// Intermediate is set if the run continues after the round.
 	Intermediate bool
 	// Frame is the agent that asked for it; the root of a final one.
 	Frame *Frame
@@ -19,8 +19,7 @@ type Scoring struct {
 	Next int
 	// Intent is the number of its ScoreIntent; 0 before it.
 	Intent int64
-	// Results are what its effects gave, in order: an ExecOutcome of each command, a WorkerOutcome of each worker that
-	// it asked.
+	// Results are the outcomes of its effects, in order: an ExecOutcome per command, a WorkerOutcome per worker call.
 	Results []proto.Message
 }
 

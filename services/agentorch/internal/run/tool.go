@@ -10,8 +10,8 @@ func VisibleName(ref *toolv1.ToolRef) string {
 	return ref.GetName()
 }
 
-// PinTool makes a reference to a worker's tool hold the definition itself, with what the reference changes of it, so that
-// it means the same while no worker is connected. References to other tools stay as they are.
+// PinTool stores the definition of a worker's tool in the reference, with the changes that the reference makes to it,
+// so that the reference keeps its meaning while no worker is connected. References to other tools stay unchanged.
 func PinTool(ref *toolv1.ToolRef, d *toolv1.ToolDefinition) {
 	if d.GetWorker() == "" {
 		return

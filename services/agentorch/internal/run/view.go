@@ -49,7 +49,7 @@ func (s *State) View(full bool) *agentv1.Run {
 	return r
 }
 
-// used is what the run has used of each of its bounds. Wall time is known of a run that has ended only.
+// used returns the run's usage of each limit. Wall time is known only of a run that has ended.
 func (s *State) used() *agentv1.RunLimits {
 	u := s.Use()
 	used := &agentv1.RunLimits{
@@ -91,7 +91,7 @@ func (s *State) activity() string {
 // Etag returns the etag of a resource whose journal has that head.
 func Etag(head int64) string { return strconv.FormatInt(head, 10) }
 
-// Row returns what lists show of the run.
+// Row returns the run's row in lists.
 func (s *State) Row() (journal.Row, error) {
 	view, err := proto.Marshal(s.View(false))
 	if err != nil {
@@ -123,8 +123,8 @@ func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journa
 	}, err
 }
 
-// Wake returns when a run with a wait is to be looked at again by itself: when it is to be tried again or its time is
-// over. It is zero for never.
+// Wake returns when a waiting run is to be looked at without a new event: when it is to be retried or its time limit is
+// reached. Zero means never.
 func (s *State) Wake() time.Time {
 	wake := s.retryTime()
 	if deadline := s.Deadline(); !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake)) {
@@ -133,8 +133,8 @@ func (s *State) Wake() time.Time {
 	return wake
 }
 
-// Deadline returns when the bound of wall time is reached: of the steps while they go on, and half of it while scorers
-// judge. It is zero where nothing is bounded.
+// Deadline returns when the limit of wall time is reached: the whole limit while steps run, half of it while scorers
+// judge. It is zero if no limit applies.
 func (s *State) Deadline() time.Time {
 	bound := s.Limits.Bounds().GetTime()
 	switch {

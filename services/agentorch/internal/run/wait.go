@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Waits calls yield with every wait of the run, and with what waits: an intent, an agent, or the run where both are
+// Waits calls yield with every wait of the run, and with the waiting part: an intent, an agent, or the run if both are
 // nil.
 func (s *State) Waits(yield func(wait *agentv1.RunWait, i *Intent, f *Frame) bool) {
 	if s.Pause != nil && !yield(s.Pause, nil, nil) {
@@ -38,7 +38,7 @@ func (s *State) allWaits() (all []*agentv1.RunWait) {
 	return all
 }
 
-// Subjects returns what the waits of a run are for, where that has a name.
+// Subjects returns the named subjects of a run's waits.
 func Subjects(waits []*agentv1.RunWait) (subjects []string) {
 	for _, wait := range waits {
 		if subject := wait.GetSubject(); subject != "" && !slices.Contains(subjects, subject) {
@@ -48,7 +48,7 @@ func Subjects(waits []*agentv1.RunWait) (subjects []string) {
 	return subjects
 }
 
-// Subjects returns what the run is to be told of when it is there.
+// Subjects returns the subjects whose arrival the run waits for.
 func (s *State) Subjects() []string { return Subjects(s.allWaits()) }
 
 func (s *State) waitChanged(f *Frame, c *agentv1.WaitChanged) error {
@@ -71,7 +71,8 @@ func (s *State) waitChanged(f *Frame, c *agentv1.WaitChanged) error {
 	return nil
 }
 
-// settle makes of an event what follows for the run as a whole. What is being stopped waits for nothing else.
+// settle applies the consequences of an event for the run as a whole. Effects that are being stopped wait for nothing
+// else.
 func (s *State) settle(e *agentv1.Event) {
 	if s.Finished || s.Cutting() {
 		s.Pause = nil
@@ -99,7 +100,7 @@ func (s *State) settle(e *agentv1.Event) {
 	s.Phase, s.Wait, s.waiting, s.awayAtWait = phase, wait, timeOf(e.GetTime()), s.away
 }
 
-// waitsFor returns what the run waits for, the oldest of several; nil while anything is under way or could go on.
+// waitsFor returns the oldest wait of the run; nil while an effect is open or any part could progress.
 func (s *State) waitsFor() (oldest *agentv1.RunWait) {
 	if s.Pause != nil {
 		return s.Pause
@@ -123,7 +124,7 @@ func (s *State) waitsFor() (oldest *agentv1.RunWait) {
 	return oldest
 }
 
-// retryTime returns when the first of the waits is to be looked at again; zero for never.
+// retryTime returns the earliest time at which one of the waits is to be looked at again; zero if there is none.
 func (s *State) retryTime() (first time.Time) {
 	s.Waits(func(wait *agentv1.RunWait, _ *Intent, _ *Frame) bool {
 		if at := timeOf(wait.GetRetryTime()); !at.IsZero() && (first.IsZero() || at.Before(first)) {

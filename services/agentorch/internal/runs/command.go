@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// Command is what an operator wants of a run.
+// Command is an operator's command to a run.
 type Command struct {
 	// Run is the name of the run.
 	Run string
@@ -30,14 +30,14 @@ type Command struct {
 	RequestID string
 	// Principal is the operator, as journals name it.
 	Principal string
-	// Request is what [inbox.Command] takes.
+	// Request is the request, as [inbox.Command] accepts it.
 	Request proto.Message
 }
 
-// Steer sends a command and waits until the run has taken it. It returns the number of the event that says so. A run
-// that has ended takes none: RUN_FINISHED. A command that it took before is answered again. One whose etag was not the
-// run's when it was taken had no effect: ETAG_MISMATCH. Nor had one for an agent that was not at work: INVALID_REQUEST; nor
-// one for a tool call that did not run: CALL_NOT_OPEN.
+// Steer sends a command and waits until the run has applied it. It returns the number of the event that records it. It
+// fails with RUN_FINISHED if the run has ended. A repeated command gets the same answer again. A command had no effect
+// if its etag was outdated when it was applied (ETAG_MISMATCH), if its agent was not active (INVALID_REQUEST), or if
+// its tool call did not run (CALL_NOT_OPEN).
 func (r *Runs) Steer(ctx context.Context, c Command) (seq int64, err error) {
 	f := r.fold(c.Run)
 	return r.steer(ctx, c, f)
@@ -76,8 +76,8 @@ func outdated(c Command, seq int64) error {
 	return rpcerr.Internal("%s took a command without effect", c.Run)
 }
 
-// Stop is Steer for a command that stops effects of a run that goes on. It returns when they have ended or, where that
-// takes longer than cancelPatience, with stopping.
+// Stop is Steer for a command that stops effects of a run that continues. It returns when they have ended or, if that
+// takes longer than cancelPatience, with stopping set.
 func (r *Runs) Stop(ctx context.Context, c Command) (seq int64, stopping bool, err error) {
 	f := r.fold(c.Run)
 	if seq, err = r.steer(ctx, c, f); err != nil {
@@ -92,16 +92,16 @@ func (r *Runs) Stop(ctx context.Context, c Command) (seq int64, stopping bool, e
 	return seq, stopping, err
 }
 
-// cancelPatience is how long Cancel waits for the end of what is under way.
+// cancelPatience is how long Cancel waits for open effects to end.
 const cancelPatience = 500 * time.Millisecond
 
-// Cancel ends a run. It returns when the cancel is durable: once nothing is under way any more or, where that takes
-// longer than cancelPatience, with the run as one that is being cancelled. No effect of the agent starts after that. A
-// run that has ended is returned as it is.
+// Cancel ends a run. It returns when the cancel is durable: once no effect is open any more or, if that takes longer
+// than cancelPatience, with the run still being cancelled. No effect of the agent starts after that. A run that has
+// ended is returned unchanged.
 func (r *Runs) Cancel(ctx context.Context, c Command) (*agentv1.Run, error) {
 	f := r.fold(c.Run)
 	err := r.send(ctx, c, f, func(taken int64) bool {
-		return taken > 0 && f.state.Cancel != nil || f.state.TooNew // What a later version drives takes the command up later.
+		return taken > 0 && f.state.Cancel != nil || f.state.TooNew // A later version takes the command up later.
 	})
 	if err != nil {
 		return nil, err
@@ -120,8 +120,8 @@ func (r *Runs) Cancel(ctx context.Context, c Command) (*agentv1.Run, error) {
 	return view, nil
 }
 
-// send posts a command and waits until the run has ended, or enough says so of the number of the event that took the
-// command, 0 before. F is what was read of the run then.
+// send posts a command and waits until the run has ended, or enough returns true for the number of the event that
+// recorded the command, 0 before. F is the fold of the run at that time.
 func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken int64) bool) error {
 	id := cmp.Or(c.RequestID, resource.NewID())
 	f.command = c.Kind + "/" + id
@@ -149,12 +149,12 @@ func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
 	return nil
 }
 
-// cancelsAtOnce bounds the cancels that are under way; the store makes those that meet durable together.
+// cancelsAtOnce bounds the concurrent cancels; the store makes simultaneous ones durable together.
 const cancelsAtOnce = 256
 
-// CancelAll cancels many runs concurrently and returns when that is durable for all; it waits for none to end. It goes
-// on after a failure and returns one of them. A run that got a cancel with this id before is left alone, whatever the
-// reason was then.
+// CancelAll cancels many runs concurrently and returns when that is durable for all; it does not wait for them to end.
+// It continues after a failure and returns one of the errors. It skips runs that received a cancel with this id before,
+// even with another reason.
 func (r *Runs) CancelAll(ctx context.Context, names []string, id, reason string) error {
 	var sending errgroup.Group
 	sending.SetLimit(cancelsAtOnce)

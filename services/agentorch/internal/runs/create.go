@@ -20,14 +20,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 )
 
-// system is the principal of what no caller asked for.
+// system is the principal of requests that no caller made.
 const system = "system"
 
 // Request asks for a run.
 type Request struct {
 	Project string
 	Spec    *agentv1.RunSpec
-	// ID makes the request idempotent within its project; empty for none.
+	// ID makes the request idempotent within its project; empty if it is not.
 	ID string
 	// Principal is the caller, as journals name it.
 	Principal string
@@ -51,7 +51,7 @@ func (r *Runs) Create(ctx context.Context, q Request) (*agentv1.Run, error) {
 }
 
 // CreateSample is Create for an attempt at a sample of an evaluation, as its key and the specification's attribution
-// say. It waits for a service that is away. It returns the name of the run.
+// define it. It waits for unreachable services. It returns the name of the run.
 func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error) {
 	patient := r.Checker
 	patient.Services = r.deps.Patient
@@ -66,9 +66,9 @@ func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.R
 
 // Key makes the creation of a run idempotent within its project.
 type Key struct {
-	// ID is the key; empty for none.
+	// ID is the key; empty if there is none.
 	ID string
-	// Digest is a hash of the request's content; empty where the id alone says what is asked for.
+	// Digest is a hash of the request's content; empty if the id alone identifies the request.
 	Digest []byte
 }
 

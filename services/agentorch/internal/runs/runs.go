@@ -1,8 +1,7 @@
 // Package runs creates runs, sends them commands and shows them. Its callers are the handlers of RunService and the
-// engine of evaluations; what a run does, package engine decides.
+// engine of evaluations. Package engine drives the runs.
 //
-// To check a specification (package plan) and to create its run are two steps, since an evaluation asks for the first
-// alone:
+// Checking a specification (package plan) and creating its run are two steps, since an evaluation needs only the first:
 //
 //	plan, err := runs.Check(ctx, project, spec)     names resolved, prompts written out, tools pinned
 //	head, err := runs.Start(ctx, plan, key, who)    one journal
@@ -20,16 +19,15 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 )
 
-// Deps are what runs need.
+// Deps are the dependencies of [Runs].
 type Deps struct {
 	Store  journal.Store
 	Engine *engine.Engine
-	// Checker checks specifications for clients, who are told when a service stays away.
+	// Checker checks specifications for clients, which get an error if a service stays unreachable.
 	Checker plan.Checker
-	// Patient are the services as runs of samples ask them: these wait for a service that is away, for as long as it
-	// takes.
+	// Patient are the services for the runs of samples: their calls wait for an unreachable service without a limit.
 	Patient plan.Services
-	// Notes is what is known of open effects.
+	// Notes holds the progress of open effects.
 	Notes  *progress.Board
 	Logger *slog.Logger
 }
@@ -44,8 +42,8 @@ type Runs struct {
 // New returns the runs of a store.
 func New(deps Deps) *Runs { return &Runs{Checker: deps.Checker, deps: deps} }
 
-// Validate checks a specification as Create does and creates nothing. It returns what would not be done as the
-// specification asks for.
+// Validate checks a specification as Create does and creates nothing. It returns a warning for each part of the
+// specification that would not be honoured.
 func (r *Runs) Validate(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	p, err := r.Check(ctx, project, spec)
 	if err != nil {
@@ -54,8 +52,8 @@ func (r *Runs) Validate(ctx context.Context, project string, spec *agentv1.RunSp
 	return p.Warnings, nil
 }
 
-// Stuck reports that the engine cannot drive a run, so that nobody should wait for its end: it needs a later version of
-// the server, or a fault of the server holds it.
+// Stuck reports whether the engine cannot drive a run, so that no caller should wait for its end: it needs a later
+// version of the server, or a fault of the server holds it.
 func (r *Runs) Stuck(run string) bool {
 	reason := r.deps.Engine.Waiting(run).GetReason()
 	return reason == waits.Version || reason == waits.Fault

@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// View returns a run as its journal tells it, with what only the engine knows of it. Full is with its content.
+// View returns a run, folded from its journal, with its live state from the engine. Full includes its content.
 func (r *Runs) View(ctx context.Context, name string, full bool) (*agentv1.Run, error) {
 	f := r.fold(name)
 	if _, err := f.read(ctx); err != nil {
@@ -58,7 +58,7 @@ func (r *Runs) Listed(ctx context.Context, row journal.Listed) (*agentv1.Run, er
 		switch {
 		case err == nil:
 			one = f.state.View(false)
-		case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // Deleted meanwhile.
+		case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // deleted in the meantime
 			one = &agentv1.Run{Name: row.Name, State: agentv1.RunState(row.State)}
 		default:
 			return nil, err
@@ -86,7 +86,7 @@ func (r *Runs) Events(ctx context.Context, name string, after int64, limit int, 
 	return page, head.Seq, nil
 }
 
-// live adds what only the engine knows of a run at work: what it waits for, and what is known of its open effects.
+// live adds the live state of an active run: what it waits for, and the progress of its open effects.
 func (r *Runs) live(one *agentv1.Run, finished bool) *agentv1.Run {
 	if finished {
 		return one
@@ -111,7 +111,7 @@ type fold struct {
 	head  journal.Head
 	state *run.State
 
-	command string         // the id of the command that is looked for; empty for none
+	command string         // the id of the wanted command; empty if there is none
 	taken   *agentv1.Event // the event that took it; nil before
 }
 
@@ -120,7 +120,7 @@ func (r *Runs) fold(name string) *fold {
 	return &fold{store: r.deps.Store, head: journal.Head{Name: name}}
 }
 
-// read folds in what has come to the journal since the last call, and reports whether the run has ended.
+// read folds the events since the last call, and reports whether the run has ended.
 func (f *fold) read(ctx context.Context) (ended bool, err error) {
 	if f.state == nil {
 		head, err := f.store.Open(ctx, f.head.Name)
@@ -146,7 +146,7 @@ func (f *fold) read(ctx context.Context) (ended bool, err error) {
 	return f.state.Finished, nil
 }
 
-// looked are events that are looked at for the one that took the command.
+// looked passes events on, and looks for the one that recorded the command.
 func (f *fold) looked(events iter.Seq2[*agentv1.Event, error]) iter.Seq2[*agentv1.Event, error] {
 	return func(yield func(*agentv1.Event, error) bool) {
 		for e, err := range events {
@@ -160,8 +160,8 @@ func (f *fold) looked(events iter.Seq2[*agentv1.Event, error]) iter.Seq2[*agentv
 	}
 }
 
-// cannotFold says that a journal cannot be read: a fault of ours, unless the error has a kind, as that of a store that
-// is away.
+// cannotFold is the error for a journal that cannot be read: an internal one, unless the cause has a kind, such as that
+// of an unreachable store.
 func cannotFold(name string, err error) error {
 	if errors.Is(err, journal.ErrNotFound) {
 		return journal.Gone(err, name)

@@ -1,13 +1,13 @@
-// Package effects asks the owners of effects for them: modelgw for model calls, toolexec for tool calls, sandboxd for
-// sandboxes and commands, and workers for what they serve.
+// Package effects calls the owners of effects: modelgw for model calls, toolexec for tool calls, sandboxd for sandboxes
+// and commands, and workers for the functions that they serve.
 //
 //	intent ──── New ───▶ Effect ─── Begin ──▶ Pending ── Do, again and again until there is an answer ──▶ Answer
 //	                                            │ Stop      its owner stops it; the outcome arrives all the same
 //	                                            └ Abandon   the asking ends; the effect goes on with its owner
 //	outcome in the journal ── Release ──▶ in batches ──▶ the owner forgets the result
 //
-// An effect is made of the state of its run alone, so that a successor makes the same one. Its owner attaches a request
-// that comes again under its key to what is running, or answers it with what is done.
+// An effect is a function of the state of its run alone, so that a successor makes the same effect. The owner attaches
+// a repeated request with the same key to the running effect, or returns the stored result.
 package effects
 
 import (
@@ -29,42 +29,43 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
-// Effect is what an owner is asked for under one key.
+// Effect is a request to an owner, under one key.
 type Effect interface {
-	// Do asks for it and returns its outcomes, less those that it has reported to p before the end.
+	// Do sends the request and returns the outcomes, except those that it reported to p before the end.
 	Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error)
-	// Cancel has the owner stop it, or never begin it: all of it or, of a stage of calls, those of the intents that are
-	// given.
+	// Cancel asks the owner to stop the effect, or never to begin it. With intents it stops only those calls of a
+	// stage.
 	Cancel(ctx context.Context, intents ...int64) error
 	// Failed returns the outcomes of an effect that the owner answered with an error.
 	Failed(err error) []*agentv1.Event
-	// Services are those without which there is no answer.
+	// Services are the services that must be reachable for an answer.
 	Services() []string
-	// Release returns what the owner may forget once the outcomes are in the journal; nil for nothing.
+	// Release returns the results that the owner may forget once the outcomes are in the journal; nil if there are
+	// none.
 	Release() *Release
 }
 
-// Workers asks workers for what is no tool. [workers.Workers] implements it.
+// Workers calls workers for work other than tools. [workers.Workers] implements it.
 type Workers interface {
 	Ask(ctx context.Context, r workers.Request) (*agentv1.WorkerOutcome, error)
 	Cancel(ctx context.Context, project, key string) error
 	Release(ctx context.Context, project string, keys []string) error
-	// Served tells what workers serve, as they come and go.
+	// Served returns the functions that connected workers serve, as they change.
 	Served() *lastvalue.Map[worker.Offered, struct{}]
 }
 
-// Deps is what a [Caller] works with.
+// Deps are the dependencies of a [Caller].
 type Deps struct {
 	Models    modelv1.ModelServiceClient
 	Tools     toolv1.ToolServiceClient
 	Sandboxes sandboxv1.SandboxServiceClient
-	// Workers asks workers for what is no tool; nil where no run names one.
+	// Workers calls workers for work other than tools. It may be nil if no run names a worker.
 	Workers Workers
 	// MaxGenerates bounds the open model calls per account.
 	MaxGenerates int
-	// Notes has what is known of open effects.
+	// Notes receives the progress of open effects.
 	Notes *progress.Board
-	// Outages is told which calls are open, and Progress which want to hear of their progress.
+	// Outages is notified of open calls. Progress holds the open calls that want progress.
 	Outages  *peers.Outages
 	Progress *peers.ProgressListeners
 	Logger   *slog.Logger
@@ -80,8 +81,8 @@ type Caller struct {
 	release map[owner]*share // by owner
 }
 
-// NewCaller makes one. Start runs a function beside others. When ctx ends, the asking ends; effects that are open then
-// go on with their owners.
+// NewCaller returns a Caller. Start runs a function in a goroutine of its own. When ctx ends, the Caller stops asking;
+// open effects continue at their owners.
 func NewCaller(ctx context.Context, start func(func()), deps Deps) *Caller {
 	return &Caller{deps: deps, life: ctx, start: start, gate: gate{limit: deps.MaxGenerates}, release: map[owner]*share{}}
 }

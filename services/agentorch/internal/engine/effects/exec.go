@@ -48,7 +48,7 @@ func (x *execution) Do(ctx context.Context, _ *Pending) ([]*agentv1.Event, error
 	return []*agentv1.Event{run.NewEvent(&agentv1.ExecOutcome{Intent: x.seq, Timing: working(answer), Content: result})}, nil
 }
 
-// working fills in the time that a command took where its owner does not say.
+// working fills in the working time of a command if its owner did not report it.
 func working(answer *sandboxv1.ExecResponse) *effectv1.Timing {
 	timing := answer.GetTiming()
 	if timing == nil {

@@ -4,8 +4,8 @@ import (
 	"sync"
 )
 
-// gate bounds the open model calls per account. It holds no goroutine: what does not fit waits in a queue, in order of
-// arrival, and is started by whoever leaves.
+// gate bounds the open model calls per account. It holds no goroutine: calls above the bound wait in a queue, in order
+// of arrival, and each call that leaves starts the next.
 type gate struct {
 	limit int
 
@@ -32,8 +32,8 @@ func (g *gate) ticket(account string, start func()) *ticket {
 	return &ticket{gate: g, account: account, start: start}
 }
 
-// enter starts it, now or when there is room, and reports whether it was now. Who holds the ticket must have it before,
-// since what starts may leave at once. After leave it does nothing.
+// enter starts the call, now or when there is room, and reports whether it started now. Store the ticket before calling
+// enter, since the started call may leave at once. After leave, enter does nothing.
 func (t *ticket) enter() bool {
 	g, account := t.gate, t.account
 	g.mu.Lock()
@@ -61,8 +61,7 @@ func (t *ticket) enter() bool {
 	return true
 }
 
-// leave gives the place to the next in the queue. It may be called more than once, and before the ticket was let in: it
-// then never is.
+// leave passes the place to the next call in the queue. It is idempotent. If the ticket still waits, it never starts.
 func (t *ticket) leave() {
 	g := t.gate
 	g.mu.Lock()

@@ -21,7 +21,7 @@ type modelCall struct {
 	client   modelv1.ModelServiceClient
 	progress *peers.ProgressListeners
 	seq      int64
-	// request is the call. What of the messages it holds is decided each time that it is sent.
+	// request is the call. Each attempt decides which messages it sends.
 	request *modelv1.GenerateRequest
 	said    callMessages
 }
@@ -51,7 +51,7 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: of.Seq(), request: r, said: messagesOf(of.Frame, i)}
 }
 
-// account is what the gate counts by.
+// account returns the account by which the gate counts.
 func (c *modelCall) account() string {
 	return c.request.GetParent() + "/" + provider(c.request.GetModel()) + "/" + c.request.GetAccount()
 }

@@ -20,23 +20,23 @@ import (
 
 // Run is the run of one pending effect. Only MayAsk blocks.
 type Run interface {
-	// MayAsk waits until this replica may ask for effects of the run. It is false where it may never again.
+	// MayAsk waits until this replica may request effects of the run. It returns false if the replica never may again.
 	MayAsk(ctx context.Context) bool
-	// Lost says that an owner of effects refused the run as that of another replica, whose epoch it has.
+	// Lost is called when an owner of effects refused the run because it knows a newer epoch, which it passes.
 	Lost(epoch int64)
-	// Deliver takes what came of a pending effect.
+	// Deliver receives the answer of a pending effect.
 	Deliver(p *Pending, a Answer)
-	// Queued says that a model call waits for its place among those that are open; nil takes it back.
+	// Queued is called when a model call waits for its place among the open calls, and with nil when the wait is over.
 	Queued(wait *agentv1.RunWait)
 }
 
-// Answer is what came of a pending effect.
+// Answer is the answer of a pending effect.
 type Answer struct {
 	// Outcomes are for the journal.
 	Outcomes []*agentv1.Event
-	// Wait says that the effect could not be done now, or not to its end; nil otherwise.
+	// Wait is set if the effect could not be started or finished now; nil otherwise.
 	Wait *agentv1.RunWait
-	// Over says that no further answer comes.
+	// Over is set if no further answer follows.
 	Over bool
 }
 
@@ -46,7 +46,7 @@ type Pending struct {
 	Key string
 	// Wanted is when the asking began.
 	Wanted time.Time
-	// Effect is what is asked for.
+	// Effect is the requested effect.
 	Effect Effect
 
 	caller *Caller
@@ -54,19 +54,19 @@ type Pending struct {
 	of     *effectv1.Attribution
 	ctx    context.Context //nolint:containedctx // the life of the asking
 	cancel context.CancelFunc
-	ticket *ticket // its place among the open model calls; nil for what needs none
+	ticket *ticket // its place among the open model calls; nil for other effects
 
 	mu       sync.Mutex
 	noted    map[int64]struct{} // intents with a note
-	deaf     bool               // nothing is to be noted any more
+	deaf     bool               // no note is recorded any more
 	started  bool
 	stopping bool
-	stopped  []int64 // intents of which the owner was told by themselves to stop them
+	stopped  []int64 // intents that the owner was asked to stop one by one
 }
 
-// Begin begins to ask for an effect of a run, on whose behalf of says. A model call waits for its place without a
-// goroutine. Where stopping is set, the owner is told first to stop it or never to begin it; else so of the intents in
-// stopped.
+// Begin starts to request an effect of a run, on behalf of the parties that of names. A model call waits for its place
+// without a goroutine. If stopping is set, Begin first asks the owner to stop the effect or never to begin it;
+// otherwise it does so for the intents in stopped.
 func (c *Caller) Begin(key string, e Effect, r Run, of *effectv1.Attribution, stopping bool, stopped ...int64) *Pending {
 	p := &Pending{Key: key, Wanted: time.Now(), Effect: e, caller: c, run: r, of: of, stopping: stopping, stopped: stopped}
 	p.ctx, p.cancel = context.WithCancel(c.life)
@@ -103,7 +103,7 @@ func (p *Pending) start() {
 	p.caller.start(p.ask)
 }
 
-// Stop has the effect stopped. What comes of it still arrives as an outcome.
+// Stop stops the effect. Its outcome is still delivered.
 func (p *Pending) Stop() {
 	p.mu.Lock()
 	if p.stopping {
@@ -120,7 +120,7 @@ func (p *Pending) Stop() {
 	}
 }
 
-// StopSome has the effects of some of the intents stopped, as of calls of a stage. What comes of them still arrives.
+// StopSome stops some intents of the effect, such as calls of a stage. Their outcomes are still delivered.
 func (p *Pending) StopSome(intents ...int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *Pending) StopSome(intents ...int64) {
 	}
 }
 
-// Abandon ends the asking; the effect goes on with its owner.
+// Abandon stops the requests; the effect continues at its owner.
 func (p *Pending) Abandon() {
 	p.cancel()
 	p.leave()
@@ -183,7 +183,7 @@ func (p *Pending) cancelEffect(intents ...int64) {
 	}
 }
 
-// ask asks the owner until there is an answer.
+// ask calls the owner, and retries until there is an answer.
 func (p *Pending) ask() {
 	defer p.cancel()
 	defer p.leave()
@@ -205,7 +205,7 @@ func (p *Pending) ask() {
 		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER):
 			p.run.Lost(epochOf(err))
 			return
-		case rpcerr.Transient(err) && !rpcerr.NotStarted(err): // Its owner is away.
+		case rpcerr.Transient(err) && !rpcerr.NotStarted(err): // Its owner is unreachable.
 			if backoff.Wait(p.ctx) != nil {
 				return
 			}
@@ -216,18 +216,18 @@ func (p *Pending) ask() {
 	}
 }
 
-// epochOf is the epoch that an owner of effects has of a run; 0 where it does not say.
+// epochOf returns the epoch of a run as an owner of effects knows it; 0 if the error does not name it.
 func epochOf(err error) int64 {
 	fault, ok := rpcerr.As(err)
 	if !ok {
 		return 0
 	}
-	epoch, _ := strconv.ParseInt(fault.Metadata["epoch"], 10, 64) // 0 where there is none.
+	epoch, _ := strconv.ParseInt(fault.Metadata["epoch"], 10, 64) // 0 if there is none
 	return epoch
 }
 
-// failed is the answer after an error that asking again does not mend: a wait, outcomes, or both where the effect is
-// over and another is made after the wait ([run.Repeatable]).
+// failed is the answer after an error that is not retryable: a wait, outcomes, or both if the effect is over and
+// another is made after the wait ([run.Repeatable]).
 func (p *Pending) failed(err error) Answer {
 	a := Answer{Over: true}
 	if !p.isStopping() {
@@ -244,7 +244,7 @@ func (p *Pending) failed(err error) Answer {
 }
 
 // undecided returns the wait of a run whose effect was lost with its processes more often than its owner allows. It is
-// nil for other errors, and for effects whose policy says what becomes of them.
+// nil for other errors, and for effects whose policy decides what happens to lost ones.
 func undecided(e Effect, err error) *agentv1.RunWait {
 	if !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE) {
 		return nil
@@ -267,7 +267,7 @@ func (p *Pending) waited(began time.Time) time.Duration { return began.Sub(p.Wan
 // report delivers outcomes before the end.
 func (p *Pending) report(outcomes ...*agentv1.Event) { p.run.Deliver(p, Answer{Outcomes: outcomes}) }
 
-// note shows what is known of an open intent to those who watch; nil takes it back.
+// note shows the progress of an open intent to watchers; nil removes it.
 func (p *Pending) note(intent int64, known *effectv1.Note) {
 	key, notes := p.noteKey(intent), p.caller.deps.Notes
 	p.mu.Lock()
@@ -291,7 +291,7 @@ func (p *Pending) noteKey(intent int64) progress.Key {
 	return progress.Key{Run: p.of.GetRun(), Eval: p.of.GetEval(), Intent: intent}
 }
 
-// unnote takes back what was noted of the intents. What arrives later, as from a worker whose call goes on, is dropped.
+// unnote removes the notes of the intents. Later notes, such as those of a worker whose call continues, are dropped.
 func (p *Pending) unnote() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// maxPart bounds the messages of a request in bytes, so that there is room for the rest of it within a message. One
-// message that is larger is sent by itself.
+// maxPart bounds the messages of a request in bytes, which leaves room for the rest of the request. A single larger
+// message is sent by itself.
 const maxPart = 3 << 20
 
 // callMessages is the messages of a model call.
@@ -21,7 +21,7 @@ type callMessages struct {
 	messages []*modelv1.ChatMessage
 	// links are the links of the messages; nil where they cannot be had, and then all messages are one request.
 	links []run.Link
-	// told is how many of them modelgw may have.
+	// told is the number of leading messages that modelgw may already have.
 	told int
 }
 
@@ -38,12 +38,12 @@ func messagesOf(f *run.Frame, i *agentv1.ModelIntent) callMessages {
 func from(c *run.Conversation, n int) callMessages {
 	links, err := c.Links(n)
 	if err != nil {
-		links = nil // The call fails, and says why.
+		links = nil // The call fails with the reason.
 	}
 	return callMessages{messages: c.Messages()[:n:n], links: links, told: min(c.Told(), n)}
 }
 
-// prefix stands for the first n messages; nil for none.
+// prefix identifies the first n messages; nil for n = 0.
 func (s *callMessages) prefix(n int) *modelv1.MessagePrefix {
 	if n == 0 || s.links == nil {
 		return nil
@@ -51,7 +51,7 @@ func (s *callMessages) prefix(n int) *modelv1.MessagePrefix {
 	return &modelv1.MessagePrefix{Hash: s.links[n-1].Hash.String(), Count: int32(n)}
 }
 
-// part returns the end of the messages from n on that fit into one request: at least one, where there is one.
+// part returns the end of the messages, from n on, that fit into one request: at least one message, if any is left.
 func (s *callMessages) part(n int) int {
 	if s.links == nil {
 		return len(s.messages)
@@ -66,14 +66,14 @@ func (s *callMessages) part(n int) int {
 	return end
 }
 
-// generate asks modelgw to go on with what it has of the conversation, and sends all messages where it has not. What
-// does not fit into one request goes before the call, in parts.
+// generate asks modelgw to continue the part of the conversation that it has stored, and sends all messages if it has
+// none. Messages beyond the size of one request precede the call, in parts.
 func (c *modelCall) generate(ctx context.Context) (*modelv1.GenerateResponse, error) {
 	answer, err := c.sendRest(ctx, c.said.told)
 	if !unknown(err) {
 		return answer, err
 	}
-	if answer, err = c.sendRest(ctx, 0); unknown(err) { // Modelgw forgot what it got a moment ago: others need the room.
+	if answer, err = c.sendRest(ctx, 0); unknown(err) { // Modelgw has just evicted its copy.
 		return nil, rpcerr.ServiceUnavailable(peers.Modelgw, time.Second, "%s did not keep the conversation that was sent: %w", peers.Modelgw, err)
 	}
 	return answer, err

@@ -40,7 +40,7 @@ const (
 	answers   owner = "workers"
 )
 
-// share is what one owner may forget.
+// share is the set of results that one owner may forget.
 type share struct {
 	pending []Release
 	busy    bool          // a call to the owner is open
@@ -49,18 +49,18 @@ type share struct {
 }
 
 const (
-	// maxReleases bounds what waits for an owner; the rest is left to expire.
+	// maxReleases bounds the queue per owner; releases beyond it are dropped, and the results expire.
 	maxReleases = 100_000
 	// releaseBatch bounds the keys of one call.
 	releaseBatch = 500
-	// releaseTimeout bounds one call: connections wait for an owner that is away.
+	// releaseTimeout bounds one call, since connections wait for an unreachable owner.
 	releaseTimeout = 5 * time.Second
 	// maxReleasePause bounds the pause after failures.
 	maxReleasePause = time.Minute
 )
 
-// Release has owners forget results, in batches that [Caller.Flush] sends. What is lost with the process is released at
-// the end of the run, or with its sandbox.
+// Release queues results to be forgotten by their owners; [Caller.Flush] sends them in batches. Releases that are lost
+// with the process are repeated at the end of the run, or the results go with its sandbox.
 func (c *Caller) Release(these ...*Release) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Caller) Flush(ctx context.Context) {
 	}
 }
 
-// flushed takes back what an owner did not hear.
+// flushed puts back the releases that an owner did not receive.
 func (c *Caller) flushed(o owner, left []Release, ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +115,8 @@ func (c *Caller) flushed(o owner, left []Release, ended bool) {
 	}
 }
 
-// send calls an owner and returns what it did not hear: after the first call that fails because it is away it is called
-// no more.
+// send calls an owner and returns the releases that it did not receive. It stops after the first call that finds the
+// owner unreachable.
 func (c *Caller) send(ctx context.Context, o owner, pending []Release) (left []Release) {
 	for batch := range batches(o, pending) {
 		if len(left) > 0 || c.away(ctx, o, batch) {
@@ -126,8 +126,8 @@ func (c *Caller) send(ctx context.Context, o owner, pending []Release) (left []R
 	return left
 }
 
-// away sends an owner one batch and reports whether it did not hear. Any other failure is final: what it has not
-// forgotten expires.
+// away sends one batch to an owner and reports whether the owner was unreachable. Any other failure is final: results
+// that are not forgotten expire.
 func (c *Caller) away(ctx context.Context, o owner, batch []Release) bool {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (c *Caller) away(ctx context.Context, o owner, batch []Release) bool {
 	return ctx.Err() != nil || code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
-// batches cuts what one owner is told into calls.
+// batches splits the releases of one owner into calls.
 func batches(o owner, pending []Release) iter.Seq[[]Release] {
 	if o == stages { // A call names one stage.
 		return slices.Chunk(pending, 1)

@@ -40,13 +40,13 @@ func (c *creation) Do(ctx context.Context, _ *Pending) ([]*agentv1.Event, error)
 
 func (c *creation) Services() []string { return []string{peers.Sandboxd} }
 
-// Cancel stops the making. A sandbox that is made already is removed as those of every run that ends.
+// Cancel stops the creation. A sandbox that exists already is removed when the run ends, like all of them.
 func (c *creation) Cancel(ctx context.Context, _ ...int64) error {
 	_, err := c.client.CancelSandbox(ctx, &sandboxv1.CancelSandboxRequest{Parent: c.request.GetParent(), RequestId: c.request.GetRequestId()})
 	return err
 }
 
-// Release is nothing: what sandboxd keeps is released run by run.
+// Release is nil: the results in sandboxd are released per run.
 func (c *creation) Release() *Release { return nil }
 
 func (c *creation) Failed(err error) []*agentv1.Event {
@@ -61,7 +61,7 @@ type removal struct {
 	name        string
 }
 
-// Removal makes the effect that removes a sandbox of a run. It has no intent: a sandbox can be removed again.
+// Removal returns the effect that removes a sandbox of a run. It has no intent, since the removal is idempotent.
 func (c *Caller) Removal(environment, sandbox string) Effect {
 	return &removal{client: c.deps.Sandboxes, logger: c.deps.Logger, environment: environment, name: sandbox}
 }

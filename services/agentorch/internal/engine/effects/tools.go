@@ -95,8 +95,8 @@ func (t *toolStage) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error
 	return missing, nil
 }
 
-// of returns the call that a result belongs to; nil where there is none. Providers do send two calls with one id, so
-// the place counts.
+// of returns the call that a result belongs to; nil if there is none. Some providers send two calls with one id, so the
+// position counts too.
 func (t *toolStage) of(result *toolv1.ToolResult) *run.Call {
 	if result == nil {
 		return nil
@@ -111,7 +111,7 @@ func (t *toolStage) at(index int32, id string) *run.Call {
 	return nil
 }
 
-// refs are the calls of those intents; of none all.
+// refs returns the calls of the given intents; without intents, all calls.
 func (t *toolStage) refs(intents ...int64) []*toolv1.CallRef {
 	var refs []*toolv1.CallRef
 	for i, c := range t.calls {

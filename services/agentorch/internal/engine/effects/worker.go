@@ -49,7 +49,7 @@ func (c *workerCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, erro
 	return []*agentv1.Event{run.NewEvent(outcome)}, nil
 }
 
-// Services are none: workers come to this service, and a call waits for them durably.
+// Services are none: workers connect to this service, and a call waits for them durably.
 func (c *workerCall) Services() []string { return nil }
 
 func (c *workerCall) Cancel(ctx context.Context, _ ...int64) error {

@@ -46,8 +46,7 @@ func (c Command) Pack() (journal.Command, error) {
 	return journal.Command{ID: c.ID, Body: body}, err
 }
 
-// Text is what a command in an inbox says, in the clear as far as this version can read it, for who looks for names in
-// it.
+// Text returns the content of a command in plain text, as far as this version can read it. Use it to search for names.
 func Text(c journal.Command) []byte {
 	var p posted
 	if json.Unmarshal(c.Body, &p) != nil || len(p.Request) == 0 {
@@ -56,7 +55,7 @@ func Text(c journal.Command) []byte {
 	return p.Request
 }
 
-// Unpack reads a command. It fails on what this version does not know.
+// Unpack decodes a command. It fails if this version does not know the kind of the command.
 func Unpack(c journal.Command) (Command, error) {
 	var p posted
 	if err := json.Unmarshal(c.Body, &p); err != nil {

@@ -10,15 +10,15 @@ import (
 // maxArrivals bounds the subjects of which the last arrival is remembered; workers choose their names.
 const maxArrivals = 4096
 
-// WorkerArrivals are the runs that wait for a subject, such as a worker, and when each subject arrived last, so that a
-// run which begins to wait does not miss what came just before. It is safe for concurrent use.
+// WorkerArrivals holds the runs that wait for a subject, such as a worker, and the time of each subject's last arrival,
+// so that a run that begins to wait does not miss an arrival just before. It is safe for concurrent use.
 type WorkerArrivals struct {
 	mu      sync.Mutex
 	last    *lru.Cache[subject, time.Time]
 	waiting map[subject]map[*waiter]struct{}
 }
 
-// subject is what a run waits for, within a project.
+// subject identifies a subject of waits within a project.
 type subject struct{ project, name string }
 
 type waiter struct{ wake func() }

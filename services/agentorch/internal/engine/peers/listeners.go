@@ -6,8 +6,8 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 )
 
-// ProgressListeners are the open calls whose progress is wanted, by project and key. The zero value has none. It is
-// safe for concurrent use.
+// ProgressListeners are the open calls that want progress, by project and key. The zero value has none. It is safe for
+// concurrent use.
 type ProgressListeners struct {
 	mu sync.Mutex
 	by map[request]func(*effectv1.Note)
@@ -31,7 +31,7 @@ func (l *ProgressListeners) Listen(parent, requestID string, listener func(*effe
 	}
 }
 
-// Progress passes progress to the listener of a request, if there is one.
+// Progress passes a note to the listener of a request, if there is one.
 func (l *ProgressListeners) Progress(parent, requestID string, note *effectv1.Note) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

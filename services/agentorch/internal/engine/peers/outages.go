@@ -21,16 +21,16 @@ const (
 
 // Call is a request that is open.
 type Call struct {
-	// Run is the run's name; Eval is its evaluation's, empty for none.
+	// Run is the name of the run. Eval is the name of its evaluation; empty if it has none.
 	Run, Eval string
-	// Services are those without which there is no answer.
+	// Services are the services that must be reachable for an answer.
 	Services []string
 	// Since is when it was wanted.
 	Since time.Time
 }
 
-// Outages are the services that do not answer, and the calls that need them. The zero value knows of none. It is safe
-// for concurrent use.
+// Outages are the unreachable services, and the calls that need them. The zero value has none. It is safe for
+// concurrent use.
 type Outages struct {
 	mu    sync.Mutex
 	since map[string]time.Time // by service
@@ -52,7 +52,7 @@ func (o *Outages) Begin(c Call) (end func()) {
 	}
 }
 
-// Probe looks at each service. Away reports whether one does not answer; nil says that all do.
+// Probe checks each service. Away reports whether a service is unreachable; if nil, all count as reachable.
 func (o *Outages) Probe(away func(service string) bool, now time.Time) {
 	if away == nil {
 		return
@@ -72,7 +72,7 @@ func (o *Outages) Probe(away func(service string) bool, now time.Time) {
 	}
 }
 
-// Waits returns what runs of an evaluation wait for whose calls need a service that does not answer.
+// Waits returns the waits of an evaluation's runs whose calls need an unreachable service.
 func (o *Outages) Waits(eval string) []*agentv1.EvalWait {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package peers knows the services and workers on which runs depend: which do not answer, what they say of open calls,
-// and which workers have come.
+// Package peers tracks the services and workers on which runs depend: which are unreachable, the progress of open
+// calls, and which workers have connected.
 //
 //	liveness of services ─▶ Outages ───────────▶ what an evaluation waits for
 //	WatchRetries ─────────▶ ProgressListeners ─▶ the notes of open model calls
 //	WatchWorkers ─────────▶ WorkerArrivals ────▶ runs that wait for a worker
 //
-// Nothing of it is needed for a run to be right. Watches that break lose news, and cost no more than time.
+// No run depends on it for correctness. A broken watch loses news, which costs time only.
 package peers
 
 import (
@@ -29,11 +29,11 @@ import (
 // everyProject is the parent of watches over all projects.
 const everyProject = "projects/-"
 
-// Watches follow what services say between a call and its answer.
+// Watches follow the news that services send between a call and its answer.
 type Watches struct {
 	Models modelv1.ModelServiceClient
 	Tools  toolv1.ToolServiceClient
-	// Workers is what the workers serve that this service hosts; nil where it hosts none.
+	// Workers are the functions that the workers of this service serve; nil if it hosts none.
 	Workers *lastvalue.Map[worker.Offered, struct{}]
 
 	Progress *ProgressListeners
@@ -69,7 +69,7 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// follow reads a watch, and begins it again whenever it breaks.
+// follow reads a watch, and reopens it whenever it breaks.
 func follow[R any](ctx context.Context, logger *slog.Logger, watch func() (grpc.ServerStreamingClient[R], error), news func(*R)) {
 	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); ; {
 		stream, err := watch()

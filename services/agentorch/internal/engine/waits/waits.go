@@ -1,10 +1,10 @@
-// Package waits says what a run can wait for, and when such a wait is over.
+// Package waits defines the waits of a run, and decides when a wait is over.
 //
-// A wait of the run itself is in its journal: [ForError] and [ForDecision] for an effect that could not be done now,
-// [ForHold], [ForInput], [ForRoom] and [ForLaterCommand] where the run decides it. [Over] says when one of these has
-// ended. A wait of the server cannot be in the journal, since nothing can be written or nothing is known of the run:
-// [ForStore], [ForFault], [ForPlace], [ForVersion], [ForReplica], and the outage of a service. The engine knows when these
-// end.
+// A wait of the run itself is in its journal: [ForError] and [ForDecision] for an effect that could not run now,
+// [ForHold], [ForInput], [ForRoom] and [ForLaterCommand] for decisions of the run. [Over] reports whether such a wait
+// has ended. A wait of the server cannot be in the journal, since the journal cannot be written or the run is not
+// loaded: [ForStore], [ForFault], [ForPlace], [ForVersion], [ForReplica], and the outage of a service. The engine knows
+// when these end.
 package waits
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
-// Reasons, as RunWait and EvalWait have them.
+// The reasons of waits in RunWait and EvalWait.
 const (
 	Capacity = agentv1.WaitReason_WAIT_REASON_CAPACITY // of a provider, or of the server's own calls to it
 	Quota    = agentv1.WaitReason_WAIT_REASON_QUOTA    // of sandboxes
@@ -33,24 +33,24 @@ const (
 	Disk     = agentv1.WaitReason_WAIT_REASON_DISK
 	Store    = agentv1.WaitReason_WAIT_REASON_STORE
 	Service  = agentv1.WaitReason_WAIT_REASON_SERVICE // that does not answer; of evaluations alone
-	Version  = agentv1.WaitReason_WAIT_REASON_VERSION // of the server, which is too early to go on with the run
+	Version  = agentv1.WaitReason_WAIT_REASON_VERSION // of the server, which is too old to continue the run
 	Fault    = agentv1.WaitReason_WAIT_REASON_FAULT   // of the server, which keeps the run from every step
-	Replica  = agentv1.WaitReason_WAIT_REASON_REPLICA // that drives it; none has taken it yet
+	Replica  = agentv1.WaitReason_WAIT_REASON_REPLICA // that drives it; no replica has taken it yet
 )
 
 // RoomSubject is the subject of waits for room.
 const RoomSubject = "disk"
 
 const (
-	// defaultWait is how long a run waits for capacity where the answer does not say.
+	// defaultWait is how long a run waits for capacity if the error names no delay.
 	defaultWait = 2 * time.Second
 	// budgetWait is how long it waits for a budget to be raised.
 	budgetWait = 30 * time.Second
 )
 
-// ForError returns the wait that an answer asks for, in which a run shows what capacity it lacks; nil for all else.
-// What could not begin is asked for with the same key afterwards. A call that a provider turned away is over, and
-// another is made.
+// ForError returns the wait that an error demands, which shows the run's lack of capacity; nil for all other errors.
+// After the wait an effect that did not begin is requested under the same key. A call that a provider rejected is over,
+// and another call is made.
 func ForError(err error, now time.Time) *agentv1.RunWait {
 	wait := &agentv1.RunWait{Message: err.Error()}
 	after := defaultWait
@@ -79,7 +79,7 @@ func ForError(err error, now time.Time) *agentv1.RunWait {
 }
 
 // ForDecision is the wait of a run whose effect was lost with its processes more often than its owner allows: an
-// operator decides whether it is done anew. What is the effect.
+// operator decides whether to repeat it. What names the effect.
 func ForDecision(what string) *agentv1.RunWait {
 	return &agentv1.RunWait{
 		Reason: Decision, Message: what + " was lost again and again with the process that did it; resume the run to have it done anew, or cancel the run",
@@ -96,8 +96,8 @@ func ForInput() *agentv1.RunWait {
 	return &agentv1.RunWait{Reason: Input, Message: "waits for a message of an operator"}
 }
 
-// ForRoom is the wait of what should not begin now; nil where nothing is lacking. Runs that wait for room are found by
-// the subject when there is some.
+// ForRoom is the wait of work that should not start now; nil if lack is empty. Runs that wait for room are found by the
+// subject when there is room again.
 func ForRoom(lack string) *agentv1.RunWait {
 	if lack == "" {
 		return nil
@@ -115,7 +115,7 @@ func ForLaterCommand() *agentv1.RunWait {
 	return &agentv1.RunWait{Reason: Version, Message: "its inbox holds a command of a later version of the server, which has to go on with it"}
 }
 
-// ForPlace is the wait of a model call for its place among those that are open with one account.
+// ForPlace is the wait of a model call for its place among the open calls of one account.
 func ForPlace(limit int, since time.Time) *agentv1.RunWait {
 	return &agentv1.RunWait{
 		Reason: Capacity, Since: timestamppb.New(since),
@@ -123,7 +123,7 @@ func ForPlace(limit int, since time.Time) *agentv1.RunWait {
 	}
 }
 
-// ForStore is the wait for a store that is away.
+// ForStore is the wait for an unreachable store.
 func ForStore(why string, since time.Time) *agentv1.RunWait {
 	return &agentv1.RunWait{Reason: Store, Message: why, Since: timestamppb.New(since)}
 }
@@ -142,19 +142,19 @@ func ForReplica(since time.Time) *agentv1.RunWait {
 	}
 }
 
-// Now is what ends waits.
+// Now holds the facts that end waits.
 type Now struct {
-	// Time ends those with a time to retry at.
+	// Time ends waits whose time to retry has come.
 	Time time.Time
-	// Arrived ends those for one of these subjects.
+	// Arrived ends waits for one of these subjects.
 	Arrived []string
-	// Held says that an operator holds the run still.
+	// Held is set while an operator holds the run.
 	Held bool
-	// Posted says that a message of an operator is there.
+	// Posted is set if a message of an operator is pending.
 	Posted bool
-	// Unread says that the inbox holds a command of a later version still.
+	// Unread is set while the inbox holds a command of a later version.
 	Unread bool
-	// Room says that new work may begin.
+	// Room is set if new work may start.
 	Room bool
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// Check checks a specification and resolves every name in it. Its errors name the field, and what would do.
+// Check checks a specification and resolves every name in it. Its errors name the field and the accepted values.
 func (c Checker) Check(ctx context.Context, project string, spec *agentv1.RunSpec) (*Plan, error) {
 	p, err := c.checkTools(ctx, project, spec)
 	if err != nil {
@@ -65,14 +65,14 @@ func (c Checker) checkTools(ctx context.Context, project string, spec *agentv1.R
 	return p, nil
 }
 
-// CheckSample checks what hangs on the sample that a run is of, such as the choices that a step asks about. It asks no
-// other service, so that all samples of an evaluation can be looked at.
+// CheckSample checks the parts of a specification that depend on the run's sample, such as the choices of a step. It
+// calls no other service, so that all samples of an evaluation can be checked.
 func (c Checker) CheckSample(project string, spec *agentv1.RunSpec) error {
 	_, err := c.checkOwn(project, spec)
 	return err
 }
 
-// checkOwn checks what needs no other service, and pins agents, functions and scorers.
+// checkOwn does the checks that need no other service, and pins agents, functions and scorers.
 func (c Checker) checkOwn(project string, spec *agentv1.RunSpec) (*Plan, error) {
 	if err := checkForm(spec); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func ofSample(err error, spec *agentv1.RunSpec) error {
 	return err
 }
 
-// checkForm checks what needs no look-up.
+// checkForm does the checks that need no look-up.
 func checkForm(spec *agentv1.RunSpec) error {
 	if err := checkCounts(spec); err != nil {
 		return err
@@ -148,7 +148,7 @@ func checkForm(spec *agentv1.RunSpec) error {
 	return nil
 }
 
-// checkCounts bounds what takes more time than its number.
+// checkCounts bounds the numbers of steps, tools and the like, whose cost grows faster than their number.
 func checkCounts(spec *agentv1.RunSpec) error {
 	if n := len(spec.GetSteps()); n > bound.Steps {
 		return rpcerr.InvalidField("spec.steps", "%d are too many; at most %d", n, bound.Steps)
@@ -196,8 +196,8 @@ func (c Checker) pinTools(ctx context.Context, p *Plan, index int, step *agentv1
 	return nil
 }
 
-// ofTools names the tools of a request that was made of some of a step's, those at places, where the specification has
-// them.
+// ofTools rewrites the fields of an error from a request with some tools of a step, those at places, to the fields of
+// the specification.
 func (p *Plan) ofTools(index int, places []int, err error) error {
 	tools := run.FieldOfStep(index) + ".tools"
 	if p.shared[index] {
@@ -251,7 +251,8 @@ func (c Checker) checkScorers(project string, spec *agentv1.RunSpec) error {
 	return nil
 }
 
-// warnOfScorers says which verdicts an answer could forge. Runs of samples are not warned of: their evaluation was.
+// warnOfScorers warns of verdicts that an answer could forge. Runs of samples get no such warning: their evaluation
+// did.
 func (c Checker) warnOfScorers(spec *agentv1.RunSpec) []*agentv1.EvalWarning {
 	if spec.GetAttribution().GetEval() != "" {
 		return nil
@@ -293,8 +294,8 @@ func (c Checker) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *agent
 	return nil
 }
 
-// checkSandboxes checks that the sandboxes can be made, and that tools that need one have it. Those of a sample were
-// checked with its evaluation, and what has gone away since, the run waits for.
+// checkSandboxes checks that the sandboxes can be created, and that tools that need one have it. The sandboxes of a
+// sample were checked with its evaluation; the run waits for drivers that became unavailable since.
 func (c Checker) checkSandboxes(ctx context.Context, p *Plan) error {
 	boxes := p.spec.GetSandboxes()
 	if len(boxes) == 0 {
@@ -325,11 +326,11 @@ func ofSandbox(at string, err error) error {
 	return rpcerr.Wrap(err, "%s", at)
 }
 
-// withoutContent is a specification without what stands in its files, which is much and checked by nobody.
+// withoutContent returns a specification without the content of its files, which is large and not checked.
 func withoutContent(spec *sandboxv1.SandboxSpec) *sandboxv1.SandboxSpec {
 	bare := proto.CloneOf(spec)
 	for _, file := range bare.GetFiles() {
-		if file.GetBlob() == nil { // What is not built is to be refused.
+		if file.GetBlob() == nil { // Parts that are not built must be refused.
 			file.Body = nil
 		}
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// checkJSON checks that every field which holds JSON as text, by its name, does so: what is in a journal is written
-// into logs as it is.
+// checkJSON checks every field that, by its name, holds JSON as text: logs copy such texts from the journal unchanged.
 func checkJSON(path string, m protoreflect.Message) (err error) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		at := path + "." + string(field.Name())

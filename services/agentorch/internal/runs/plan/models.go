@@ -23,7 +23,7 @@ import (
 
 // modelCall is a call that a run may make, as far as it is known before the run starts.
 type modelCall struct {
-	// field is what of the specification asks for the call, step the step that does; empty where none does.
+	// field is the field of the specification that causes the call, step the step that does; empty if there is none.
 	field, step string
 	// described is where the specification describes the model, named where it names it: there, or in a step.
 	described, named string
@@ -33,20 +33,20 @@ type modelCall struct {
 	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
 	config *modelv1.GenerateConfig
 	layers []layer
-	// asker is the name of the step that makes this very call; empty where none does. called is set where a step calls
-	// the model, be it with options of its own.
+	// asker is the name of the step that makes exactly this call; empty if there is none. called is set if a step calls
+	// the model, even with options of its own.
 	asker  string
 	called bool
 }
 
-// layer is a configuration and the field that holds it, with what stands before the name of an option.
+// layer is a configuration and the field that holds it, with the prefix of its option names.
 type layer struct {
 	field, before string
 	config        *modelv1.GenerateConfig
 }
 
-// modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls
-// asks holds. Equal calls are there once.
+// modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls are
+// in asks. Equal calls are listed once.
 func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, error) {
 	var calls []modelCall
 	roles := slices.Sorted(maps.Keys(spec.GetModelRoles()))
@@ -104,7 +104,7 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 	return calls, nil
 }
 
-// asksOf returns the model calls that a step may make; told is false where it does not tell.
+// asksOf returns the model calls that a step may make; told is false if the step does not declare them.
 func asksOf(machine agent.Machine) (asks []agent.Generate, told bool) {
 	asking, told := machine.(agent.Asking)
 	if told {
@@ -113,7 +113,7 @@ func asksOf(machine agent.Machine) (asks []agent.Generate, told bool) {
 	return asks, told
 }
 
-// fieldOf returns the field that sets an option of the call; empty where none does.
+// fieldOf returns the field that sets an option of the call; empty if there is none.
 func (c *modelCall) fieldOf(option string) string {
 	for _, l := range slices.Backward(c.layers) {
 		m := l.config.ProtoReflect()
@@ -124,8 +124,8 @@ func (c *modelCall) fieldOf(option string) string {
 	return ""
 }
 
-// placed names in an error of modelgw the field of the specification that is wrong: that of an option, the one that
-// names or describes the model, and else what asks for the call.
+// placed adds the faulty field of the specification to an error of modelgw: that of an option, that of the model's name
+// or description, or else the one that causes the call.
 func (c *modelCall) placed(err error) error {
 	fault, ok := rpcerr.As(err)
 	if !ok {
@@ -192,7 +192,7 @@ func (c Checker) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarni
 	return dedupe(warnings), nil
 }
 
-// dedupe leaves of warnings that say the same the first.
+// dedupe keeps the first of equal warnings.
 func dedupe(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	said := map[string]bool{}
 	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool {
@@ -205,9 +205,8 @@ func dedupe(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 // ofTools is the option that bounds tools, whatever model calls them.
 const ofTools = "max_tool_output"
 
-// ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. A
-// step or a role that sets the option itself is no loss, as long as some call is made with what the run's configuration
-// says.
+// ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. There
+// is no warning if a step or a role sets the option itself, as long as some call uses the run's configuration.
 func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalWarning {
 	var warnings []*agentv1.EvalWarning
 	options, fields := config.ProtoReflect(), config.ProtoReflect().Descriptor().Fields()
@@ -241,8 +240,8 @@ func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalW
 	return warnings
 }
 
-// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of a run
-// is not known. The specification is one that the run has pinned.
+// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN if limits bound dollars and the price of one of a run's models
+// is unknown. The specification is the run's pinned one.
 func (c Checker) CheckCost(ctx context.Context, project string, spec *agentv1.RunSpec, limits *agentv1.RunLimits) error {
 	bound := costBound(limits, "limits.cost")
 	if bound == "" {
@@ -277,8 +276,8 @@ func costBound(limits *agentv1.RunLimits, field string) string {
 	return field
 }
 
-// checkCall asks modelgw what would become of a call, without making one. bound is the field that bounds dollars; empty
-// for none. It returns a warning for each option that the provider is not sent.
+// checkCall asks modelgw to validate a call without making it. bound is the field that limits dollars; empty if there
+// is none. It returns a warning for each option that is not sent to the provider.
 func (c Checker) checkCall(ctx context.Context, project string, call *modelCall, bound string) ([]*agentv1.EvalWarning, error) {
 	answer, err := c.validate(ctx, project, call.ref, call.config)
 	if err != nil {
@@ -294,7 +293,7 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 		}
 		fallback := proto.CloneOf(call.ref)
 		fallback.Model = provider + "/" + name
-		// The options are those of the call, which the provider is sent with the first model.
+		// The options are those of the call, which go to the provider with the first model.
 		checked, err := c.validate(ctx, project, fallback, nil)
 		if err != nil {
 			return nil, rpcerr.Moved("model", call.fieldOf("fallback_models"), err)
@@ -343,7 +342,7 @@ func checkModel(call *modelCall, providers []*modelv1.Provider) error {
 		"no provider %q for the model %s; %sknown are %s", name, ref.GetModel(), suggest.Question(name, known), strings.Join(known, ", "))
 }
 
-// defaultAccount is the account of references that name none.
+// defaultAccount is the account of references without one.
 const defaultAccount = "default"
 
 func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {

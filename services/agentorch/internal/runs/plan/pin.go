@@ -14,9 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
-// Pin writes into an evaluation's steps, tools and scorers what workers offer under their names, so that all its runs
-// mean the same, also while a worker is away. Names that nothing is known of stay as they are, for Check to judge; but
-// a scorer must be known.
+// Pin writes the workers' offers into an evaluation's steps, tools and scorers, so that all its runs mean the same,
+// even while a worker is disconnected. Unknown names stay unchanged, and Check judges them; but a scorer must be known.
 func (c Checker) Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error {
 	for i, ref := range spec.GetScorers() {
 		if err := c.pinScorer(project, ref); err != nil {
@@ -33,7 +32,7 @@ func (c Checker) Pin(ctx context.Context, project string, spec *agentv1.EvalSpec
 	return nil
 }
 
-// pinScorer pins the worker of a scorer that is none of the platform's.
+// pinScorer pins the worker of a scorer that is not built in.
 func (c Checker) pinScorer(project string, ref *agentv1.ScorerRef) error {
 	if pinned := ref.GetWorker(); pinned != nil {
 		if pinned.GetKind() != workers.Scorer || pinned.GetName() != ref.GetName() {
@@ -92,8 +91,8 @@ func (c Checker) pinOffered(ctx context.Context, project string, refs []*toolv1.
 	}
 }
 
-// pinServed makes references to workers' tools name the definition itself, with what they change of it. Such a
-// reference means the same while no worker is connected.
+// pinServed stores the definitions of workers' tools in their references, with the changes that the references make.
+// Such a reference means the same while no worker is connected.
 func pinServed(refs []*toolv1.ToolRef, definitions []*toolv1.ToolDefinition) {
 	for _, ref := range refs {
 		for _, d := range definitions {

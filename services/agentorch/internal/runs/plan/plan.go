@@ -1,5 +1,5 @@
-// Package plan checks the specification of a run, resolves every name in it and pins what decides the run's course. It
-// creates nothing.
+// Package plan checks the specification of a run, resolves every name in it and pins everything that determines the
+// run's course. It creates nothing.
 package plan
 
 import (
@@ -25,19 +25,19 @@ type Checker struct {
 
 	Agents  *agent.Registry
 	Scorers *score.Registry
-	// Workers knows what workers offer; nil where there are none.
+	// Workers holds the offers of workers; nil if there are none.
 	Workers Workers
 }
 
-// Workers knows what workers offer beside tools. [workers.Workers] implements it.
+// Workers holds the offers of workers other than tools. [workers.Workers] implements it.
 type Workers interface {
-	// Pin returns what is to be kept of an offer, or why it cannot be had.
+	// Pin returns the record of an offer, or the reason why it is unavailable.
 	Pin(project, kind, name, params string) (*agentv1.WorkerRef, error)
 }
 
-// Plan is a checked specification: what a run pins. It does not change.
+// Plan is a checked specification: the values that a run pins. It is immutable.
 type Plan struct {
-	// Warnings say what would not be done as the specification asks for.
+	// Warnings name the parts of the specification that would not be honoured.
 	Warnings []*agentv1.EvalWarning
 
 	project string
@@ -45,7 +45,7 @@ type Plan struct {
 	tools   []*toolv1.ToolDefinition
 	// asks are the model calls that the steps may make, by step.
 	asks [][]agent.Generate
-	// closed is set where a step does not tell which calls it may make.
+	// closed is set if a step does not declare which calls it may make.
 	closed bool
 	// shared are the steps that have the run's tools, for want of their own.
 	shared map[int]bool

@@ -12,9 +12,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// uncalled returns a warning for the run's model where no step calls it, and for each role that no step names. It
-// returns none where another may call them: a step that does not tell what it calls, or a worker, which knows the run
-// that asks it, and so the run's models.
+// uncalled returns a warning for the run's model if no step calls it, and for each role that no step names. It returns
+// none if another party may call them: a step that does not declare its calls, or a worker, which receives the run's
+// name and so its models.
 func (p *Plan) uncalled() []*agentv1.EvalWarning {
 	if p.closed || p.asksWorkers() {
 		return nil
@@ -77,7 +77,7 @@ func mayCall(ref *agentv1.ModelRef, config *modelv1.GenerateConfig, name string)
 	return ref.GetModel() == name || slices.ContainsFunc(config.GetFallbackModels().GetValues(), func(fallback string) bool { return provider+"/"+fallback == name })
 }
 
-// unused says what of a model is not used with it; empty for nothing.
+// unused returns the part of a model reference that has no effect; empty if there is none.
 func unused(ref *agentv1.ModelRef, args bool) string {
 	args = args && ref.GetModelArgsJson() != ""
 	var options []string
