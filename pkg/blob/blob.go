@@ -1,6 +1,6 @@
 // Package blob is the port to bodies that are too large for a message or a row: datasets, images, outputs, raw calls. A
-// body is named by its content, within a project: what two projects store under one hash are two bodies, and neither
-// sees the other's. A body is durable before the reference to it exists, so an event may name it at once.
+// body is named by its content, within a project: bodies of two projects under one hash are separate, and neither
+// project sees the other's. A body is durable before the reference to it exists, so an event may name it at once.
 package blob
 
 import (
@@ -26,7 +26,7 @@ var (
 
 // TooLargeError is returned for a body over the store's limit.
 type TooLargeError struct {
-	// LimitBytes is what the store takes.
+	// LimitBytes is the store's limit.
 	LimitBytes int64
 }
 
@@ -35,8 +35,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("blob: too large: the limit is %d bytes", e.LimitBytes)
 }
 
-// DamagedError is returned for a body whose bytes no longer have the hash that names it. Putting the body again
-// replaces it. To callers of RPCs it is a BODY_DAMAGED.
+// DamagedError is the error for a body whose bytes no longer match the hash that names it. Putting the body again
+// replaces it. Callers of RPCs receive BODY_DAMAGED.
 type DamagedError struct {
 	Project, Hash string
 }
@@ -59,7 +59,7 @@ type Ref struct {
 	Hash string
 	// Size is in bytes.
 	Size int64
-	// MediaType says how to read the bytes. It is no part of the body's name.
+	// MediaType is the type of the content. It is not part of the body's name.
 	MediaType string
 }
 
@@ -73,26 +73,26 @@ type Kept struct {
 
 // Store keeps bodies. Its methods are safe for concurrent use, also for one body.
 type Store interface {
-	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same,
-	// save that the last media type stands. An empty mediaType is DefaultMediaType. It fails with a [TooLargeError]
-	// when body goes over the store's limit and with body's own error when reading fails; nothing is kept then.
+	// Put reads body to its end and stores it. It returns once the body is durable. Putting a body again only replaces
+	// the media type. An empty mediaType is DefaultMediaType. It fails with a [TooLargeError] if body exceeds the
+	// store's limit and with body's own error if reading fails; nothing is stored then.
 	Put(ctx context.Context, project string, body io.Reader, mediaType string) (Ref, error)
 
-	// Get returns the bytes of a body from offset on, at most limit of them when that is not zero. The caller closes
-	// the reader, which goes on to work when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
+	// Get returns the bytes of a body from offset, at most limit of them unless it is zero. The caller closes the
+	// reader, which remains valid when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
 	//
-	// A damaged body fails with a [DamagedError]: where all of it is read, each time and at the latest in the place of
-	// its last bytes; where a part is read, when the store finds that the body changed since it checked the whole.
+	// A damaged body fails with a [DamagedError]: a read of the whole body fails each time, at the latest in place of
+	// its last bytes; a read of a part fails if the store finds that the body changed since it checked the whole.
 	Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, Ref, error)
 
 	// Stat returns the reference to a body. It fails with [ErrNotFound].
 	Stat(ctx context.Context, project, hash string) (Ref, error)
 
-	// Delete forgets a body. Deleting what is not there is no error.
+	// Delete deletes a body. Deleting a missing body is not an error.
 	Delete(ctx context.Context, project, hash string) error
 }
 
-// A project's id is a path segment or a key prefix in stores, so its form is checked here once more.
+// A project's id is a path segment or a key prefix in stores, so its form is checked here again.
 var (
 	projectForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	hashForm    = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -131,7 +131,7 @@ func CheckMediaType(mediaType string) (string, error) {
 	return mediaType, nil
 }
 
-// CheckRange returns the number of bytes that a read of limit bytes (zero: all) from offset gives of a body of size
+// CheckRange returns the number of bytes that a read of limit bytes (zero: all) from offset returns of a body of size
 // bytes, or [ErrRange].
 func CheckRange(size, offset, limit int64) (int64, error) {
 	if offset < 0 || limit < 0 || offset > size {

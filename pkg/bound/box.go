@@ -1,17 +1,15 @@
 package bound
 
-// What each user of a sandbox may take of what the whole machine has a fixed number of. Beyond it, calls of programs
-// fail.
+// Each user's share of resources of which the machine has a fixed number. Beyond it, calls of programs fail.
 const (
-	// BoxOpenFiles is how many files all processes of a sandbox together may always open. A sandbox whose limits pids
-	// and open_files allow more than that, and more than its share of the machine's, is not made.
+	// BoxOpenFiles is how many files all processes of a sandbox together may open in any case. A sandbox whose limits
+	// pids and open_files allow more than that, and more than its share of the machine's, is not created.
 	BoxOpenFiles = 65_536
-	// BoxOpenFilesShare is the share of the machine's open files (fs.file-max) that a sandbox may have: one part of so
-	// many.
+	// BoxOpenFilesShare is the share of the machine's open files (fs.file-max) that a sandbox may have: one in so many.
 	BoxOpenFilesShare = 16
 	// BoxInotifyInstances bounds watchers of files (user.max_inotify_instances; beyond it EMFILE).
 	BoxInotifyInstances = 64
-	// BoxInotifyWatches bounds what all these watch (user.max_inotify_watches; beyond it ENOSPC).
+	// BoxInotifyWatches bounds the watches of all these (user.max_inotify_watches; beyond it ENOSPC).
 	BoxInotifyWatches = 8192
 	// BoxPendingSignals bounds queued signals (RLIMIT_SIGPENDING; beyond it EAGAIN).
 	BoxPendingSignals = 1024

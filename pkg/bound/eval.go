@@ -2,7 +2,7 @@ package bound
 
 // Evaluations. One that is over a bound is refused, and not made.
 const (
-	// EvalRuns bounds the runs of an evaluation, not counting what is tried again: samples × epochs × models.
+	// EvalRuns bounds the runs of an evaluation, not counting retries: samples × epochs × models.
 	EvalRuns = 1_000_000
 	// EvalRetries bounds how many more times a sample is tried that fails (retry_on_error).
 	EvalRetries = 1000
@@ -23,15 +23,15 @@ const (
 
 // Scores.
 const (
-	// ComparedBytes bounds what a scorer compares: the bytes that the model said times the number of targets. Beyond it
-	// the score fails with REQUEST_TOO_LARGE. One target may be compared with any answer.
+	// ComparedBytes bounds the comparisons of a scorer: the bytes of the model's answer times the number of targets.
+	// Beyond it the score fails with REQUEST_TOO_LARGE. One target may be compared with any answer.
 	ComparedBytes = 256 << 20
 )
 
 // Templates: texts of solvers and scorers with placeholders.
 const (
 	// TemplateBytes bounds a text once its placeholders are filled; the program and the files of one check count
-	// together. Where a sample's own data is over it, the evaluation is refused, and not made. Where only what the
-	// model said or an earlier step made is, the step or the score fails with REQUEST_TOO_LARGE.
+	// together. If a sample's own data exceeds it, the evaluation is refused when it is created. If only the model's
+	// answer or an earlier step exceeds it, the step or the score fails with REQUEST_TOO_LARGE.
 	TemplateBytes = 16 << 20
 )

@@ -46,7 +46,7 @@ const (
 	DatasetDepth = 1000
 )
 
-// JSON Schemas, and what is checked against them: arguments and options of tools, answers.
+// JSON Schemas, and the values that are validated against them: arguments and options of tools, answers.
 const (
 	// SchemaBytes bounds the text of a schema.
 	SchemaBytes = 256 << 10
@@ -77,7 +77,7 @@ const (
 	ConfigFileBytes = 1 << 20
 	// PlacedFileBytes bounds a file of this machine that a task file puts into a sandbox.
 	PlacedFileBytes = 64 << 20
-	// TaskFilesBytes bounds what a task file that a server reads has put into its specification from uploaded files: as
-	// much as a request may have that holds the specification itself.
+	// TaskFilesBytes bounds the content of uploaded files in the specification of a task file that a server reads: as
+	// much as a request with the specification itself may have.
 	TaskFilesBytes = 4 << 20
 )

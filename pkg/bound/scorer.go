@@ -1,7 +1,7 @@
 package bound
 
-// What judges the samples of an evaluation. One that names more is refused, and not made, and so is a run with more
-// scorers.
+// The scoring of an evaluation. An evaluation that exceeds a bound is refused when it is created, and so is a run with
+// more scorers.
 const (
 	// Scorers bounds the scorers.
 	Scorers = 100

@@ -6,9 +6,9 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Adaptive returns the bounds of the adaptive limit of connections, all filled in, or nil when the limit does not
-// adapt: it is switched off, a fixed number of connections is given, or requests go in batches. The error says which
-// bound is out of range.
+// Adaptive returns the complete bounds of the adaptive limit of connections, or nil if the limit does not adapt: it is
+// switched off, the number of connections is fixed, or requests are batched. The error names the bound that is out of
+// range.
 func Adaptive(c *modelv1.GenerateConfig) (*modelv1.AdaptiveConnections, error) {
 	a := c.GetAdaptiveConnections()
 	off := a != nil && a.Enabled != nil && !a.GetEnabled()
@@ -22,8 +22,8 @@ func Adaptive(c *modelv1.GenerateConfig) (*modelv1.AdaptiveConnections, error) {
 	return bounds, nil
 }
 
-// adaptiveBounds fills in what is not set: the lowest limit sinks to the highest one, and the first one keeps between
-// them. It says what is wrong with the result.
+// adaptiveBounds completes unset bounds: the lowest limit is at most the highest one, and the initial one lies between
+// them. problem names a fault of the result.
 func adaptiveBounds(a *modelv1.AdaptiveConnections) (filled *modelv1.AdaptiveConnections, problem string) {
 	highest := orDefault(a.GetMax(), a != nil && a.Max != nil, defaultAdaptiveMax)
 	lowest := orDefault(a.GetMin(), a != nil && a.Min != nil, min(defaultAdaptiveMin, highest))

@@ -1,14 +1,13 @@
 // Package chat makes and reads messages, content, configurations and outputs. The generated protocol messages are the
-// one representation of a conversation everywhere; what they do not offer by themselves is here: constructors, the text
-// of a message, sums of usage, the layers of a configuration, and the JSON form.
+// only representation of a conversation; this package adds constructors, the text of a message, sums of usage, the
+// layers of a configuration, and the JSON form.
 //
-// The JSON form is the one of Inspect logs and task files: `{"role": "user", "content": "…"}`. It comes in two
-// strictnesses. Parse… reads what someone gives now: absent message ids are made, unknown options are faults.
-// ParseStored… reads a record: ids stay as they are, unknown options are dropped. Writing leaves absent fields out.
-// Nothing is lost on the way but what the protocol cannot hold: an empty list of citations or of a user message's
-// tool_call_id is written as none.
+// The JSON form is that of Inspect logs and task files: `{"role": "user", "content": "…"}`. It has two levels of
+// strictness. Parse… reads present input: missing message ids are created, unknown options are faults. ParseStored…
+// reads a record: ids stay as they are, unknown options are dropped. Writing omits absent fields. Only what the
+// protocol cannot represent is lost: an empty list of citations or of a user message's tool_call_id is written as none.
 //
-// All functions are safe for concurrent use as long as nobody changes their arguments.
+// All functions are safe for concurrent use as long as their arguments are not modified.
 package chat
 
 import (
@@ -58,8 +57,7 @@ func Assistant(text string, calls ...*toolv1.ToolCall) *modelv1.ChatMessage {
 	return m
 }
 
-// ToolMessage returns the message with a fresh id that tells a model what a call gave. Content that is nil is an empty
-// text.
+// ToolMessage returns a message, with a new id, that holds the result of a call. Nil content is an empty text.
 func ToolMessage(result *toolv1.ToolResult) *modelv1.ChatMessage {
 	content := result.GetContent()
 	if content == nil {
@@ -75,7 +73,7 @@ func ToolMessage(result *toolv1.ToolResult) *modelv1.ChatMessage {
 	}
 }
 
-// Call returns a function call. Arguments are the text of a JSON object; empty stands for `{}`.
+// Call returns a function call. Arguments are the text of a JSON object; empty is `{}`.
 func Call(id, function, argumentsJSON string) *toolv1.ToolCall {
 	return &toolv1.ToolCall{Id: id, Function: function, ArgumentsJson: argumentsJSON, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION}
 }

@@ -16,8 +16,8 @@ var (
 	notNegative = []protoreflect.Name{"max_retries"}
 )
 
-// CheckConfig fails with INVALID_REQUEST, for the field `config.OPTION`, where a number of a configuration is none, is
-// infinite, or is so low that it means nothing.
+// CheckConfig fails with INVALID_REQUEST, for the field `config.OPTION`, if a number of a configuration is NaN,
+// infinite, or too low to be meaningful.
 func CheckConfig(c *modelv1.GenerateConfig) error {
 	fields := c.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {

@@ -12,7 +12,7 @@ import (
 // option is one member of a configuration in the JSON form.
 type option struct {
 	name string
-	// read sets the member from a field that is there and not null.
+	// read sets the member from a present field that is not null.
 	read func(o *lenientjson.Object, c *modelv1.GenerateConfig)
 	// write writes the member where it is set.
 	write func(w *jsonwrite.Writer, c *modelv1.GenerateConfig)

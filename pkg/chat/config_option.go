@@ -148,7 +148,7 @@ func writeModalities(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	w.EndList()
 }
 
-// ImageOutput reports whether a configuration asks for images, and with which options: those of the last item that has
+// ImageOutput reports whether a configuration requests images, and with which options: those of the last item that has
 // any, as a JSON object of providers, or an empty text.
 func ImageOutput(c *modelv1.GenerateConfig) (optionsJSON string, wanted bool) {
 	for _, modality := range c.GetModalities().GetValues() {

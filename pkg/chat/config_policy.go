@@ -125,7 +125,7 @@ func writeBatch(w *jsonwrite.Writer, c *modelv1.GenerateConfig) {
 	w.EndObject()
 }
 
-// onlySize says that a setting holds no more than a size, or not even that: it was a number or a truth value.
+// onlySize reports whether a setting holds at most a size: it was a number or a boolean.
 func onlySize(b *modelv1.BatchSetting) bool {
 	return b.MaxSize == nil && b.SendDelay == nil && b.Tick == nil && b.MaxBatches == nil && b.MaxConsecutiveCheckFailures == nil
 }
@@ -137,8 +137,8 @@ func writeSeconds(w *jsonwrite.Writer, name string, d *durationpb.Duration) {
 	}
 }
 
-// readAdaptive reads true, false, the highest limit, `min-max`, `min-start-max`, or an object. All but truth values and
-// a number are filled in with defaults and checked.
+// readAdaptive reads true, false, the highest limit, `min-max`, `min-start-max`, or an object. Unless it is a boolean
+// or a number, the bounds are completed with defaults and validated.
 func readAdaptive(o *lenientjson.Object, c *modelv1.GenerateConfig) {
 	raw := o.Raw("adaptive_connections")
 	if on, ok := lenientjson.AsBool(raw); ok && !lenientjson.IsInt(raw) {

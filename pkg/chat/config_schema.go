@@ -46,8 +46,8 @@ func writeSchema(w *jsonwrite.Writer, schema *modelv1.ResponseSchema) {
 
 var schemaTypes = []string{"string", "integer", "number", "boolean", "array", "object", "null"}
 
-// checkSchema finds what no provider accepts in a JSON Schema: sub-schemas that are no objects, and keywords of the
-// wrong kind.
+// checkSchema finds parts of a JSON Schema that no provider accepts: sub-schemas that are no objects, and keywords of
+// the wrong kind.
 func checkSchema(o *lenientjson.Object) {
 	if _, isWord := lenientjson.AsText(o.Raw("type")); isWord {
 		o.Enum("type", schemaTypes...)

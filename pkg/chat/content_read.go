@@ -30,8 +30,7 @@ func readContent(o *lenientjson.Object, field string) *contentv1.MessageContent 
 	return ListContent(parts...)
 }
 
-// partReaders reads the fields of each type of part. Their order is the one in which a part without a type is tried by
-// its own field.
+// partReaders reads the fields of each type of part. A part without a type is tried by its own field, in this order.
 var partReaders = []struct {
 	name  string
 	field string
@@ -105,7 +104,7 @@ func readCitation(o *lenientjson.Object) *contentv1.Citation {
 	return c
 }
 
-// readCited reads `cited_text`: the cited text, or the pair of positions where it stands.
+// readCited reads `cited_text`: the cited text, or the pair of its positions.
 func readCited(o *lenientjson.Object, raw json.RawMessage, c *contentv1.Citation) {
 	if text, ok := lenientjson.AsText(raw); ok {
 		c.Cited = &contentv1.Citation_CitedText{CitedText: text}
@@ -215,8 +214,7 @@ func describeDocument(uri string) (filename, mimeType string) {
 	return path.Base(uri), mimeTypeOf(uri)
 }
 
-// mimeTypes are the types of documents that people give to models. A table of our own, since the one of the operating
-// system differs from machine to machine.
+// mimeTypes are the types of common documents. The operating system's table differs between machines.
 var mimeTypes = map[string]string{
 	".bmp":  "image/bmp",
 	".css":  "text/css",
@@ -254,7 +252,7 @@ var mimeTypes = map[string]string{
 	".zip":  "application/zip",
 }
 
-// mimeTypeOf guesses a media type by the name's extension; one that only says how a file is packed is passed over.
+// mimeTypeOf guesses a media type by the name's extension; it ignores an extension of a compression format.
 func mimeTypeOf(name string) string {
 	name = strings.ToLower(name)
 	if packing := path.Ext(name); packing == ".gz" || packing == ".bz2" || packing == ".xz" {

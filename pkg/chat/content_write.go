@@ -119,7 +119,7 @@ func writeCitation(w *jsonwrite.Writer, c *contentv1.Citation) {
 	w.EndObject()
 }
 
-// mediaURI returns where media is, as the JSON form says it.
+// mediaURI returns the location of media in the JSON form.
 func mediaURI(m *contentv1.Media) string {
 	if blob := m.GetBlob(); blob != nil {
 		return blobScheme + blob.GetHash()

@@ -10,8 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Merge lays configurations over one another, the lowest first: a member that is set in a higher one replaces it whole,
-// lists and maps too. Neither changes; nil is an empty one.
+// Merge overlays configurations, the lowest first: a member that is set in a higher one replaces it whole, lists and
+// maps too. It modifies none; nil is an empty one.
 func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	merged := &modelv1.GenerateConfig{}
 	m := merged.ProtoReflect()
@@ -27,8 +27,8 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 // ExtraBodyMember is the prefix of the name of a member of extra_body where options are named.
 const ExtraBodyMember = "extra_body."
 
-// Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; names that
-// are none of its options it passes over.
+// Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; it ignores
+// unknown names.
 func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
 	if config == nil || len(options) == 0 {
 		return config
@@ -58,9 +58,9 @@ func dropExtra(c *modelv1.GenerateConfig, member string) {
 	c.ExtraBodyJson = new(string(orderedjson.Append(nil, body)))
 }
 
-// ResolveConfig returns the configuration of a call from that of the model, that of the run and that given with the
-// call. The run's configuration holds whole for the model under evaluation (active). Any other model takes from it only
-// what belongs to connections, retries and the cache, and fail_on_refusal where it has none of its own.
+// ResolveConfig returns the configuration of a call from those of the model, of the run and of the call. The run's
+// configuration applies whole to the model under evaluation (active). Any other model takes from it only the options of
+// connections, retries and the cache, and fail_on_refusal if it has none of its own.
 func ResolveConfig(model, run, call *modelv1.GenerateConfig, active bool) *modelv1.GenerateConfig {
 	if active {
 		return Merge(model, run, call)

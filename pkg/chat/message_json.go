@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
-// ParseMessage reads one message that someone gives: an absent id is made. A message without a role takes the one that
-// its fields show, else `system`. Unknown fields are dropped. The error names each field that cannot be read.
+// ParseMessage reads one message of present input: a missing id is created. A message without a role gets the role that
+// its fields imply, else `system`. Unknown fields are dropped. The error names each unreadable field.
 func ParseMessage(document []byte) (*modelv1.ChatMessage, error) {
 	m, err := ParseStoredMessage(document)
 	if err == nil {

@@ -6,8 +6,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// MessageOutput returns an output whose one choice is message. It fills in the message's model and source where they
-// are not set.
+// MessageOutput returns an output whose one choice is message. It sets the message's model and source if they are
+// unset.
 func MessageOutput(model string, message *modelv1.ChatMessage, reason modelv1.StopReason) *modelv1.ModelOutput {
 	if message.GetModel() == "" {
 		message.Model = model
@@ -51,8 +51,8 @@ func StopReason(output *modelv1.ModelOutput) modelv1.StopReason {
 	return output.GetChoices()[0].GetStopReason()
 }
 
-// Overflow returns what a provider said when it refused a conversation as too long, which is an output too: one that
-// ended for a full context before anything was used. ok is false for all others.
+// Overflow returns a provider's message that a conversation is too long, which is also an output: one that ended for a
+// full context before any usage. ok is false for all others.
 func Overflow(output *modelv1.ModelOutput) (said string, ok bool) {
 	if StopReason(output) != modelv1.StopReason_STOP_REASON_MODEL_LENGTH || output.GetUsage() != nil {
 		return "", false

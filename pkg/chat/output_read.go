@@ -5,8 +5,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
-// ParseOutput reads an output that someone gives: absent ids of messages are made, an empty completion is filled in
-// from the first choice.
+// ParseOutput reads an output of present input: missing ids of messages are created, an empty completion is set from
+// the first choice.
 func ParseOutput(document []byte) (*modelv1.ModelOutput, error) {
 	output, err := ParseStoredOutput(document)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Text returns what a message says: its plain text, or the texts of its text parts joined by line breaks.
+// Text returns the text of a message: its plain text, or its text parts joined by line breaks.
 func Text(m *modelv1.ChatMessage) string { return ContentText(m.GetContent()) }
 
 // ContentText is Text of content.
@@ -26,8 +26,8 @@ func ContentText(c *contentv1.MessageContent) string {
 	return strings.Join(texts, "\n")
 }
 
-// SetText changes what a message says. In a list of parts one new text stands where the first text was, or at the end
-// when there was none, and the other texts go.
+// SetText replaces the text of a message. In a list of parts one new text takes the place of the first text, or is
+// appended if there was none, and the other texts are removed.
 func SetText(m *modelv1.ChatMessage, text string) {
 	list := m.GetContent().GetList()
 	if list == nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/lenientjson"
 )
 
-// longCacheFactor is what writing to a cache that lives for an hour costs more than its price.
+// longCacheFactor is the price factor of a write to a cache with a lifetime of an hour.
 const longCacheFactor = 1.6
 
 // mostTokens bounds counts of tokens and their sums: JSON holds no larger number exactly.
 const mostTokens = 1 << 53
 
-// KnownUsage returns what can be true of what a provider or a script says of usage, which may be nil. A count that is
-// negative, and a cost that is negative or no number, is unknown; where it is a count that all usage has, so is the
-// whole. Counts over 2^53 are that. It may change u.
+// KnownUsage returns the possible part of a provider's or a script's usage, which may be nil. A count that is negative,
+// and a cost that is negative, infinite or NaN, is unknown; if every usage has the count, the whole usage is unknown.
+// Counts over 2^53 become 2^53. It may modify u.
 func KnownUsage(u *modelv1.ModelUsage) *modelv1.ModelUsage {
 	if u == nil || u.GetInputTokens() < 0 || u.GetOutputTokens() < 0 || u.GetTotalTokens() < 0 {
 		return nil
@@ -45,7 +45,7 @@ func SumTokens(counts ...int64) int64 {
 	return sum
 }
 
-// SumCost adds costs. Negative ones, and those that are no number, count 0, and the sum is a number.
+// SumCost adds costs. Negative and NaN costs count 0, so the sum is a number.
 func SumCost(costs ...float64) float64 {
 	var sum float64
 	for _, c := range costs {
@@ -66,8 +66,8 @@ func ParseUsage(document []byte) (*modelv1.ModelUsage, error) {
 	return usage, o.Err()
 }
 
-// AddUsage returns the sum of two usages, either of which may be nil; of nothing but nil it is nil. A count that
-// neither knows stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do.
+// AddUsage returns the sum of two usages, either of which may be nil; of two nils it is nil. A count that both lack
+// stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do.
 func AddUsage(a, b *modelv1.ModelUsage) *modelv1.ModelUsage {
 	if a == nil && b == nil {
 		return nil
@@ -96,7 +96,7 @@ func addKnown[T int64 | float64](a, b *T, sum func(...T) T) *T {
 	return new(sum(orZero(a), orZero(b)))
 }
 
-// InputTokens returns the tokens of the whole input, those of caches included.
+// InputTokens returns the tokens of the whole input, caches included.
 func InputTokens(usage *modelv1.ModelUsage) int64 {
 	return SumTokens(usage.GetInputTokens(), usage.GetInputTokensCacheRead(), usage.GetInputTokensCacheWrite())
 }
@@ -113,8 +113,8 @@ func ContextTokens(output *modelv1.ModelOutput) (tokens int64, known bool) {
 	}
 }
 
-// Cost returns what usage costs in dollars. longCache says that the provider's cache was asked to keep its entries for
-// an hour.
+// Cost returns the cost of usage in dollars. longCache means that the provider's cache was asked to keep its entries
+// for an hour.
 func Cost(prices *modelv1.Prices, usage *modelv1.ModelUsage, longCache bool) float64 {
 	write := prices.GetInputCacheWrite()
 	if longCache {

@@ -1,14 +1,14 @@
-// Package config fills configuration structs: defaults, then a YAML file, then the environment. Flags come last and are
-// the command's to bind.
+// Package config fills configuration structs: defaults, then a YAML file, then the environment. The command itself
+// binds flags, which have the highest precedence.
 //
-// A struct belongs to the package that uses it, which declares its keys, defaults and checks. The package's owner nests
-// it under a name, or inline, and repeats nothing. Its fields carry the tags
+// A struct belongs to the package that uses it, which declares its keys, defaults and checks. The embedding package
+// nests it under a name, or inline, and repeats nothing. Its fields carry the tags
 //
 //	yaml:"max_connections"                                 the key in the file
 //	env:"EVALFLEET_MODELGW_MAX_CONNECTIONS"                the variable that overrides it
 //
-// and a doc comment, from which the reference page is made. A key that is not known is a fault. This is the only
-// package that reads the environment.
+// and a doc comment, from which the reference page is generated. An unknown key is a fault. This is the only package
+// that reads the environment.
 package config
 
 import (
@@ -32,22 +32,22 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
-// Defaulter sets defaults where the zero value is not the default. SetDefaults fills the struct's own fields that are
-// zero and leaves the others, so that calling it twice is calling it once. [Load] calls it before the file is read: a
-// zero that is written there stays. A package calls it again only where zero means the default.
+// Defaulter sets defaults that are not the zero value. SetDefaults fills the struct's own zero fields and leaves the
+// others, so it is idempotent. [Load] calls it before the file is read: a zero in the file stays. A package calls it
+// again only where zero means the default.
 type Defaulter interface{ SetDefaults() }
 
 // Validator names every fault of a struct's own fields, joined, each with its key in the file.
 type Validator interface{ Validate() error }
 
-// SetDefaults asks cfg, a pointer to a struct, and every struct nested in it for their defaults, inner ones first.
+// SetDefaults calls SetDefaults of cfg, a pointer to a struct, and of every nested struct, inner ones first.
 func SetDefaults(cfg any) { setDefaults(reflect.ValueOf(cfg)) }
 
-// Validate asks cfg, a pointer to a struct, and every struct nested in it for their faults, each with its path.
+// Validate returns the faults of cfg, a pointer to a struct, and of every nested struct, each with its path.
 func Validate(cfg any) error { return validate(reflect.ValueOf(cfg), "") }
 
-// Load fills cfg, a pointer to a struct: its defaults, the YAML file (none when file is empty), the environment as env
-// tells it; then it validates. Nested structs that are Defaulters or Validators are asked as well, inner ones first.
+// Load fills cfg, a pointer to a struct: its defaults, the YAML file (none if file is empty), the environment as env
+// returns it; then it validates. Nested structs that are Defaulters or Validators are included, inner ones first.
 func Load(ctx context.Context, cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
@@ -69,8 +69,7 @@ func Load(ctx context.Context, cfg any, file string, env func(string) (string, b
 // Env reads the process's environment.
 func Env(name string) (string, bool) { return os.LookupEnv(name) }
 
-// Decode reads YAML over cfg; a key that cfg does not have is an error that names it, its line and the keys that stand
-// there.
+// Decode decodes YAML over cfg; an unknown key is an error that names it, its line and the valid keys.
 func Decode(cfg any, b []byte) error {
 	file, err := yamlnode.Parse(b)
 	if file == nil || err != nil {
@@ -141,7 +140,7 @@ func key(f reflect.StructField) string {
 	return name
 }
 
-// inline reports whether the field's keys stand among those of the struct that has it.
+// inline reports whether the field's keys are among those of its struct.
 func inline(f reflect.StructField) bool {
 	_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return slices.Contains(strings.Split(options, ","), "inline")
@@ -176,8 +175,8 @@ func fromEnv(v reflect.Value, env func(string) (string, bool)) error {
 	return errors.Join(faults...)
 }
 
-// set reads text into a field: texts, numbers, booleans, durations, comma-separated lists of text, and what unmarshals
-// itself.
+// set parses text into a field: texts, numbers, booleans, durations, comma-separated lists of text, and types that
+// unmarshal themselves.
 func set(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unknownKeys names every key below n that t does not have, with its line, its path and the keys that stand there.
+// unknownKeys names every key below n that t does not have, with its line, its path and the valid keys.
 func unknownKeys(n *yaml.Node, t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -45,13 +45,13 @@ func unknownKeys(n *yaml.Node, t reflect.Type, path string) error {
 	return errors.Join(faults...)
 }
 
-// readsItself reports whether values of t decide what they are read from.
+// readsItself reports whether values of t decode themselves.
 func readsItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[yaml.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// keys are a struct's keys in the file, in order, and what stands under each.
+// keys are a struct's keys in the file, in order, and the field of each.
 func keys(t reflect.Type) (names []string, under map[string]reflect.Type) {
 	under = map[string]reflect.Type{}
 	for f := range t.Fields() {

@@ -1,9 +1,9 @@
 // Package effect makes keyed work happen once. An effect is a call whose repetition costs or changes something outside
-// the caller: a model call, a tool call, the making of a sandbox. Its caller names it by a [Key]; the service that owns
-// it claims the key in a [Ledger], does the work detached from the caller, and keeps the result under the key. Whoever
-// comes again with the key, after a broken connection or a crash, attaches to that one execution.
+// the caller: a model call, a tool call, the creation of a sandbox. Its caller names it by a [Key]; the service that
+// owns it claims the key in a [Ledger], does the work detached from the caller, and stores the result under the key. A
+// later call with the key, after a broken connection or a crash, attaches to that one execution.
 //
-// The ledger is the durable half and knows nothing of executions; the [Runner] is the half in the process and keeps
+// The ledger is the durable half and knows nothing of executions; the [Runner] is the half in the process and stores
 // nothing beyond it. The states of a key:
 //
 //	(none) ────Claim───▶ Running ────Finish───▶ Done | Failed | Indeterminate ────Release───▶ Released
@@ -15,9 +15,9 @@
 //	   │          │         │
 //	   └──────────┴─────────┴─────Cancel───▶ Cancelled (a tombstone)
 //
-// A result stays until its caller has it safe and releases the key, or the run that gave the key has ended and is
-// released as a whole. The mark that remains, of the key or of the run, makes a straggler with an old request fail
-// instead of doing the work again; [Ledger.Expire] drops it in the end.
+// A result is kept until its caller has stored it and releases the key, or the run that issued the key has ended and is
+// released as a whole. The mark that remains, of the key or of the run, makes a late request fail instead of repeating
+// the work; [Ledger.Expire] finally drops the mark.
 package effect
 
 import (
@@ -37,7 +37,7 @@ var (
 	ErrUnknown = errors.New("effect: unknown key")
 	// ErrNotOwner is returned to an owner that does not, or no longer, hold the claim.
 	ErrNotOwner = errors.New("effect: claim is not held by this owner")
-	// ErrSuperseded is what a [SupersededError] wraps.
+	// ErrSuperseded is wrapped by a [SupersededError].
 	ErrSuperseded = errors.New("effect: the run has another owner since")
 	// ErrCancelled is returned for a key that was cancelled.
 	ErrCancelled = errors.New("effect: cancelled")
@@ -45,8 +45,8 @@ var (
 	ErrReleased = errors.New("effect: result was released")
 )
 
-// SupersededError is returned to a request under an older epoch than its run has had in the ledger: the run has another
-// owner since.
+// SupersededError is the error for a request under an older epoch than its run has had in the ledger: the run has a
+// newer owner.
 type SupersededError struct {
 	Key Key
 	// Epoch is the newest that the ledger has of the run.
@@ -61,8 +61,8 @@ func (e *SupersededError) Error() string {
 // Unwrap returns [ErrSuperseded].
 func (e *SupersededError) Unwrap() error { return ErrSuperseded }
 
-// NotStarted marks an error of the work before which nothing had happened: the [Runner] gives the claim back instead of
-// keeping the error. Of nil it returns nil.
+// NotStarted marks an error of work that had no effect yet: the [Runner] gives the claim back instead of storing the
+// error. Of nil it returns nil.
 func NotStarted(err error) error {
 	if err == nil {
 		return nil
@@ -83,9 +83,9 @@ func (e *notStartedError) Unwrap() error { return e.error }
 // MaxIDBytes bounds the id of a key.
 const MaxIDBytes = 128
 
-// How long what is over is kept, for the times given to [Ledger.Expire].
+// How long ended effects are kept, for the times passed to [Ledger.Expire].
 const (
-	// KeepResults is for results that nobody released, and for tombstones.
+	// KeepResults applies to results that were not released, and to tombstones.
 	KeepResults = 7 * 24 * time.Hour
 	// KeepReleased is for the marks of released results: longer than a caller that has lost its run can linger.
 	KeepReleased = 15 * time.Minute
@@ -116,8 +116,8 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// OfRun reports whether a run's journal gave the key: it is `{run}/{seq}` and an optional rest, for the run of that
-// name. Such a key is given to one content only, also when later versions change the form of the request.
+// OfRun reports whether a run's journal issued the key: it is `{run}/{seq}` and an optional rest, for the run of that
+// name. Such a key is issued for one content only, also when later versions change the form of the request.
 func (k Key) OfRun(name string) bool {
 	id, ok := strings.CutPrefix(name, "projects/"+k.Project+"/runs/")
 	return ok && id != "" && strings.HasPrefix(k.ID, id+"/")
@@ -129,11 +129,11 @@ func (k Key) Run() string {
 	return run
 }
 
-// Hash tells the content of one request from another's: SHA-256 over what decides the effect, without deadline, trace
-// and attribution.
+// Hash distinguishes the contents of requests: SHA-256 over what determines the effect, without deadline, trace and
+// attribution.
 type Hash [32]byte
 
-// State says how far an effect has come. The zero value means that nothing is known of the key. The numbers are stored.
+// State is the state of an effect. The zero value means that the key is unknown. The numbers are stored.
 type State uint8
 
 const (
@@ -145,9 +145,9 @@ const (
 	Done State = 3
 	// Failed has failed, and the failure is its result.
 	Failed State = 4
-	// Indeterminate has lost its owner and may not be repeated; nobody knows whether it took effect.
+	// Indeterminate has lost its owner and may not be repeated; it is unknown whether it took effect.
 	Indeterminate State = 5
-	// Cancelled may not start any more, and the result of work that was running is not kept.
+	// Cancelled may no longer start, and the result of work that was running is not stored.
 	Cancelled State = 6
 	// Released had a result that is no longer needed.
 	Released State = 7
@@ -172,12 +172,12 @@ func (s State) String() string {
 type Outcome struct {
 	// State is Done, Failed or Indeterminate.
 	State State
-	// Body is the result of Done and the encoded error of Failed. It is kept as it is; bodies over 256 KiB belong into
+	// Body is the result of Done and the encoded error of Failed. It is stored as it is; bodies over 256 KiB belong in
 	// a blob that the body names.
 	Body []byte
 }
 
-// Record is what a ledger keeps under a key.
+// Record is a ledger's record of a key.
 type Record struct {
 	Key   Key
 	Hash  Hash // zero for a key that was cancelled before it was claimed
@@ -194,63 +194,63 @@ type Record struct {
 	Claimed, Changed time.Time
 }
 
-// Lost counts the executions that brought no outcome: those that died with their owner and those that were cut short.
+// Lost counts the executions without an outcome: those that died with their owner and those that were cut short.
 func (r Record) Lost() int { return r.Reissues + r.Yields }
 
 // Ledger is the durable record of claims and results of one service. Every change is on disk before its method returns
-// nil, unless the implementation says otherwise. When a method fails with an error of ctx nothing has changed. Methods
-// may be called concurrently.
+// nil, unless the implementation says otherwise. When a method fails with an error of ctx nothing has changed. Its
+// methods are safe for concurrent use.
 type Ledger interface {
-	// Claim takes key for owner. started reports that the key was free and owner holds it now; else the record tells
-	// what is there. It fails with [ErrContentMismatch] when the key was claimed with another hash, save that a
-	// cancelled key is reported as cancelled to everyone.
+	// Claim claims key for owner. started reports that the key was free and owner holds it now; else the record is the
+	// present state. It fails with [ErrContentMismatch] if the key was claimed with another hash, except that a
+	// cancelled key is reported as cancelled to every caller.
 	//
-	// Epoch is that under which the caller owns the run that gave the key ([Key.Run]); 0 for none. It fails with a
-	// [SupersededError] when it is older than one that came with a claim of the run before, with [ErrReleased] when the
-	// run was released, and then changes nothing.
+	// Epoch is the one under which the caller owns the run that issued the key ([Key.Run]); 0 for none. Claim fails
+	// with a [SupersededError] if it is older than one of an earlier claim of the run, with [ErrReleased] if the run
+	// was released, and then changes nothing.
 	Claim(ctx context.Context, key Key, hash Hash, owner string, epoch int64) (rec Record, started bool, err error)
 
-	// Fence has the ledger know an epoch of the run that gave key, as a claim under it would. It fails with a
+	// Fence records an epoch of the run that issued key in the ledger, as a claim under it would. It fails with a
 	// [SupersededError]. Epoch 0 changes nothing.
 	Fence(ctx context.Context, key Key, epoch int64) error
 
-	// Finish keeps the outcome of a running effect. It fails with [ErrCancelled] when the key was cancelled, which
-	// stands, with [ErrUnknown] when nothing is known of it, and with [ErrNotOwner] when owner does not hold it.
+	// Finish stores the outcome of a running effect. It fails with [ErrCancelled] if the key was cancelled, which
+	// remains so, with [ErrUnknown] if the key is unknown, and with [ErrNotOwner] if owner does not hold it.
 	Finish(ctx context.Context, key Key, owner string, outcome Outcome) error
 
 	// Drop gives a running claim back because nothing has happened. It fails as Finish does.
 	Drop(ctx context.Context, key Key, owner string) error
 
-	// Yield gives running claims back that owner has to cut short because it stops, and counts a yield for each. Keys
-	// whose claim is not running, or not held by owner, are left alone.
+	// Yield gives back running claims that owner has to cut short because it stops, and counts a yield for each. Keys
+	// whose claim is not running, or not held by owner, are unchanged.
 	Yield(ctx context.Context, owner string, keys ...Key) error
 
 	// Reclaim moves a running claim from one owner to another and counts a reissue. It fails with [ErrNotOwner] when
 	// from no longer holds the claim, and else as Finish does.
 	Reclaim(ctx context.Context, key Key, from, to string) (Record, error)
 
-	// Cancel stores a tombstone for a key that is unknown, dropped, yielded or running. It returns what was there
-	// before, with a zero State for nothing; a finished or released effect stays as it is.
+	// Cancel stores a tombstone for a key that is unknown, dropped, yielded or running. It returns the previous record,
+	// with a zero State if there was none; a finished or released effect is unchanged.
 	Cancel(ctx context.Context, key Key) (Record, error)
 
-	// Lookup returns what is kept under key, or [ErrUnknown].
+	// Lookup returns the record of key, or [ErrUnknown].
 	Lookup(ctx context.Context, key Key) (Record, error)
 
 	// Release drops the results of finished effects and marks the keys as released. Other keys are left alone.
 	Release(ctx context.Context, keys ...Key) error
 
-	// ReleaseRuns forgets all that is kept under the keys which the journals of runs of a project gave, as [Key.OfRun]
-	// says: results and marks. Runs are ids, such as `r1`, and have ended. What is still running is cancelled, tombstones
-	// stay, and a claim under an epoch that one of the runs has had, or a later one, fails with [ErrReleased]. It may be
-	// repeated.
+	// ReleaseRuns deletes everything stored under the keys that the journals of runs of a project issued, as
+	// [Key.OfRun] reports: results and marks. Runs are ids, such as `r1`, and have ended. Running effects are
+	// cancelled, tombstones stay, and a claim under an epoch that one of the runs has had, or a later one, fails with
+	// [ErrReleased]. It is idempotent.
 	ReleaseRuns(ctx context.Context, project string, runs ...string) error
 
 	// Open returns the running claims of owner, or of every owner when that is empty, in the order of their first
 	// claim.
 	Open(ctx context.Context, owner string) ([]Record, error)
 
-	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped,
-	// yielded and cancelled effects before finished, as well as epochs of runs. Running claims stay. A zero time
-	// forgets nothing. It returns the number of keys forgotten.
+	// Expire deletes ended effects that have not changed since a time: released marks before released, and finished,
+	// dropped, yielded and cancelled effects before finished, as well as epochs of runs. Running claims stay. A zero
+	// time deletes nothing. It returns the number of deleted keys.
 	Expire(ctx context.Context, finished, released time.Time) (int, error)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// execution is one effect under way in this process, from before its claim until its outcome is in the ledger.
+// execution is an effect in flight in this process, from before its claim until its outcome is in the ledger.
 type execution struct {
 	hash   Hash
 	again  bool            // the work may be repeated
-	epoch  int64           // the newest of those who asked; guarded by Runner.mu
-	work   context.Context // of the work; the ledger's calls go on when it ends
+	epoch  int64           // the newest of its callers; guarded by Runner.mu
+	work   context.Context // of the work; the ledger's calls outlive it
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when result and err are final
 	result Result
@@ -33,7 +33,7 @@ func (e *execution) wait(ctx context.Context) (Result, error) {
 	}
 }
 
-// join returns the execution of a request and begins it when there is none.
+// join returns the execution of a request, and starts it if there is none.
 func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, begun bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Runner) settle(key Key, e *execution, res Result, err error) {
 	delete(r.running, key)
 }
 
-// execute claims the key and does the work, or finds the outcome that is there.
+// execute claims the key and does the work, or finds the existing outcome.
 func (r *Runner) execute(ctx context.Context, e *execution, req Request, fn Func) (Result, error) {
 	for {
 		rec, started, err := r.claim(ctx, req)
@@ -113,7 +113,7 @@ func (r *Runner) execute(ctx context.Context, e *execution, req Request, fn Func
 		}
 		switch {
 		case errors.Is(err, ErrNotOwner):
-			continue // another process was faster; see what it made of the claim
+			continue // another process was faster; read its record
 		case err != nil:
 			return Result{Reissued: rec.Lost()}, err
 		}
@@ -150,8 +150,8 @@ func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record,
 	return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
 }
 
-// alive reports whether another process runs the effects of owner. One of this process that is not in r.running is lost
-// like that of a dead one.
+// alive reports whether another process runs the effects of owner. An effect of this process that is not in r.running
+// is as lost as that of a dead process.
 func (r *Runner) alive(ctx context.Context, owner string) (bool, error) {
 	if owner == r.cfg.Owner {
 		return false, nil
@@ -217,8 +217,7 @@ func (r *Runner) keep(ctx context.Context, key Key, outcome Outcome) error {
 	return r.write(ctx, key, func() error { return r.cfg.Ledger.Finish(ctx, key, r.cfg.Owner, outcome) })
 }
 
-// write ends a claim in the ledger. The work is done and perhaps paid for, so a ledger that fails is asked again for a
-// while.
+// write ends a claim in the ledger. The work is done and perhaps paid for, so a failing ledger is retried for a while.
 func (r *Runner) write(ctx context.Context, key Key, end func() error) error {
 	deadline := time.Now().Add(r.cfg.KeepTimeout)
 	for backoff := (retry.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second}); ; {
@@ -228,7 +227,7 @@ func (r *Runner) write(ctx context.Context, key Key, end func() error) error {
 		}
 		r.cfg.Logger.ErrorContext(ctx, "effect outcome not kept", "key", key, "error", err)
 		pause := backoff.Next()
-		away := rpcerr.StoreAway(err) // then it is asked without end
+		away := rpcerr.StoreAway(err) // then it is retried without end
 		if errors.Is(err, ErrNotOwner) || errors.Is(err, ErrUnknown) || !away && time.Now().Add(pause).After(deadline) {
 			return fmt.Errorf("effect: outcome of %v not kept: %w", key, err)
 		}
@@ -265,7 +264,7 @@ type PanicError struct {
 	Value any
 }
 
-// Error implements error. It tells no more than that: the value and the stack are in the log.
+// Error implements error. The value and the stack are only in the log.
 func (e *PanicError) Error() string { return "effect: internal error" }
 
 // call runs fn and turns a panic into an error.

@@ -15,8 +15,8 @@ var (
 	ErrIndeterminate = errors.New("effect: owner died while the effect ran; whether it happened is unknown")
 	// ErrLost is returned by [Runner.Attach] for an effect whose owner died while it ran. [Runner.Do] settles it.
 	ErrLost = errors.New("effect: owner died while the effect ran")
-	// ErrDraining is returned for work that would start while the runner is stopping, and for work it had to cut short.
-	// The claim of work that may be repeated is then yielded to a successor.
+	// ErrDraining is returned for work that would start while the runner is stopping, and for work that it had to cut
+	// short. The claim of repeatable work is then yielded to a successor.
 	ErrDraining = errors.New("effect: stopping")
 )
 
@@ -28,8 +28,7 @@ type ElsewhereError struct {
 // Error implements error.
 func (e *ElsewhereError) Error() string { return "effect: runs at " + e.Owner }
 
-// DefaultMaxReissues is how often an effect that allows it is done again after its owner died, unless a Config says
-// otherwise.
+// DefaultMaxReissues is the default number of repetitions of an effect that allows them, after its owner died.
 const DefaultMaxReissues = 5
 
 // cutGrace is how long [Runner.Drain] waits for work that it cuts short to notice, before it yields the claims itself.
@@ -44,40 +43,39 @@ type Config struct {
 	Ledger Ledger
 	// Owner names this process from its start to its end; no earlier or later process may have had the name. Required.
 	Owner string
-	// Alive reports whether another owner still runs, such as Alive of package replica. Nil: none does, which holds
-	// where one process has the ledger to itself.
+	// Alive reports whether another owner still runs, such as Alive of package replica. Nil: none does, which is true
+	// if one process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
-	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as
-	// it stops is not counted. Zero is [DefaultMaxReissues].
+	// MaxReissues bounds the repetitions of an effect that allows them, after its owner died. Effects that an owner
+	// yields as it stops do not count. Zero is [DefaultMaxReissues].
 	MaxReissues int
-	// EncodeError and DecodeError turn the work's error into its kept form and back; every caller gets the decoded
-	// form, the first one too. Nil for both keeps the text.
+	// EncodeError and DecodeError convert the work's error to its stored form and back; every caller gets the decoded
+	// form, the first one too. Nil for both stores the text.
 	EncodeError func(error) []byte
 	DecodeError func([]byte) error
-	// KeepTimeout bounds how long a finished result is offered to a ledger that fails before it is given up and the
-	// claim left as lost. A ledger that is away (STORE_UNAVAILABLE) is waited for without end. Zero is 30s.
+	// KeepTimeout bounds how long the store of a finished result is retried at a failing ledger, before it is given up
+	// and the claim left as lost. Retries at an unavailable ledger (STORE_UNAVAILABLE) are unbounded. Zero is 30s.
 	KeepTimeout time.Duration
-	// CancelGrace bounds how long callers that wait for cancelled work are kept waiting for the error with which it
-	// ends, which is then part of theirs. Zero: they get [ErrCancelled] at once.
+	// CancelGrace bounds how long callers that wait for cancelled work wait for the work's error, which is then part of
+	// theirs. Zero: they get [ErrCancelled] at once.
 	CancelGrace time.Duration
 	// Logger gets panics and failures of the ledger. Nil discards them.
 	Logger *slog.Logger
 }
 
 // Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
-// by Drain. attempt tells whether the work may have been done, in part, before.
+// by Drain. attempt reports whether the work may have been done before, in part.
 //
-// An error is kept as the outcome, save these. After one marked by [NotStarted] the claim is given back. Work that
-// fails with [ErrDraining] was cut short: a successor continues it. So it is after an error for which
-// [rpcerr.Transient] holds, where the work may be repeated; other work is then indeterminate.
+// An error is stored as the outcome, with these exceptions. After one marked by [NotStarted] the claim is given back.
+// Work that fails with [ErrDraining] was cut short: a successor continues it. The same holds after an error for which
+// [rpcerr.Transient] returns true, if the work may be repeated; other work is then indeterminate.
 type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
 
 // Attempt describes one execution of an effect.
 type Attempt struct {
 	// Key is the zero key for work without one.
 	Key Key
-	// Reissued counts the earlier executions that brought no outcome: lost with their owners, or cut short by their
-	// end.
+	// Reissued counts the earlier executions without an outcome: lost with their owners, or cut short by their end.
 	Reissued int
 }
 
@@ -87,24 +85,24 @@ type Request struct {
 	Key Key
 	// Hash is that of the content. A key is good for one content.
 	Hash Hash
-	// Unique says that the key names one content only, as [Key.OfRun] reports: a claim with another hash is of the same
-	// content, hashed by another version.
+	// Unique means that the key names one content only, as [Key.OfRun] reports: a claim with another hash is of the
+	// same content, hashed by another version.
 	Unique bool
 	// Epoch is that under which the caller owns the run that gave the key; 0 for none.
 	Epoch int64
 	// Timeout bounds the work, not the wait for it. Zero: none.
 	Timeout time.Duration
-	// Reissue allows to do the work again, up to Config.MaxReissues times, when its owner died while it ran. Without it
+	// Reissue allows repeating the work, up to Config.MaxReissues times, if its owner died while it ran. Without it
 	// such an effect ends as indeterminate.
 	Reissue bool
-	// Kept is called once the outcome that this request's own execution brought about is in the ledger, before anyone
-	// sees it. It is for those who hold the outcome until then. Nil: nobody does.
+	// Kept is called once the outcome of this request's own execution is in the ledger, before any caller receives it.
+	// It lets the holder of an outcome release it. Nil: no call.
 	Kept func()
 }
 
 // Result is the outcome of an effect.
 type Result struct {
-	// Body is what the work returned. Callers share it and must not change it.
+	// Body is the work's result. Callers share it and must not modify it.
 	Body []byte
 	// Reissued counts the executions that brought no outcome. It is also set beside an outcome that is an error.
 	Reissued int
@@ -152,9 +150,9 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, running: make(map[Key]*execution), cut: make(chan struct{})}, nil
 }
 
-// Do returns the outcome of an effect and lets fn bring it about unless it exists or is on its way. The execution goes
-// on when ctx ends; Do then returns ctx's error, and a later call with the key attaches. The result is in the ledger
-// before anyone sees it.
+// Do returns the outcome of an effect; it runs fn unless the outcome exists or is in flight. The execution continues
+// when ctx ends; Do then returns ctx's error, and a later call with the key attaches. The result is in the ledger
+// before any caller receives it.
 //
 // An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled],
 // [ErrReleased], [ErrIndeterminate], [ErrDraining], a [*SupersededError], an [*ElsewhereError], or the ledger's, in
@@ -192,9 +190,8 @@ func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	}
 }
 
-// Attach waits for an effect that runs in this process, or returns the outcome that is kept. It starts nothing. Beside
-// the errors of Do it returns [ErrUnknown] for a key never seen and [ErrLost] for an effect that no process runs any
-// more.
+// Attach waits for an effect that runs in this process, or returns the stored outcome. It starts nothing. Beside the
+// errors of Do it returns [ErrUnknown] for a key that was never seen and [ErrLost] for an effect that no process runs.
 func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 	if err := key.Validate(); err != nil {
 		return Result{}, err
@@ -227,8 +224,8 @@ func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 }
 
 // Cancel stores a tombstone for an effect that is not finished and ends its execution in this process. When it returns
-// nil, no work under the key will start any more. The record tells what was there before: of an effect that runs
-// elsewhere the owner, who needs to hear of it too; of a finished one the result, which stands.
+// nil, no work under the key will start. The record is the previous one: it names the owner of an effect that runs
+// elsewhere, which must be cancelled there too; it has the result of a finished effect, which stays.
 func (r *Runner) Cancel(ctx context.Context, key Key) (Record, error) {
 	before, err := r.cfg.Ledger.Cancel(ctx, key)
 	if err != nil || before.State.Finished() || before.State == Released {
@@ -256,9 +253,9 @@ func (r *Runner) settleCancelled(key Key, e *execution) {
 	r.settle(key, e, Result{}, fmt.Errorf("%w: %v", ErrCancelled, key))
 }
 
-// Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short and yields the claims of
-// work that may be repeated to a successor. It returns an error for work that may not be, whose outcome is now unknown,
-// and for claims that it could not yield.
+// Drain refuses new work and waits for work in flight. When ctx ends first it cuts the rest short and yields the claims
+// of repeatable work to a successor. It returns an error for other work, whose outcome is now unknown, and for claims
+// that it could not yield.
 func (r *Runner) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.draining = true
@@ -284,8 +281,8 @@ func (r *Runner) Drain(ctx context.Context) error {
 	}
 }
 
-// cutShort ends the work of what runs, which then yields its claim where it may be repeated; for the rest there is an
-// error.
+// cutShort cancels the work in flight, which then yields its claim if it is repeatable; it returns an error for the
+// rest.
 func (r *Runner) cutShort(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// sweepEvery is how often a ledger is swept: so often that what one sweep finds is little.
+// sweepEvery is the interval between sweeps of a ledger, short enough that each sweep finds little.
 const sweepEvery = time.Minute
 
-// Sweep forgets, minute by minute until ctx ends, what [Ledger.Expire] may: results that no caller released within
+// Sweep deletes, every minute until ctx ends, what [Ledger.Expire] may: results that no caller released within
 // [KeepResults], and marks of released ones after [KeepReleased].
 func Sweep(ctx context.Context, ledger Ledger, log *slog.Logger) {
 	ticker := time.NewTicker(sweepEvery)

@@ -15,13 +15,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// chunkBytes is what one message of an upload carries.
+// chunkBytes is the size of one message of an upload.
 const chunkBytes = 1 << 20
 
 // Store puts and gets bodies by calls. It is safe for concurrent use.
 type Store struct {
-	// Client makes the calls. It is set before the first use, perhaps after the store has been handed on: a connection
-	// whose messages are made small with the store may be the one that the client calls.
+	// Client makes the calls. It is set before the first use, possibly after the store has been handed on: the client
+	// may use a connection that offloads messages to this store.
 	Client blobv1.BlobServiceClient
 }
 
@@ -76,7 +76,7 @@ func read(ref *contentv1.BlobRef) blob.Ref {
 	return blob.Ref{Hash: ref.GetHash(), Size: ref.GetSize(), MediaType: ref.GetMediaType()}
 }
 
-// download reads what a stream brings.
+// download reads the content of a stream.
 type download struct {
 	stream blobv1.BlobService_DownloadBlobClient
 	rest   []byte

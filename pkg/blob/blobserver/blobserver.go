@@ -53,7 +53,7 @@ func (s *Server) PutBlob(ctx context.Context, req *blobv1.PutBlobRequest) (*cont
 	return proto(ref), fault(err, "")
 }
 
-// UploadBlob keeps a body that comes in chunks.
+// UploadBlob stores a body that arrives in chunks.
 func (s *Server) UploadBlob(stream blobv1.BlobService_UploadBlobServer) error {
 	first, err := stream.Recv()
 	if errors.Is(err, io.EOF) {

@@ -21,7 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Harness says how to get the store under test.
+// Harness describes how to get the store under test.
 type Harness struct {
 	// New returns an empty store that takes bodies of at most maxBytes.
 	New func(t *testing.T, maxBytes int64) blob.Store

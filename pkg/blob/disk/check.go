@@ -17,8 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/regularfile"
 )
 
-// whole reads a body from its first byte to its last, and holds the last ones back until the hash of all is known to be
-// right.
+// whole reads a body from its first byte to its last, and holds back the last ones until the hash of all is verified.
 type whole struct {
 	r       *os.File
 	left    int64
@@ -73,7 +72,7 @@ type checked struct {
 
 func newChecked() *checked { return &checked{versions: lru.New[string, version](keptChecks)} }
 
-// check reads a body of which a part is wanted, unless it did so before and the file has not changed since. It fails
+// check verifies a body of which a part is read, unless it did so before and the file has not changed since. It fails
 // with a [blob.DamagedError].
 func (s *Store) check(ctx context.Context, f *os.File, project, hash string) error {
 	info, err := f.Stat()

@@ -5,8 +5,8 @@
 //	.incoming/                                              bodies being received
 //	.databases/<id>                                         the mark of a database that names bodies
 //
-// A body is received into a file of its own, synced, renamed into place, and the directory synced; so a body that can
-// be seen is whole, and one that was answered for is on disk.
+// A body is written to a file of its own, synced, renamed into place, and the directory synced; so a visible body is
+// complete, and an acknowledged one is on disk.
 package disk
 
 import (
@@ -58,8 +58,8 @@ type Store struct {
 
 var _ blob.Store = (*Store)(nil)
 
-// Open returns the store in a directory and removes what processes that died have left half received. The caller must
-// Close it.
+// Open returns the store in a directory and removes partial bodies of processes that have died. The caller must Close
+// it.
 func Open(cfg Config) (*Store, error) {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = DefaultMaxBytes
@@ -84,7 +84,7 @@ func Open(cfg Config) (*Store, error) {
 // Dir returns the directory.
 func (s *Store) Dir() string { return s.root.Name() }
 
-// Close releases the directory. Readers that Get returned go on to work.
+// Close releases the directory. Readers that Get returned remain valid.
 func (s *Store) Close() error { return s.root.Close() }
 
 // Put implements [blob.Store].
@@ -103,7 +103,7 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 		err = explain(errors.Join(err, s.discard(temp)))
 	}()
 	hash := sha256.New()
-	// One byte more than allowed tells a body at the limit from one over it.
+	// One more, to distinguish a body at the limit from one over it.
 	limited := io.LimitReader(regularfile.ContextReader(ctx, body), s.maxBytes+1)
 	size, err := io.Copy(io.MultiWriter(temp, hash), limited)
 	if err != nil {
@@ -232,8 +232,8 @@ func (s *Store) placeType(name, mediaType string) (err error) {
 	return s.root.Rename(tempPath(temp), name)
 }
 
-// makeDir makes each of the nested directories that is not there and syncs the one above it, so that what is put into
-// it later cannot be lost with it.
+// makeDir creates the missing ones of nested directories and syncs each parent, so that their later content cannot be
+// lost with them.
 func (s *Store) makeDir(dirs ...string) error {
 	for _, dir := range dirs {
 		if _, ok := s.onDisk.Load(dir); ok {
@@ -242,7 +242,7 @@ func (s *Store) makeDir(dirs ...string) error {
 		if err := s.mkdir(dir); err != nil {
 			return err
 		}
-		// Also when it is there: who made it may not have come to syncing it.
+		// Also if it exists: its creator may have died before the sync.
 		if err := s.syncDir(path.Dir(dir)); err != nil {
 			return err
 		}

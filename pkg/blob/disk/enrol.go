@@ -15,7 +15,7 @@ const (
 	unknown = "unknown"
 )
 
-// Untouched reports whether the directory has neither a body nor the mark of a database: it was made anew.
+// Untouched reports whether the directory has neither a body nor the mark of a database: it is new.
 func (s *Store) Untouched(ctx context.Context) (bool, error) {
 	marks, err := fs.ReadDir(s.root.FS(), databases)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -28,9 +28,9 @@ func (s *Store) Untouched(ctx context.Context) (bool, error) {
 	return err == nil && len(bodies) == 0, err
 }
 
-// Enrol marks the directory with the id of a database whose rows name bodies in it, durably, and returns the marks of
-// others: bodies may be swept by what names them only where one database alone does. Own says that bodies which are
-// there before any mark are that database's; else they get the mark `unknown`. It may be repeated.
+// Enrol marks the directory durably with the id of a database whose rows name bodies in it, and returns the marks of
+// other databases: bodies may be swept by references only if one database alone has them. Own means that bodies which
+// precede any mark are that database's; else they get the mark `unknown`. It is idempotent.
 func (s *Store) Enrol(ctx context.Context, id string, own bool) (others []string, err error) {
 	defer func() { err = explain(err) }()
 	if err := s.makeDir(databases); err != nil {
@@ -61,7 +61,7 @@ func (s *Store) Enrol(ctx context.Context, id string, own bool) (others []string
 	if !mine {
 		need = append(need, id)
 	}
-	for _, name := range need { // Its own comes last: where it is, the others are.
+	for _, name := range need { // Its own comes last: if it exists, the others do.
 		f, err := s.root.OpenFile(path.Join(databases, name), os.O_WRONLY|os.O_CREATE, 0o600)
 		if err == nil {
 			err = errors.Join(f.Sync(), f.Close(), s.syncDir(databases))

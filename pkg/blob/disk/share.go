@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// share is how the processes that share a directory, each perhaps as a user of its own, reach what the others make. The
-// directory itself says it: where its group may write, the group may do with all within what its owner may; and what
-// root makes is the directory's owner's.
+// share makes files readable to all processes that share a directory, each possibly running as a user of its own. The
+// directory itself determines it: if its group may write, the group gets the permissions of the owner on everything
+// within; and files that root creates belong to the directory's owner.
 type share struct {
 	group    fs.FileMode // bits of the group, and the bit by which it is inherited
-	uid, gid int         // whom root gives what it makes; -1 for who is not root
+	uid, gid int         // owner of files that root creates; -1 for other users
 }
 
 func shareOf(root *os.Root) (share, error) {
@@ -30,7 +30,7 @@ func shareOf(root *os.Root) (share, error) {
 	return s, nil
 }
 
-// give lets the others have what was made with the bits of its owner.
+// give extends the owner's permissions to the group.
 func (s share) give(root *os.Root, name string, bits fs.FileMode) error {
 	if s.uid > 0 || s.gid > 0 {
 		if err := root.Lchown(name, s.uid, s.gid); err != nil {
@@ -40,7 +40,7 @@ func (s share) give(root *os.Root, name string, bits fs.FileMode) error {
 	if s.group == 0 {
 		return nil
 	}
-	group := bits >> 3 & s.group // what the owner may, as far as the group may
+	group := bits >> 3 & s.group // the owner's bits, as far as the group has them
 	if bits&0o100 != 0 {
 		group |= s.group & fs.ModeSetgid
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/blob"
 )
 
-// touchAfter is the age from which a read renews the time of a body. Times are for sweeps, which count in hours, and a
-// write for each read is not worth more.
+// touchAfter is the age from which a read renews the time of a body. Sweeps use times in hours, which does not justify
+// a write for each read.
 const touchAfter = 30 * time.Minute
 
-// touch notes that a body is in use, where the folder lets it. A body that a sweep has just taken away is not there:
-// who reads it now would name it in vain.
+// touch marks a body as in use, if the folder is writable. A body that a sweep has just moved away counts as not found,
+// since a new reference to it would be in vain.
 func (s *Store) touch(f *os.File, project, hash string) error {
 	if info, err := f.Stat(); err != nil || time.Since(info.ModTime()) < touchAfter {
 		return err
@@ -78,7 +78,7 @@ func (s *Store) Peek(_ context.Context, project, hash string) (io.ReadCloser, er
 }
 
 // DeleteUnused deletes a body unless it was put or read since a time. It is safe beside both: the body is moved away
-// first, so that who comes later puts it anew or does not find it, and is moved back where someone came before.
+// first, so that a later caller puts it anew or does not find it, and is moved back if a caller used it before that.
 func (s *Store) DeleteUnused(ctx context.Context, project, hash string, since time.Time) (deleted bool, err error) {
 	defer func() { err = explain(err) }()
 	if err := blob.CheckName(project, hash); err != nil {
@@ -111,7 +111,7 @@ func (s *Store) DeleteUnused(ctx context.Context, project, hash string, since ti
 	if err := s.root.Remove(away); err != nil {
 		return false, fmt.Errorf("blob: %w", err)
 	}
-	// The type of a body that someone puts meanwhile may go with it; it is then read as the default.
+	// A concurrent Put may lose its type; the body is then read as the default.
 	if _, err := s.root.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		if err := s.root.Remove(name + typeSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return true, fmt.Errorf("blob: %w", err)

@@ -1,4 +1,4 @@
-// Package chattest reads what was recorded for tests, and makes outputs for them. No service reads these forms.
+// Package chattest reads recorded test data, and makes outputs for tests. No service reads these forms.
 package chattest
 
 import (
@@ -81,7 +81,7 @@ func ToolChoice(document []byte) (*toolv1.ToolChoice, error) {
 	return chat.FunctionChoice(function.Name), nil
 }
 
-// Says is an output that says a text and stopped by itself.
+// Says is an output with a text and a normal stop.
 func Says(model, text string) *modelv1.ModelOutput {
 	return chat.MessageOutput(model, chat.Assistant(text), modelv1.StopReason_STOP_REASON_STOP)
 }

@@ -1,6 +1,5 @@
 // Package configdoc writes the reference page of a configuration from its structs: keys and variables from their tags,
-// meanings from their doc comments in the sources. So the page says what the program does, and a test can tell when it
-// does not.
+// meanings from their doc comments in the sources. The page thus follows the program, and a test detects a stale page.
 package configdoc
 
 import (
@@ -15,7 +14,7 @@ import (
 )
 
 // Page returns the reference of a configuration struct as Markdown: a table of keys for each struct, outer ones first.
-// Dir tells where the sources of a package are, by its import path.
+// Dir returns the source folder of a package by its import path.
 func Page(cfg any, dir func(importPath string) string) (string, error) {
 	p := &page{sources: &sources{dir: dir}}
 	if err := p.section("", "", reflect.TypeOf(cfg)); err != nil {
@@ -101,7 +100,7 @@ func (p *page) fields(path string, t reflect.Type) (rows []row, inner []nested, 
 	return rows, inner, nil
 }
 
-// structIn returns the struct that a field is, or that a map or list holds, and how its path goes on.
+// structIn returns the struct of a field, or of its map or list elements, and the rest of its path.
 func structIn(t reflect.Type) (of reflect.Type, suffix string, ok bool) {
 	switch t.Kind() { //nolint:exhaustive // The rest holds no struct.
 	case reflect.Pointer:
@@ -123,7 +122,7 @@ func plain(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// kind says what is written for a value of t.
+// kind describes the values of t.
 func kind(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -163,7 +162,7 @@ func key(f reflect.StructField) string {
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*\b`)
 
 // inKeys writes a doc comment with the names of the file in place of those of the struct: its own, with which it
-// begins, and others of several words, which can mean nothing else.
+// begins, and other names of several words, which are unambiguous.
 func inKeys(doc, own string, keys map[string]string) string {
 	if rest, ok := strings.CutPrefix(doc, own+" "); ok {
 		doc = "`" + keys[own] + "` " + rest

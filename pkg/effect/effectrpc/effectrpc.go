@@ -1,4 +1,4 @@
-// Package effectrpc is what the services that own effects share: an [Owner] executes keyed calls once, keeps their
+// Package effectrpc is shared by the services that own effects: an [Owner] executes keyed calls once, stores their
 // results until they are released, and reports every failure of the effect protocol with the same reason in each
 // service.
 package effectrpc
@@ -25,7 +25,7 @@ const retryAfter = time.Second
 type Config struct {
 	// Service is the name of the service in errors, such as `modelgw`.
 	Service string
-	// Noun is what one effect is called in errors, such as `call`. Empty is `call`.
+	// Noun is the term for one effect in errors. Empty is `call`.
 	Noun string
 	// Ledger keeps claims and results.
 	Ledger effect.Ledger
@@ -76,8 +76,7 @@ func (o *Owner) Attach(ctx context.Context, key effect.Key) (effect.Result, erro
 	return result, o.Error(key, err)
 }
 
-// Cancel keeps an effect from beginning, or stops it. It reports whether the effect had ended before, and then changes
-// nothing.
+// Cancel prevents an effect, or stops it. It reports whether the effect had ended before, and then changes nothing.
 func (o *Owner) Cancel(ctx context.Context, key effect.Key) (ended bool, err error) {
 	before, err := o.runner.Cancel(ctx, key)
 	return before.State.Finished() || before.State == effect.Released, o.Error(key, err)
@@ -88,7 +87,7 @@ func (o *Owner) Release(ctx context.Context, keys ...effect.Key) error {
 	return o.ledger.Release(ctx, keys...)
 }
 
-// ReleaseRuns drops the results of all effects of runs of a project, and cancels those that would begin. Runs are ids.
+// ReleaseRuns drops the results of all effects of runs of a project, and cancels those that would start. Runs are ids.
 func (o *Owner) ReleaseRuns(ctx context.Context, project string, runs ...string) error {
 	return o.ledger.ReleaseRuns(ctx, project, runs...)
 }
@@ -99,8 +98,8 @@ func (o *Owner) Sweep(ctx context.Context) { effect.Sweep(ctx, o.ledger, o.log) 
 // Drain is [effect.Runner.Drain].
 func (o *Owner) Drain(ctx context.Context) error { return o.runner.Drain(ctx) }
 
-// Error is an error of the effect protocol as the platform reports it. It wraps err. Others are returned as they are:
-// they are the effect's own, or the ledger's.
+// Error converts an error of the effect protocol to the platform's error, which wraps err. Other errors are returned
+// unchanged: they are the effect's own, or the ledger's.
 func (o *Owner) Error(key effect.Key, err error) error {
 	if fault := o.fault(key, err); fault != nil {
 		return fault.WithCause(err)
@@ -146,8 +145,8 @@ func (o *Owner) fault(key effect.Key, err error) *rpcerr.Error {
 	return nil
 }
 
-// Hash is the hash of what is asked for, in one message or several: a request without its key, its deadline and on
-// whose behalf it is made. Two requests with one key must have one hash.
+// Hash is the hash of a request, in one message or several: without its key, its deadline and its origin. Two requests
+// with one key must have one hash.
 func Hash(contents ...proto.Message) (effect.Hash, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

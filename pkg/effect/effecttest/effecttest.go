@@ -19,12 +19,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Harness says how to get the ledger under test.
+// Harness describes how to get the ledger under test.
 type Harness struct {
 	// New returns an empty ledger.
 	New func(t *testing.T) effect.Ledger
-	// AfterCrash returns a ledger over what a ledger made by New would have left if its process had been killed now.
-	// Nil for a ledger that survives nothing.
+	// AfterCrash returns a ledger with the state that a ledger made by New would have if its process were killed now.
+	// Nil for a ledger that does not survive a crash.
 	AfterCrash func(t *testing.T, l effect.Ledger) effect.Ledger
 }
 
@@ -241,7 +241,7 @@ func projectsNeverMeet(t *testing.T, l effect.Ledger) {
 	require.NoError(t, err)
 	assert.Equal(t, effect.Done, rec.State)
 
-	// Where a project ends and an id begins is not to be mistaken.
+	// The boundary between a project and an id must be unambiguous.
 	claim(t, l, effect.Key{Project: "a/b", ID: "c"})
 	claim(t, l, effect.Key{Project: "a", ID: "b/c"})
 }

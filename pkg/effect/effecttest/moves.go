@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 )
 
-// actions are what can be done to a key.
+// actions are the operations on a key.
 var actions = []struct {
 	name string
 	do   func(*testing.T, effect.Ledger) error
@@ -47,7 +47,7 @@ var actions = []struct {
 	{"release", func(t *testing.T, l effect.Ledger) error { return l.Release(t.Context(), key) }},
 }
 
-// move is what an action leads to.
+// move is the result of an action.
 type move struct {
 	to  effect.State
 	err error
@@ -110,7 +110,7 @@ var moves = map[effect.State][]move{
 	},
 }
 
-// finished is the row of a state with an outcome: it stands until it is released.
+// finished is the row of a state with an outcome, which stays until it is released.
 func finished(s effect.State) []move {
 	return []move{
 		to(s),

@@ -1,7 +1,7 @@
 package sqlite
 
-// schema are the steps, only ever appended to; "effects" is replaced by the ledger's table in them and in all queries.
-// Times are in nanoseconds since 1970; states are the numbers of effect.State.
+// schema lists the steps, which are append-only; "effects" is replaced by the ledger's table in them and in all
+// queries. Times are in nanoseconds since 1970; states are the numbers of effect.State.
 var schema = []string{
 	`
 CREATE TABLE effects (
@@ -55,8 +55,8 @@ func queriesIn(table func(string) string) queries {
 			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
 		enter: table(`UPDATE effects SET state = ?3, changed_at = ?4
 			WHERE project = ?1 AND id = ?2`),
-		// For an effect that there is. As INSERT … SELECT, SQLite would keep copies of the pages, for more rows than
-		// one to fail together.
+		// For an existing effect. As INSERT … SELECT, SQLite would keep copies of the pages, for more rows than one to
+		// fail together.
 		insertBody: table(`INSERT INTO effects_body (seq, body)
 			VALUES ((SELECT seq FROM effects WHERE project = ?1 AND id = ?2), ?3)`),
 		find: table(columns + `, body FROM effects LEFT JOIN effects_body USING (seq)

@@ -1,5 +1,5 @@
 // Package sqlite is the effect ledger in a SQLite database that it may share with others. A claim and a result are one
-// group-committed write each, on disk when they are answered.
+// group-committed write each, on disk once they are acknowledged.
 package sqlite
 
 import (
@@ -254,12 +254,11 @@ func (l *Ledger) Open(ctx context.Context, owner string) (open []effect.Record, 
 	return open, err
 }
 
-// expirePage is the number of rows that one write of Expire goes through: the writer's other users wait no longer than
-// that takes.
+// expirePage is the number of rows that one write of Expire handles: it bounds the wait of the writer's other users.
 const expirePage = 1000
 
-// Expire implements [effect.Ledger]. It goes through the rows in the order of their first claim and ends at the first
-// that was claimed too late to be over in time, so it reads little more than it forgets.
+// Expire implements [effect.Ledger]. It visits the rows in the order of their first claim and ends at the first that
+// was claimed too late to be expired, so it reads few rows that it does not delete.
 func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (total int, err error) {
 	if err := l.expireEpochs(ctx, finished); err != nil {
 		return 0, err
@@ -280,7 +279,7 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (tota
 		if more = rows == expirePage; rows == 0 {
 			break
 		}
-		if over > 0 { // A page of what stays costs others no write.
+		if over > 0 { // A page of remaining rows costs other users no write.
 			n, err := l.expire(ctx, after, end, finished, released)
 			if err != nil {
 				return total, err
@@ -306,7 +305,7 @@ func (l *Ledger) expireEpochs(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// expire forgets what is over among the rows after one and up to another.
+// expire deletes the ended effects among the rows after one and up to another.
 func (l *Ledger) expire(ctx context.Context, after, end int64, finished, released time.Time) (forgotten int, err error) {
 	err = l.db.Write(ctx, func(tx *store.Tx) error {
 		n, err := affected(tx.Exec(l.q.expire, after, end, nanos(finished), nanos(released)))

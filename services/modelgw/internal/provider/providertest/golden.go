@@ -128,7 +128,7 @@ func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder
 	delete(output.(map[string]any), "time")
 	want, got := plain(decoded(t, form.Output)), plain(output)
 	freeWording(want, got)
-	t.Equal(want, got, match.EmptyAsAbsent("top_logprobs")) // the protocol does not distinguish an empty list of alternatives from none
+	t.Equal(want, got, match.EmptyAsAbsent("top_logprobs")) // the protocol has no empty list of alternatives
 }
 
 // freeWording replaces texts that are equivalent to recorded ones with the recorded ones: a parse error that quotes the

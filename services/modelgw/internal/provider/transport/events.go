@@ -42,7 +42,7 @@ type beginning Events
 // Write implements io.Writer.
 func (b *beginning) Write(p []byte) (int, error) {
 	if len(b.list) == 0 {
-		b.text = append(b.text, p[:min(len(p), maxText+1-len(b.text))]...) // One more byte, so that a record marks the cut.
+		b.text = append(b.text, p[:min(len(p), maxText+1-len(b.text))]...) // One more, so that a record marks the cut.
 	}
 	return len(p), nil
 }

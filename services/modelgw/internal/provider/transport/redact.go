@@ -181,7 +181,7 @@ func modeByHead(head []byte) redactMode {
 		}
 		value, member := bytes.CutPrefix(bytes.TrimSpace(after), []byte(":"))
 		switch value = bytes.TrimSpace(value); {
-		case bytes.HasPrefix([]byte("null"), value) && first == len(head): // It may not be an error; the next bytes decide.
+		case bytes.HasPrefix([]byte("null"), value) && first == len(head): // May be no error; the next bytes decide.
 			return unknown
 		case !member || !bytes.HasPrefix(value, []byte("null")):
 			return failed
