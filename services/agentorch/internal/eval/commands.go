@@ -17,12 +17,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
 )
 
-// Cancel stops an evaluation. It returns at the end of all runs at work, or, where that takes longer than
-// Config.CancelPatience, with the evaluation as one that is being cancelled: no run begins after Cancel has returned.
-// It therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. An
-// evaluation of this replica without a driver is not waited for: its next driver reads the inbox before it begins a
-// run. An evaluation that has ended is returned unchanged; one whose journal is damaged is ended here. While the store
-// is away Cancel retries, until ctx ends.
+// Cancel stops an evaluation. It returns when all its active runs have ended or, if that takes longer than
+// Config.CancelPatience, with the evaluation still being cancelled. No run begins after Cancel has returned. It
+// therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. It does not
+// wait for an evaluation of this replica without a driver: the next driver reads the inbox before it begins a run. An
+// evaluation that has ended is returned unchanged. An evaluation with a damaged journal is ended here. While the store
+// is away, Cancel retries until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	var (
 		s      *State
@@ -65,13 +65,14 @@ func (e *Engine) Wait(ctx context.Context, name string, within time.Duration) (*
 		if s, err = e.State(ctx, name); err != nil || s.Ended() {
 			return true, err
 		}
-		return false, retry.Sleep(ctx, min(waitPause, time.Until(until))) // What comes meanwhile is looked at together.
+		return false, retry.Sleep(ctx, min(waitPause, time.Until(until))) // Batches the changes of the interval.
 	})
 	return s, err
 }
 
-// Update changes tags, metadata or the number of samples at work. It returns when the driver has journaled the change.
-// It fails with ETAG_MISMATCH where etag is not empty and not that of the evaluation when its driver takes the change.
+// Update changes tags, metadata or the number of active samples. It returns when the driver has journaled the change.
+// It fails with ETAG_MISMATCH if etag is not empty and differs from the evaluation's when its driver applies the
+// change.
 func (e *Engine) Update(ctx context.Context, name string, u Update, reason, etag string) (*State, error) {
 	var (
 		s   *State
@@ -96,7 +97,7 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason, etag
 	return e.State(ctx, name)
 }
 
-// current fails with ETAG_MISMATCH where the event that took an update with an etag says that nothing changed.
+// current fails with ETAG_MISMATCH if the event that records an update with an etag reports no change.
 func (e *Engine) current(ctx context.Context, name string, seq int64, etag string) error {
 	if etag == "" {
 		return nil
@@ -115,7 +116,7 @@ func (e *Engine) current(ctx context.Context, name string, seq int64, etag strin
 	return resource.Etag(name, etag, etagOf(seq-1))
 }
 
-// send sends a command to the driver of an evaluation. M says what to wait for.
+// send sends a command to the driver of an evaluation. M defines what to wait for.
 func (e *Engine) send(ctx context.Context, name, id string, c command, m mailbox.Mail) error {
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -148,9 +149,9 @@ func (e *Engine) isDriven(ctx context.Context, name string) (bool, error) {
 	return e.drivers[name] != nil || head.Owner != e.deps.Replica, nil
 }
 
-// Resume continues an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its
-// rule let samples fail. An evaluation at work is returned unchanged. An evaluation with nothing left to do is an
-// error: the caller would take its old results for new ones.
+// Resume continues an evaluation that has ended with unfinished samples: it was cancelled or failed, or its rule let
+// samples fail. An active evaluation is returned unchanged. An evaluation without unfinished samples is an error: the
+// caller would take its old results for new ones.
 func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {

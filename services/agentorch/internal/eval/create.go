@@ -44,7 +44,7 @@ func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.Eva
 		return nil, err
 	}
 	if inline := spec.GetDataset().GetInline(); inline != nil {
-		spec.Dataset.Source = nil // The samples stand in the body.
+		spec.Dataset.Source = nil // The body holds the samples.
 	}
 	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(samples.Len()), Dataset: ref, Warnings: warnings, FoldVersion: FoldVersion}
 	name := resource.Format(project, "evals", resource.NewID())
@@ -77,8 +77,8 @@ func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.Eva
 	return state, nil
 }
 
-// check resolves all that a specification names and reads its samples. It says what would not be done as the
-// specification asks for.
+// check resolves all names in a specification and reads its samples. It returns a warning for each part of the
+// specification that would not be honoured.
 func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) (*Samples, []*agentv1.EvalWarning, error) {
 	if epochs := spec.GetEpochs(); epochs != nil && epochs.Count != nil && epochs.GetCount() < 1 {
 		return nil, nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())
@@ -128,7 +128,7 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 				return nil, nil, err
 			}
 			if i > 0 && model > 0 {
-				break // What a sample needs is the same for every model.
+				break // A sample has the same needs with every model.
 			}
 			slot := &Slot{Sample: i, Epoch: 1, Model: model}
 			run, err := runSpec("", spec, sample, slot)
@@ -145,7 +145,7 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 			default:
 				err = e.deps.Runs.CheckSample(project, run)
 			}
-			if err != nil { // Of the run's fields only its model stands at another place.
+			if err != nil { // Only the model has another path than in the run's specification.
 				return nil, nil, rpcerr.Moved("spec.model", fmt.Sprintf("spec.models[%d]", model), err)
 			}
 		}
@@ -173,8 +173,8 @@ func checkRuns(spec *agentv1.EvalSpec, samples *Samples) error {
 	return rpcerr.InvalidField(field, "%s are %d runs; an evaluation has at most %d", factors, runs, bound.EvalRuns)
 }
 
-// appendNew appends the warnings that are not there yet. One that holds for all calls of a model takes the place of one
-// that says the same of a step.
+// appendNew appends the warnings that are not in all yet. A warning for all calls of a model replaces an equal warning
+// for a step.
 func appendNew(all, more []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	for _, w := range more {
 		same := slices.IndexFunc(all, func(known *agentv1.EvalWarning) bool { return known.GetMessage() == w.GetMessage() })

@@ -10,8 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// readable folds a journal up to the first event that cannot be read, which fails the evaluation: nobody can go on
-// with it. The error is that of the event; the state is of use where it is [journal.ErrUnreadable].
+// readable folds a journal up to the first unreadable event, which fails the evaluation, since no driver can continue
+// it. The error is that of the event. The state is valid if the error is [journal.ErrUnreadable].
 func readable(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (*State, error) {
 	s := &State{}
 	for event, err := range events {
@@ -35,7 +35,7 @@ func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journa
 	return rowOf(s), err
 }
 
-// damaged returns what can be read of an evaluation whose journal is damaged.
+// damaged returns the readable part of an evaluation with a damaged journal.
 func (e *Engine) damaged(ctx context.Context, head journal.Head) (*State, error) {
 	s, err := readable(head, journal.All(ctx, e.deps.Journals, head.Ref, 0))
 	if err != nil && !errors.Is(err, journal.ErrUnreadable) {
@@ -44,8 +44,8 @@ func (e *Engine) damaged(ctx context.Context, head journal.Head) (*State, error)
 	return s, nil
 }
 
-// abandon ends an evaluation whose journal is damaged, so that no driver can. It cancels the runs at work, and closes
-// the journal: the evaluation can be deleted when the runs have ended. It may be repeated.
+// abandon ends an evaluation whose damaged journal no driver can continue. It cancels the active runs and closes the
+// journal, so that the evaluation can be deleted when the runs have ended. It is idempotent.
 func (e *Engine) abandon(ctx context.Context, s *State, id, reason string) (*State, error) {
 	name := s.Eval.GetName()
 	head, err := e.open(ctx, name)
@@ -71,7 +71,7 @@ func (e *Engine) abandon(ctx context.Context, s *State, id, reason string) (*Sta
 	return s, e.cancelOpen(ctx, name, id, reason)
 }
 
-// cancelOpen cancels the runs of an evaluation that have not ended, as lists have them.
+// cancelOpen cancels the runs of an evaluation that have not ended according to their rows.
 func (e *Engine) cancelOpen(ctx context.Context, name, id, reason string) error {
 	var runs []string
 	rows, err := e.deps.Journals.List(ctx, journal.Query{Kind: journal.KindRun, Parent: name, Open: true, Limit: maxSlots})

@@ -21,21 +21,22 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Runs is what an evaluation needs of runs.
+// Runs are the operations on runs that an evaluation needs.
 type Runs interface {
-	// Pin writes into a specification what workers offer under its names, so that all runs mean the same.
+	// Pin writes the workers' offers into a specification, so that all its runs mean the same.
 	Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error
-	// Validate resolves every name in a run's specification and changes nothing. It returns what would not be done as
-	// the specification asks for.
+	// Validate resolves every name in a run's specification and changes nothing. It returns a warning for each part of
+	// the specification that would not be honoured.
 	Validate(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error)
 	// CheckSandboxes is Validate without the models, for a sample with a sandbox of its own.
 	CheckSandboxes(ctx context.Context, project string, spec *agentv1.RunSpec) error
-	// CheckSample checks what a run needs of its sample, and asks no other service. Its error names the sample.
+	// CheckSample checks the parts of a specification that depend on the sample, without a call to another service. Its
+	// error names the sample.
 	CheckSample(project string, spec *agentv1.RunSpec) error
 	// CreateSample creates the run of an attempt at a sample; the same key gives the same run.
 	CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error)
-	// CancelAll cancels runs and returns when that is durable for all of them; it does not wait for their end. The same
-	// id again is the same cancel.
+	// CancelAll cancels runs and returns when that is durable for all of them; it does not wait for their end. It is
+	// idempotent by id.
 	CancelAll(ctx context.Context, runs []string, id, reason string) error
 	// Stuck reports that a run cannot be driven here, so that its end cannot be waited for: a later version has to
 	// continue it, or a fault of the server keeps it.
@@ -46,14 +47,14 @@ type Runs interface {
 
 // Config sets how evaluations run.
 type Config struct {
-	// MaxSamples bounds the samples of one evaluation that are at work at once, where its specification gives no bound.
-	// Default 10; with sandboxes no more than twice the processors.
+	// MaxSamples bounds the concurrently active samples of one evaluation if its specification sets no bound. Default
+	// 10; with sandboxes no more than twice the processors.
 	MaxSamples int `yaml:"max_samples" env:"EVALFLEET_MAX_SAMPLES"`
-	// CancelPatience is how long [Engine.Cancel] waits for the end of what runs. Zero is 500ms.
+	// CancelPatience is how long [Engine.Cancel] waits for active runs to end. Zero is 500ms.
 	CancelPatience time.Duration `yaml:"-"`
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults replaces zero fields by their defaults.
 func (c *Config) SetDefaults() {
 	c.MaxSamples = cmp.Or(c.MaxSamples, 10)
 	c.CancelPatience = cmp.Or(c.CancelPatience, 500*time.Millisecond)
@@ -67,7 +68,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Deps are what the engine works with.
+// Deps are the dependencies of the engine.
 type Deps struct {
 	Journals journal.Store
 	Blobs    Blobs
@@ -91,7 +92,7 @@ type Engine struct {
 	mu      sync.Mutex
 	drivers map[string]*activeLoop
 	loading map[journal.Ref]struct{}     // adopted, and not driven yet
-	unread  map[string]*agentv1.EvalWait // by name, those whose journals cannot be read
+	unread  map[string]*agentv1.EvalWait // by name: evaluations whose journals cannot be read
 	stopped bool
 	work    sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // The life of all drivers, which outlive the calls that start them.
@@ -112,7 +113,7 @@ func New(cfg Config, deps Deps) *Engine {
 	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*activeLoop{}, loading: map[journal.Ref]struct{}{}, unread: map[string]*agentv1.EvalWait{}, ctx: ctx, cancel: cancel}
 }
 
-// Adopting notes that an evaluation is about to be adopted: it counts among those that are driven.
+// Adopting records that an evaluation is about to be adopted: it counts as driven.
 func (e *Engine) Adopting(ref journal.Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -171,8 +172,8 @@ func (e *Engine) Refs() []journal.Ref {
 	return refs
 }
 
-// Waits returns what keeps an evaluation itself from going on: none for one that does, or is neither driven here nor
-// about to be.
+// Waits returns what an evaluation itself waits for. It is empty if the evaluation progresses, or is neither driven
+// here nor about to be.
 func (e *Engine) Waits(name string) []*agentv1.EvalWait {
 	e.mu.Lock()
 	d, wait := e.drivers[name], e.unread[name]
@@ -194,7 +195,7 @@ func (e *Engine) hold() *agentv1.RunWait {
 	return e.deps.Hold()
 }
 
-// Close stops all drivers. Evaluations stay as they are and go on when they are adopted.
+// Close stops all drivers. Evaluations stay as they are and resume when they are adopted.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	e.stopped = true
@@ -203,8 +204,8 @@ func (e *Engine) Close() {
 	e.work.Wait()
 }
 
-// State returns an evaluation as its journal tells it. It is shared and must not be changed. One whose journal is
-// damaged has failed, see State.Damaged.
+// State returns an evaluation, folded from its journal. The state is shared and must not be changed. An evaluation with
+// a damaged journal has failed, see State.Damaged.
 func (e *Engine) State(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
@@ -231,7 +232,8 @@ func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
 	return head, journal.Gone(err, name)
 }
 
-// load makes the driver of an evaluation from its journal. What else the driver needs, [driver.prepare] reads.
+// load returns the driver of an evaluation, made from its journal. [driver.prepare] reads everything else that the
+// driver needs.
 func (e *Engine) load(ctx context.Context, head journal.Head) (*loop, error) {
 	state := &State{} // a driver's own, which it changes
 	if err := e.folds.follow(ctx, head, state); err != nil {
@@ -245,9 +247,9 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*loop, error) {
 }
 
 // drive starts a driver's goroutine, unless the engine is closed or the evaluation has a driver that began no earlier
-// in the journal. One that began earlier is replaced. Of an earlier epoch it can write no more: an evaluation may be
-// resumed while the start adopts the open journals. Of the same epoch it has journaled the end, after which the
-// evaluation was resumed.
+// in the journal. It replaces a driver that began earlier. If that driver has an earlier epoch, it can no longer write:
+// an evaluation may be resumed while the start adopts the open journals. If it has the same epoch, it has journaled the
+// end, after which the evaluation was resumed.
 func (e *Engine) drive(d *loop) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -277,7 +279,7 @@ func (e *Engine) drive(d *loop) {
 	})
 }
 
-// bound is how many samples of an evaluation may be at work.
+// bound returns how many samples of an evaluation may be active at once.
 func (e *Engine) bound(spec *agentv1.EvalSpec) int {
 	switch {
 	case spec.MaxSamples != nil:
@@ -288,13 +290,13 @@ func (e *Engine) bound(spec *agentv1.EvalSpec) int {
 	return e.cfg.MaxSamples
 }
 
-// rowOf is what lists show of an evaluation.
+// rowOf returns the row of an evaluation in lists.
 func rowOf(s *State) journal.Row {
 	view, _ := proto.Marshal(s.Eval) // A message of ours always marshals.
 	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
 }
 
-// newEvent sets what every event of an evaluation has.
+// newEvent sets the fields that every event of an evaluation has.
 func newEvent(seq int64, e *agentv1.Event) *agentv1.Event {
 	e.Seq, e.Time, e.Actor, e.Critical = seq, timestamppb.New(time.Now()), "system", journal.Critical(e)
 	return e

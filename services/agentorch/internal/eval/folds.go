@@ -17,8 +17,8 @@ const (
 	maxSampleBytes = 64 << 20
 )
 
-// folds keeps what was read of evaluations last, so that a page of samples costs what it shows, and a change what it
-// changed. What it gives is shared and must not be changed.
+// folds caches recently read evaluations, so that a page of samples costs only its own size, and a change only the size
+// of the change. Returned states are shared and must not be changed.
 type folds struct {
 	journals journal.Store
 	blobs    Blobs
@@ -35,7 +35,7 @@ func newFolds(journals journal.Store, blobs Blobs) *folds {
 	}
 }
 
-// state folds what has come to a journal since it was asked for last.
+// state folds the events since the last call.
 func (f *folds) state(ctx context.Context, head journal.Head) (*State, error) {
 	f.mu.Lock()
 	before, ok := f.states.Get(head.Name)

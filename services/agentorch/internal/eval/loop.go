@@ -22,26 +22,26 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// loop is an evaluation at work. One goroutine runs it; only poke may be called from others.
+// loop is the driver of an active evaluation. One goroutine runs it; other goroutines may call only poke.
 type loop struct {
 	engine  *Engine
 	project string
 	head    journal.Head
 	state   *State
-	// samples and plan are what prepare reads; nil before.
+	// samples and plan are read by prepare; nil before.
 	samples *Samples
 	plan    *plan
-	// early says that the inbox holds the end of a run of which the journal does not say yet whose it is, as after a
-	// crash between the two.
+	// early is set if the inbox holds the end of a run that the journal does not assign to a slot yet, as after a crash
+	// between the two.
 	early bool
-	// stopping is set while runs are being cancelled, with the event that follows when none is left.
+	// stopping is set while runs are being cancelled. It holds the event that follows when none is left.
 	stopping *stop
-	// unread says that the inbox holds a command that this version does not know.
+	// unread is set while the inbox holds a command of a kind that this version does not know.
 	unread bool
 	// failed counts the failed samples since this replica drives the evaluation, for the log.
 	failed int
 	wake   chan struct{}
-	// waiting is what keeps it from going on; nil for nothing. It may be read by others.
+	// waiting is what the evaluation waits for; nil if it does not wait. Other goroutines may read it.
 	waiting atomic.Pointer[agentv1.EvalWait]
 }
 
@@ -52,7 +52,7 @@ type stop struct {
 	told map[string]struct{}
 }
 
-// command is what an evaluation's inbox holds.
+// command is a command in an evaluation's inbox.
 type command struct {
 	Type   string  `json:"type"`
 	Reason string  `json:"reason,omitempty"`
@@ -65,12 +65,12 @@ const (
 	commandUpdate = "update"
 )
 
-// retryPause is how long the driver waits after an error of a store or a service before it tries again.
+// retryPause is the pause after an error of a store or a service.
 const retryPause = time.Second
 
-// turnStarts and turnEnds bound how many samples a turn of the driver begins and how many finished ones it collects,
-// turnTime how long it takes for either, turnBytes what the finished ones have said. What is left is done in the next
-// turn, after commands and errors that came meanwhile.
+// turnStarts and turnEnds bound how many samples a turn of the driver begins and how many finished samples it collects.
+// turnTime bounds the duration of each part, turnBytes the size of the collected results. The next turn does the rest,
+// after pending commands and errors.
 const (
 	turnStarts = 16
 	turnEnds   = 100
@@ -86,7 +86,7 @@ func (d *loop) notify() {
 	}
 }
 
-// Reasons to wait of an evaluation itself, beside those that the engine of runs gives.
+// The reasons for waits of an evaluation itself, besides those of the engine of runs.
 const (
 	waitStore   = agentv1.WaitReason_WAIT_REASON_STORE
 	waitVersion = agentv1.WaitReason_WAIT_REASON_VERSION
@@ -95,7 +95,7 @@ const (
 	waitLoading = agentv1.WaitReason_WAIT_REASON_LOADING
 )
 
-// errNotOwner says that another replica owns the journal now.
+// errNotOwner is the error if another replica owns the journal now.
 var errNotOwner = errors.New("another replica owns the evaluation now")
 
 // run drives until the evaluation has ended, ctx ends, or another replica owns the journal. Whatever else fails it
@@ -147,7 +147,7 @@ func waitFor(err error) *agentv1.RunWait {
 	return wait
 }
 
-// wait notes what keeps the evaluation from going on; nil for nothing.
+// wait records what the evaluation waits for; nil if it does not wait.
 func (d *loop) wait(wait *agentv1.RunWait) {
 	if wait == nil {
 		d.waiting.Store(nil)
@@ -160,9 +160,9 @@ func (d *loop) wait(wait *agentv1.RunWait) {
 	d.waiting.Store(&agentv1.EvalWait{Reason: wait.GetReason(), Message: wait.GetMessage(), Since: since, Samples: d.state.Eval.GetProgress().GetPending()})
 }
 
-// rebuildState makes the state again from the journal when an append was refused: one before it may have become durable
-// although it was answered with an error. It reports whether there was more than was known, and fails with
-// [errNotOwner] where another replica owns the journal.
+// rebuildState folds the state anew from the journal after a refused append: an earlier append may have become durable
+// although it returned an error. It reports whether the journal had more events than known, and fails with
+// [errNotOwner] if another replica owns the journal.
 func (d *loop) rebuildState(ctx context.Context, refused error) (moved bool, err error) {
 	fenced, ok := errors.AsType[*journal.FencedError](refused)
 	if !ok {
@@ -184,7 +184,7 @@ func (d *loop) rebuildState(ctx context.Context, refused error) (moved bool, err
 	return true, nil
 }
 
-// iterate does all that can be done now. Wait is what keeps it from doing more.
+// iterate does all work that is possible now. Wait is the reason why it could not do more.
 func (d *loop) iterate(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	if d.state.TooNew {
 		return &agentv1.RunWait{Reason: waitVersion, Message: "a later version of the server wrote its journal and has to go on with it"}, nil
@@ -220,8 +220,8 @@ func (d *loop) iterate(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	return wait, nil
 }
 
-// uncollected takes commands where the ends of runs cannot be read: a cancel stops the runs at work all the same. It
-// returns what the turn fails with.
+// uncollected applies commands if the ends of runs cannot be read: a cancel still stops the active runs. It returns the
+// error of the turn.
 func (d *loop) uncollected(ctx context.Context, cause error) error {
 	if errors.Is(cause, journal.ErrFenced) {
 		return cause
@@ -259,8 +259,8 @@ func (d *loop) prepare(ctx context.Context) error {
 	return nil
 }
 
-// iterateUnprepared takes commands where the evaluation cannot go on, since prepare failed. Only its end needs neither
-// samples nor scorers; otherwise it waits.
+// iterateUnprepared applies commands if prepare failed and the evaluation cannot continue. Only the end of the
+// evaluation needs neither samples nor scorers; otherwise the evaluation waits.
 func (d *loop) iterateUnprepared(ctx context.Context, cause error) (*agentv1.RunWait, error) {
 	if err := d.applyCommands(ctx); err != nil {
 		return nil, fmt.Errorf("take commands: %w", err)
@@ -286,8 +286,8 @@ func (d *loop) sample(slot *Slot) *agentv1.Sample {
 	return d.samples.At(slot.Sample)
 }
 
-// collect journals how runs ended, as their letters tell it, as many as a turn has time for. The letter of a run of
-// which the journal does not say yet whose it is stays in the inbox.
+// collect journals the ends of runs from their letters, as many as a turn has time for. The letter of a run that the
+// journal does not assign to a slot yet stays in the inbox.
 func (d *loop) collect(ctx context.Context) error {
 	begun := time.Now()
 	ends, err := d.ended(ctx)
@@ -330,7 +330,7 @@ type end struct {
 	row    journal.Listed
 }
 
-// ended reads a page of the ends that the inbox tells of, in the order in which they came.
+// ended reads a page of the ends in the inbox, in the order of arrival.
 func (d *loop) ended(ctx context.Context) ([]end, error) {
 	pending, err := d.engine.deps.Journals.Pending(ctx, d.head.Ref)
 	if err != nil {
@@ -357,7 +357,7 @@ func (d *loop) ended(ctx context.Context) ([]end, error) {
 	return ends, err
 }
 
-// applyCommands takes the commands in the inbox. What this version does not know stays there.
+// applyCommands applies the commands in the inbox. Commands of unknown kinds stay in the inbox.
 func (d *loop) applyCommands(ctx context.Context) error {
 	pending, err := d.engine.deps.Journals.Pending(ctx, d.head.Ref)
 	if err != nil {
@@ -393,8 +393,8 @@ func (d *loop) applyCommands(ctx context.Context) error {
 	return nil
 }
 
-// pendingStop says how the evaluation ends before all samples are done; nil while it does not. What came first counts,
-// as the journal has it, so that a successor ends it in the same way.
+// pendingStop returns how the evaluation ends before all samples are done; nil if it does not. The first cause in the
+// journal counts, so that a successor ends the evaluation in the same way.
 func (d *loop) pendingStop() *stop {
 	if c := d.state.Cancel; c != nil && !d.state.cancelledLate {
 		return &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: c.GetReason()}}
@@ -402,7 +402,7 @@ func (d *loop) pendingStop() *stop {
 	return d.tooManyErrors()
 }
 
-// tooManyErrors says how the evaluation ends when errors of samples met its rule; nil while they did not.
+// tooManyErrors returns how the evaluation ends once errors of samples meet its rule; nil before.
 func (d *loop) tooManyErrors() *stop {
 	if !d.state.failing() {
 		return nil
@@ -412,7 +412,8 @@ func (d *loop) tooManyErrors() *stop {
 	}}
 }
 
-// countErrors says how many samples ended with an error; where the evaluation stops, none of them is tried again.
+// countErrors returns a text with the number of samples that ended with an error. While the evaluation stops, none of
+// them is retried.
 func (d *loop) countErrors() string {
 	n := 0
 	for i := range d.state.Slots {
@@ -433,8 +434,7 @@ func (d *loop) firstError() *agentv1.RunError {
 	return nil
 }
 
-// cancelRuns has all runs cancelled that are at work, at once, and waits for the end of none: their rows say how they
-// ended.
+// cancelRuns cancels all active runs concurrently and does not wait for their end: their rows record how they ended.
 func (d *loop) cancelRuns(ctx context.Context) error {
 	var running []string
 	for i := range d.state.Slots {
@@ -457,7 +457,7 @@ func (d *loop) cancelRuns(ctx context.Context) error {
 	return nil
 }
 
-// stop cancels what runs, and says that all has stopped once it has.
+// stop cancels the active runs, and journals the end once all have stopped.
 func (d *loop) stop(ctx context.Context) error {
 	if err := d.cancelRuns(ctx); err != nil {
 		return err
@@ -477,8 +477,8 @@ func (d *loop) stop(ctx context.Context) error {
 	return d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
 }
 
-// cancelUndriven counts runs as cancelled that cannot take a step here, such as those of a later version: their cancel
-// lies in their inbox.
+// cancelUndriven counts runs as cancelled that cannot take a step here, such as those of a later version: the cancel
+// stays in their inbox.
 func (d *loop) cancelUndriven(ctx context.Context) error {
 	var events []*agentv1.Event
 	for i := range d.state.Slots {
@@ -496,12 +496,12 @@ func (d *loop) cancelUndriven(ctx context.Context) error {
 	return d.append(ctx, nil, events...)
 }
 
-// cancelID names the cancel of the evaluation's runs, so that a successor sends none of its own. A run is cancelled for
-// its evaluation at most once.
+// cancelID is the id of the cancel of the evaluation's runs, so that a successor does not send a second cancel. The
+// evaluation cancels each run at most once.
 func (d *loop) cancelID() string { return "eval/" + resource.LastID(d.head.Name) }
 
-// admit gives runs to samples while there is room, as many as a turn may begin. It returns what keeps new work from
-// beginning.
+// admit starts runs for samples while there is room, as many as a turn may begin. It returns the reason why no new work
+// may start.
 func (d *loop) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	spec := d.state.Eval.GetSpec()
 	room := d.engine.bound(spec) - int(d.state.Eval.GetProgress().GetRunning())
@@ -540,8 +540,8 @@ func (d *loop) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	return nil, nil
 }
 
-// isPermanent reports whether a run could not be made for a reason that lies in what it is asked to be, and not in a
-// store or service that may be back in a moment.
+// isPermanent reports whether a run could not be created because of its specification, and not because of a transient
+// failure of a store or service.
 func isPermanent(err error) bool {
 	switch rpcerr.Code(err) { //nolint:exhaustive // All other codes pass, or may.
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
@@ -550,7 +550,7 @@ func isPermanent(err error) bool {
 	return false
 }
 
-// refusal is the event that says why a slot can have no run.
+// refusal is the event that records why a slot can have no run.
 func (d *loop) refusal(slot *Slot, err error) *agentv1.Event {
 	return &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
 		Sample: d.sample(slot).GetId(), Epoch: int32(slot.Epoch), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
@@ -558,8 +558,8 @@ func (d *loop) refusal(slot *Slot, err error) *agentv1.Event {
 	}}}
 }
 
-// start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its
-// key.
+// start creates the run of a slot and journals the assignment. After a crash between the two, the same run is created
+// again, by its key.
 func (d *loop) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) error {
 	sample := d.sample(slot)
 	run, err := runSpec(d.head.Name, spec, sample, slot)
@@ -615,8 +615,8 @@ func (d *loop) finish(ctx context.Context) error {
 	return err
 }
 
-// nothingScored is the end of an evaluation without a score of a model: it says nothing about it, so that it must not
-// pass for one that does.
+// nothingScored is the end of an evaluation that has no score for a model. Such an evaluation must not pass for a
+// successful one.
 func (d *loop) nothingScored(model string) *agentv1.EvalStateChanged {
 	fault := rpcerr.NothingScored(model, "no sample of %s was scored; %s", model, d.countErrors())
 	if first := d.firstError(); first != nil {
@@ -628,8 +628,8 @@ func (d *loop) nothingScored(model string) *agentv1.EvalStateChanged {
 	}
 }
 
-// append adds events to the journal and folds them in. The row that goes with them tells of them already, so they are
-// folded in first, and taken back when they do not become durable.
+// append adds events to the journal and folds them. The row that is written with them already includes them, so they
+// are folded first, and undone if they do not become durable.
 func (d *loop) append(ctx context.Context, took []string, events ...*agentv1.Event) error {
 	next := d.head
 	entries := make([]journal.Entry, 0, len(events))

@@ -16,9 +16,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which
-// the journal is read, as it is for a row that cannot be read. A run of which that fails as well, or whose scores are
-// too large, fails its sample and leaves the evaluation alone.
+// outcome returns the event that records how a slot's run ended. The row has all of it except the content of scores.
+// For that content, and if the row cannot be read, it reads the journal. If that fails too, or if the scores are too
+// large, the sample fails and the evaluation continues.
 func (d *loop) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
 	run, name := &agentv1.Run{}, row.Name
 	damaged, unreadable := proto.Unmarshal(row.View, run), error(nil)
@@ -30,7 +30,7 @@ func (d *loop) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*ag
 		case !errors.Is(err, journal.ErrUnreadable):
 			return nil, err
 		case damaged != nil:
-			run, unreadable = &agentv1.Run{}, err // What of the row was read may be wrong.
+			run, unreadable = &agentv1.Run{}, err // A partly decoded row may be wrong.
 		default:
 			unreadable = err
 		}

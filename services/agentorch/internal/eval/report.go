@@ -25,8 +25,8 @@ func (e *Engine) logBegin(s *State) {
 	e.deps.Logger.Info("an evaluation begins", "eval", s.Eval.GetName(), "task", headtail.Cut(spec.GetTask(), maxLogged), "models", models, "samples", len(s.Slots))
 }
 
-// log tells the server's log what events mean to its operator: samples that failed, and the end of the evaluation. A
-// sample that succeeds has no line. Messages of errors are not logged, since they may quote what a model was given.
+// log writes the events that matter to the operator to the server's log: failed samples, and the end of the evaluation.
+// A sample that succeeds has no line. Messages of errors are not logged, since they may quote a model's input.
 func (d *loop) log(events []*agentv1.Event) {
 	log := d.engine.deps.Logger.With("eval", d.head.Name)
 	for _, e := range events {

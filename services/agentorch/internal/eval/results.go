@@ -34,7 +34,7 @@ type plan struct {
 	reducers []reduce.Reducer
 }
 
-// standard are the metrics of a scorer where a task names none.
+// standard returns the default metrics of a scorer, for tasks that name none.
 func (j Judges) standard(ref *agentv1.ScorerRef) ([]string, error) {
 	if ref.GetWorker() != nil {
 		return worker.Metrics, nil
@@ -43,7 +43,7 @@ func (j Judges) standard(ref *agentv1.ScorerRef) ([]string, error) {
 	return definition.Metrics, err
 }
 
-// check resolves what judges, for an evaluation that is to be made.
+// check resolves the scorers, metrics and reducers of a new evaluation.
 func (j Judges) check(spec *agentv1.EvalSpec) error {
 	if err := atMost(bound.Scorers, len(spec.GetScorers()), "spec.scorers"); err != nil {
 		return err
@@ -146,17 +146,17 @@ func raw(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-// Outcome is what an evaluation of one model comes to.
+// Outcome is the result of an evaluation for one model.
 type Outcome struct {
 	// Scorers are the scorers with their names within the results and their metrics.
 	Scorers []result.Scorer
-	// Total counts the samples with epochs, Completed those that succeeded.
+	// Total counts the samples times epochs, Completed those that succeeded.
 	Total, Completed int
 	// Results are computed from all that have scores.
 	Results result.Results
 }
 
-// Outcome computes what the samples that are done come to, for the model at a place in the specification.
+// Outcome computes the result of the finished samples for the model at an index of the specification.
 func (j Judges) Outcome(ctx context.Context, s *State, samples *Samples, model int) (Outcome, error) {
 	p, err := j.plan(s.Eval.GetSpec())
 	if err != nil {
@@ -189,8 +189,8 @@ func (p plan) outcome(ctx context.Context, s *State, samples *Samples, model int
 	return o, err
 }
 
-// results computes the results of what is done, each model by itself. Unscored is the first model without a score,
-// although there are scorers; empty for none.
+// results computes the results of the finished samples, for each model separately. Unscored is the first model without
+// a score although there are scorers; empty if there is none.
 func (p plan) results(ctx context.Context, s *State, samples *Samples) (all *agentv1.EvalResults, unscored string, err error) {
 	all = &agentv1.EvalResults{}
 	models := s.Eval.GetSpec().GetModels()
@@ -216,7 +216,7 @@ func (p plan) results(ctx context.Context, s *State, samples *Samples) (all *age
 	return all, unscored, nil
 }
 
-// epochOf gives the scores of a slot; ok is false when it has none.
+// epochOf returns the scores of a slot; ok is false if it has none.
 func epochOf(slot *Slot, sample *agentv1.Sample) (result.Epoch, bool) {
 	named := slot.Finished.GetContent().GetScores()
 	if len(named) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// defaultEnvironment is the sandbox that a sample's files go to when they name none.
+// defaultEnvironment is the sandbox of a sample's files that name none.
 const defaultEnvironment = "default"
 
 // runSpec makes the specification of one slot's run.

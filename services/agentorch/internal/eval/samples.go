@@ -28,12 +28,12 @@ import (
 type Blobs interface {
 	// Put keeps a body and returns its name once it is durable.
 	Put(ctx context.Context, project string, r io.Reader, mediaType string) (*contentv1.BlobRef, error)
-	// Open reads a body. It fails with NOT_FOUND where there is none.
+	// Open reads a body. It fails with NOT_FOUND if there is none.
 	Open(ctx context.Context, project, hash string) (io.ReadCloser, error)
 }
 
-// readSamples reads the samples that a specification asks for: all rows of its dataset are read and checked, then those
-// that were selected are kept.
+// readSamples reads the samples of a specification: it reads and checks all rows of the dataset, then keeps the
+// selected ones.
 func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1.EvalSpec) (*Samples, error) {
 	samples, err := source(ctx, blobs, project, spec.GetDataset())
 	if err != nil {
@@ -178,8 +178,8 @@ func message(s *dataset.Sample) (*agentv1.Sample, error) {
 	return m, nil
 }
 
-// contentOf returns what a content stands for. Only data URIs stand for something else than themselves: a dataset that
-// came as a body has no folder beside it.
+// contentOf returns the bytes of a content. Only data URIs are decoded: a dataset that came as a body has no folder of
+// files.
 func contentOf(c dataset.Content) ([]byte, error) {
 	head, data, ok := strings.Cut(c.Text, ",")
 	if !ok || !strings.HasPrefix(head, "data:") {
@@ -192,7 +192,7 @@ func contentOf(c dataset.Content) ([]byte, error) {
 	return []byte(text), err
 }
 
-// selected shuffles the samples and keeps those that the specification asks for.
+// selected shuffles the samples and keeps those that the specification selects.
 func selected(ctx context.Context, samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
 	var sel dataset.Selection
 	if spec.GetLimit() != nil {

@@ -1,8 +1,8 @@
-// Package eval runs evaluations: samples × epochs × models, each a run, admitted as capacity allows, judged, and put
-// together into results.
+// Package eval runs evaluations: samples × epochs × models, each a run. It admits runs as capacity allows, scores them,
+// and computes the results.
 //
-// An evaluation is a journal of its own. It says which sample got which run and how that run ended; everything else is
-// in the journals of the runs. State is its fold:
+// An evaluation is a journal of its own. It records which sample got which run and how that run ended; everything else
+// is in the journals of the runs. State is its fold:
 //
 //	    eval_created
 //	         │
@@ -10,10 +10,10 @@
 //	       │   ▲  │
 //	cancel │   │  └─────────────▶ FAILED        errors of samples met the rule
 //	       ▼   │ resume              │
-//	   CANCELLED ◀───────────────────┘ resume goes on with what is not done
+//	   CANCELLED ◀───────────────────┘ resume continues the unfinished samples
 //
-// A driver goroutine exists only for an evaluation at work. What it is about to do is either idempotent by key
-// (creating a run, cancelling one) or an append, so that whoever adopts the evaluation after a crash goes on from its
+// A driver goroutine exists only for an active evaluation. Each of its actions is either idempotent by key (creating or
+// cancelling a run) or an append, so that a replica that adopts the evaluation after a crash continues from its
 // journal.
 package eval
 
@@ -43,7 +43,7 @@ type Slot struct {
 	Attempts int
 	// Run is the last of them; empty before the first.
 	Run string
-	// Finished is how that run ended, or why there can be none; nil before.
+	// Finished is how that run ended, or why the slot can have no run; nil before.
 	Finished *agentv1.SampleFinished
 }
 
@@ -54,7 +54,7 @@ func (s *Slot) pending() bool { return s.Run == "" && s.Finished == nil }
 // and old evaluations keep theirs.
 const FoldVersion = 1
 
-// State is an evaluation as its journal tells it.
+// State is an evaluation, folded from its journal.
 type State struct {
 	// Eval is the resource, kept up with every event.
 	Eval *agentv1.Eval
@@ -63,19 +63,19 @@ type State struct {
 	// Dataset names the samples as they are stored; Samples is their number.
 	Dataset *contentv1.BlobRef
 	Samples int
-	// TooNew says that a later version wrote the journal, which has to go on with it: a critical event is not known
-	// here.
+	// TooNew is set if a later version wrote the journal and has to continue it: this version does not know a critical
+	// event.
 	TooNew bool
-	// Damaged says that the journal cannot be read to its end: the state is that before the damage, as failed. Only
-	// [Engine.State] returns one.
+	// Damaged is set if the journal cannot be read to its end: the state is that before the damage, as failed. Only
+	// [Engine.State] returns such a state.
 	Damaged bool
-	// Cancel is the command that cancels the evaluation, until all that runs has ended; nil for none.
+	// Cancel is the command that cancels the evaluation, until all active runs have ended; nil if there is none.
 	Cancel *agentv1.CommandReceived
-	// cancelledLate says that the evaluation was failing when the cancel came. It fails.
+	// cancelledLate is set if the evaluation was failing when the cancel came. It fails.
 	cancelledLate bool
 
 	byRun map[string]int
-	// changing is told of a slot before it changes; nil outside of attempt.
+	// changing is called with a slot before it changes; nil outside of attempt.
 	changing func(i int)
 }
 
@@ -87,7 +87,7 @@ func (s *State) Apply(e *agentv1.Event) {
 	}
 	s.Eval.Head = e.GetSeq()
 	s.Eval.Etag = etagOf(e.GetSeq())
-	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version has none
+	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version knows none
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_EvalCreated:
 		s.created(e, k.EvalCreated)
@@ -108,13 +108,13 @@ func (s *State) Apply(e *agentv1.Event) {
 	}
 }
 
-// clone copies the state, so that the copy may be changed. What slots tell of ends is never changed and stays shared.
+// clone copies the state, so that the copy may be changed. The ends of slots are immutable and stay shared.
 func (s *State) clone() *State {
 	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, Cancel: s.Cancel, cancelledLate: s.cancelledLate, byRun: maps.Clone(s.byRun)}
 }
 
-// attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the
-// events change, not what the evaluation holds.
+// attempt folds events that may still fail to become durable, and returns the function that undoes them. Its cost
+// depends on the changes, not on the size of the evaluation.
 func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 	eval, cancel, late, slots := proto.CloneOf(s.Eval), s.Cancel, s.cancelledLate, map[int]Slot{}
 	s.changing = func(i int) {
@@ -131,7 +131,7 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 		for i, slot := range slots {
 			s.Slots[i] = slot
 		}
-		// What byRun gained may stay: ByRun answers only for runs that their slot has.
+		// Additions to byRun may stay: ByRun returns only runs that their slot has.
 	}
 }
 
@@ -189,8 +189,8 @@ func (s *State) count(slot *Slot, n int32) {
 	}
 }
 
-// commanded folds in a command. A cancel shows at once, and is over when the state changes: what runs may take its time
-// to end.
+// commanded folds a command. A cancel shows at once, and is over when the state changes: active runs may take long to
+// end.
 func (s *State) commanded(e *agentv1.Event, c *agentv1.CommandReceived) {
 	if c.GetType() != agentv1.CommandType_COMMAND_TYPE_CANCEL {
 		s.TooNew = s.TooNew || e.GetCritical()
@@ -205,7 +205,7 @@ func (s *State) commanded(e *agentv1.Event, c *agentv1.CommandReceived) {
 	}
 }
 
-// cancelling returns the evaluation as one that is being cancelled, where the command lies in its inbox still.
+// cancelling returns the evaluation as being cancelled, while the command is still in its inbox.
 func (s *State) cancelling(reason string) *State {
 	if s.Cancel != nil {
 		return s
@@ -222,7 +222,7 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 		s.Eval.EndTime = at
 		return
 	}
-	// Resumed: what did not succeed is to be done again.
+	// Resumed: samples that did not succeed are run again.
 	s.Eval.EndTime, s.Eval.Results = nil, nil
 	for i := range s.Slots {
 		if s.Slots[i].undone() {
@@ -231,7 +231,7 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 	}
 }
 
-// placed is an event that tells the place of a slot.
+// placed is an event that names a slot.
 type placed interface {
 	GetEpoch() int32
 	GetModelIndex() int32
@@ -272,15 +272,15 @@ func (s *State) finished(f *agentv1.SampleFinished) {
 	AddUsage(s.Eval, f.GetUsage(), f.GetRoleUsage())
 }
 
-// AddUsage adds what a run used, by model and by role, to what its evaluation used.
+// AddUsage adds a run's usage, by model and by role, to the usage of its evaluation.
 func AddUsage(e *agentv1.Eval, models, roles map[string]*modelv1.ModelUsage) {
 	addUsage(&e.Usage, models)
 	addUsage(&e.RoleUsage, roles)
 	sumUsage(e)
 }
 
-// sumUsage sums the usage of all models up. It goes by name, since sums of fractions depend on their order, and every
-// fold must come to the same.
+// sumUsage sums the usage of all models. It sums in the order of names, since sums of fractions depend on the order,
+// and every fold must give the same result.
 func sumUsage(e *agentv1.Eval) {
 	p := e.Progress
 	p.TotalTokens, p.TotalCost = 0, nil
@@ -335,15 +335,15 @@ func (s *Slot) failed() bool {
 
 var reasonTooLarge = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE)
 
-// retries reports whether a failed slot gets another try. A slot that could have no run gets none: its sample and the
-// task stay what they are. Neither does a slot with too much in an event or in its scores, which another full run would
-// most likely repeat.
+// retries reports whether a failed slot gets another attempt. A slot that could have no run gets none, since its sample
+// and the task do not change. Neither does a slot with too large an event or scores, which another full run would most
+// likely repeat.
 func (s *State) retries(slot *Slot) bool {
 	return slot.failed() && slot.Run != "" && slot.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED &&
 		slot.Finished.GetError().GetReason() != reasonTooLarge && slot.Attempts <= int(s.Eval.GetSpec().GetRetryOnError())
 }
 
-// Ended reports whether the evaluation is not at work.
+// Ended reports whether the evaluation is not active.
 func (s *State) Ended() bool {
 	switch s.Eval.GetState() {
 	case agentv1.EvalState_EVAL_STATE_SUCCEEDED, agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED:
@@ -353,12 +353,12 @@ func (s *State) Ended() bool {
 	return false
 }
 
-// undone reports whether a slot's run has ended and what it was for is not done: to resume does it again.
+// undone reports whether a slot's run has ended without success, so that a resume repeats it.
 func (s *Slot) undone() bool {
 	return s.Finished != nil && s.Finished.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED
 }
 
-// ByRun returns the slot whose last run has that name; nil when there is none.
+// ByRun returns the slot whose last run has a name; nil if there is none.
 func (s *State) ByRun(run string) *Slot {
 	if i, ok := s.byRun[run]; ok && s.Slots[i].Run == run {
 		return &s.Slots[i]
@@ -386,7 +386,7 @@ func slotID(spec *agentv1.EvalSpec, slot *Slot) string {
 	return id
 }
 
-// Find returns the slot of a resource's last part; nil when there is none.
+// Find returns the slot with an id, the last part of a resource name; nil if there is none.
 func (s *State) Find(id string) *Slot {
 	for i := range s.Slots {
 		if slotID(s.Eval.GetSpec(), &s.Slots[i]) == id {

@@ -13,8 +13,8 @@ import (
 // namedSamples bounds the samples that a message names.
 const namedSamples = 5
 
-// checkTargets refuses samples without a target where a scorer compares with it: its score would be the same whatever
-// the model says.
+// checkTargets refuses samples without a target if a scorer compares with it: the score would not depend on the model's
+// answer.
 func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, samples *Samples) error {
 	var comparing *score.Definition // the first of the strictest: targets that it accepts, all accept
 	for i, ref := range spec.GetScorers() {
@@ -56,7 +56,7 @@ func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, sample
 	return nil
 }
 
-// howToTarget says how samples of a dataset get a target.
+// howToTarget explains how samples of a dataset get a target.
 func howToTarget(d *agentv1.Dataset) string {
 	if d.GetFile() == nil {
 		return "give each sample a `target`"

@@ -11,8 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Update is a change of an evaluation that goes on, as EvalUpdated.changes_json holds it. Members that are nil change
-// nothing.
+// Update is a change of an active evaluation, as EvalUpdated.changes_json holds it. Nil members change nothing.
 type Update struct {
 	Tags         *[]string `json:"tags,omitempty"`
 	MetadataJSON *string   `json:"metadata_json,omitempty"`
@@ -20,7 +19,8 @@ type Update struct {
 	MaxSamples *int32 `json:"max_samples,omitempty"`
 }
 
-// ParseUpdate reads what a mask names of an evaluation: `spec.tags`, `spec.metadata_json`, `spec.max_samples`.
+// ParseUpdate reads the fields of an evaluation that a mask names: `spec.tags`, `spec.metadata_json`,
+// `spec.max_samples`.
 func ParseUpdate(changed *agentv1.Eval, mask *fieldmaskpb.FieldMask) (Update, error) {
 	var u Update
 	paths, err := resource.Mask(mask, changed, "spec.tags", "spec.metadata_json", "spec.max_samples")
@@ -55,7 +55,7 @@ func (u Update) text() string {
 // etagOf is the etag of an evaluation whose journal has that head.
 func etagOf(head int64) string { return strconv.FormatInt(head, 10) }
 
-// applyUpdate changes a specification as an event says. Members of later versions are passed over.
+// applyUpdate changes a specification as an event records. It ignores members of later versions.
 func applyUpdate(spec *agentv1.EvalSpec, updated *agentv1.EvalUpdated) {
 	var u Update
 	if updated.GetOutdated() || json.Unmarshal([]byte(updated.GetChangesJson()), &u) != nil {

@@ -10,7 +10,8 @@ type Hub struct {
 
 // Subscription wakes one subscriber. Close it.
 type Subscription struct {
-	// C receives when something may be new. It holds one wake-up, so that none is lost while the subscriber is busy.
+	// C receives a value when there may be news. It buffers one wake-up, so that none is lost while the subscriber is
+	// busy.
 	C <-chan struct{}
 
 	wake  chan struct{}

@@ -1,14 +1,14 @@
-// Package journal is the port to the journals: fenced, append-only logs of events, one for each run and each eval.
+// Package journal is the port to the journals: fenced, append-only logs of events, one per run and per eval.
 //
-// A journal is the only truth about its run. Everything else, such as the list of runs, is a projection ([Row]) that is
-// written in the same transaction and could be dropped and made again by [Store.Rebuild]. A journal has one owner at a
-// time; each change of owner raises its epoch, and an append must name the epoch and the sequence number that it
-// follows:
+// A journal is the single source of truth about its run. Everything else, such as the list of runs, is a projection
+// ([Row]) that is written in the same transaction; [Store.Rebuild] can recreate it from the journals. A journal has one
+// owner at a time; each change of owner raises its epoch, and an append must name the epoch and the sequence number
+// that it follows:
 //
 //	append {epoch 3, after 17, events 18…20} ──▶ head is 17 and epoch is 3? ──▶ durable, head 20 ──▶ watchers wake
 //	                                                    └─ no ──▶ [ErrFenced]: another replica owns the journal, forget it
 //
-// So a replica that was thought dead and comes back cannot write, and a repeated append cannot double.
+// So a replica that was presumed dead and returns cannot write, and a repeated append cannot duplicate events.
 //
 // A [Store] also holds the inbox of each journal (commands of operators, kept until an event answers them) and the
 // heartbeats of the replicas. Its methods are safe for concurrent use.
@@ -29,24 +29,24 @@ import (
 )
 
 var (
-	// ErrFenced says that an append came from one who does not own the journal any more, or who does not know its last
-	// event, such as one whose last append became durable although it was answered with an error. [FencedError] says
-	// which.
+	// ErrFenced is the error of an append by a replica that no longer owns the journal, or that does not know its last
+	// event, for example because its last append became durable although it returned an error. [FencedError] tells the
+	// two apart.
 	ErrFenced = errors.New("journal: owned by another under a newer epoch, or its head moved")
-	// ErrNotFound says that there is no journal of that name.
+	// ErrNotFound is the error if no journal has the name.
 	ErrNotFound = errors.New("journal: not found")
-	// ErrReused says that a request id or a command id was used before with other content.
+	// ErrReused is the error if a request id or a command id was used before with other content.
 	ErrReused = errors.New("journal: id used before with other content")
-	// ErrOpen says that a journal cannot be deleted, since it, or one whose parent it is, is not done.
+	// ErrOpen is the error if a journal cannot be deleted because it, or one of its children, is not done.
 	ErrOpen = errors.New("journal: not done")
-	// ErrUnreadable says that what a journal holds cannot be turned back into its events: the database is damaged.
+	// ErrUnreadable is the error if the stored form of an event cannot be decoded: the database is damaged.
 	ErrUnreadable = errors.New("journal: an event cannot be read")
-	// ErrPart says that a journal cannot be deleted, since its parent is kept.
+	// ErrPart is the error if a journal cannot be deleted because its parent is kept.
 	ErrPart = errors.New("journal: part of one that is kept")
 )
 
-// Gone gives the error of a read its kind where the journal of that name was deleted meanwhile, and leaves all others
-// as they are.
+// Gone gives the error of a read the kind NOT_FOUND if the journal of that name was deleted in the meantime, and
+// returns other errors unchanged.
 func Gone(err error, name string) error {
 	if errors.Is(err, ErrNotFound) {
 		return rpcerr.ResourceNotFound(name)
@@ -62,7 +62,7 @@ func RowError() *agentv1.RunError {
 	}
 }
 
-// InUseError says why a journal cannot be deleted. It wraps [ErrOpen] or [ErrPart].
+// InUseError is the reason why a journal cannot be deleted. It wraps [ErrOpen] or [ErrPart].
 type InUseError struct {
 	// By is the journal that is open or kept.
 	By string
@@ -76,9 +76,9 @@ func (e *InUseError) Error() string { return e.Why.Error() + ": " + e.By }
 // Unwrap returns why.
 func (e *InUseError) Unwrap() error { return e.Why }
 
-// FencedError says where a journal stands that refused an append. It wraps [ErrFenced].
+// FencedError holds the head of a journal that refused an append. It wraps [ErrFenced].
 type FencedError struct {
-	// Now is the head of the journal; zero where there is none any more.
+	// Now is the head of the journal; zero if the journal no longer exists.
 	Now Head
 }
 
@@ -104,38 +104,39 @@ type Store interface {
 
 // Journals creates, appends to and reads journals.
 type Journals interface {
-	// Create makes a journal with its first events and returns its head. A Creation.Base that is not there is
-	// [ErrNotFound]. When a journal was made by the same request before, it returns that one's head and
-	// created is false; with other content it fails with [ErrReused].
+	// Create creates a journal with its first events and returns its head. It fails with [ErrNotFound] if Creation.Base
+	// does not exist. If the same request created a journal before, Create returns that journal's head and created is
+	// false; with other content it fails with [ErrReused].
 	Create(ctx context.Context, c Creation) (head Head, created bool, err error)
-	// Append adds events, and letters to the inboxes of other journals, and returns when they are durable. It fails
-	// with a [FencedError] and then has changed nothing. A letter to a journal that there is not is dropped. An event
-	// of more than [bound.JournalEventBytes] is refused with REQUEST_TOO_LARGE, and nothing is changed. After any other
-	// error it may be durable all the same: only the journal says. An error of a store that is away has the kind
+	// Append adds events, and letters to the inboxes of other journals, and returns when they are durable. If it fails
+	// with a [FencedError], nothing has changed. Letters to journals that do not exist are dropped. An event of more
+	// than [bound.JournalEventBytes] is refused with REQUEST_TOO_LARGE, and nothing is changed. After any other error
+	// the append may still be durable: only the journal shows it. An unreachable store gives an error of the kind
 	// UNAVAILABLE (STORE_UNAVAILABLE).
 	Append(ctx context.Context, a Append) error
 	// Open returns the head of a journal, or [ErrNotFound].
 	Open(ctx context.Context, name string) (Head, error)
-	// Read returns events in order, of a journal that has a base those of the base first. A page may be shorter than
-	// asked for; it is empty only where there are no more. It fails with [ErrUnreadable] where the first of them cannot
-	// be read, and otherwise ends before such an event.
+	// Read returns events in order; if the journal has a base, the events of the base come first. A page may be shorter
+	// than requested; it is empty only at the end. Read fails with [ErrUnreadable] if its first event cannot be read,
+	// and otherwise ends before such an event.
 	Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Event, error)
-	// Subscribe wakes the subscriber after every append to the journal of that name, after every change of a [Row]
-	// whose Parent it is, and, by the name of a project (`projects/{project}`), after every change that [Index.Changed]
-	// gives of it. Wake-ups are hints: several may come as one, and only the store says what is new.
+	// Subscribe wakes the subscriber after every append to the journal of that name and after every change of a [Row]
+	// whose Parent it is. With the name of a project (`projects/{project}`) it wakes the subscriber after every change
+	// that [Index.Changed] returns for it. Wake-ups are hints: several may be merged into one, and only the store shows
+	// what is new.
 	Subscribe(topic string) *Subscription
 }
 
-// Owners moves journals between replicas. It knows no time: which replicas live, the caller says.
+// Owners moves journals between replicas. It keeps no time: the caller decides which replicas live.
 type Owners interface {
-	// Load returns how many open journals each owner has; the empty one has those that no replica has claimed yet.
+	// Load returns the number of open journals per owner. The empty owner has those that no replica has claimed yet.
 	Load(ctx context.Context) (map[string]int, error)
-	// Resume raises the epochs of all open journals that a replica owns, in one write, so that an earlier process of
-	// the replica can append no more. It returns the newest journal that there is; those that the replica makes from
-	// now on have higher refs. [Index.List] with Query.Owner gives the journals.
+	// Resume raises the epochs of all open journals of a replica, in one write, so that an earlier process of the
+	// replica can no longer append. It returns the newest existing journal; journals that the replica creates from then
+	// on have higher refs. [Index.List] with Query.Owner returns the journals.
 	Resume(ctx context.Context, replica string) (newest Ref, err error)
-	// Claim gives open journals to a replica and raises their epochs: the oldest of those whose owner does not live, or
-	// that have none. Replicas that claim at once get different ones.
+	// Claim assigns open journals to a replica and raises their epochs: the oldest journals whose owner is not alive,
+	// or that have none. Concurrent claims get different journals.
 	Claim(ctx context.Context, c Claim) ([]Listed, error)
 	// Take gives a journal, open or not, to a replica and raises its epoch, above another one. It fails with a
 	// [FencedError] where head's epoch is not that of the journal, and then has changed nothing.
@@ -146,54 +147,54 @@ type Owners interface {
 
 // Inbox keeps commands until the owner of a journal has taken them.
 type Inbox interface {
-	// Post puts a command into a journal's inbox and returns when it is durable. The same id with the same body is the
-	// same command; with another body it fails with [ErrReused]. It fails with [ErrNotFound] where there is no such
-	// journal.
+	// Post puts a command into a journal's inbox and returns when it is durable. It is idempotent by id; the same id
+	// with another body fails with [ErrReused]. It fails with [ErrNotFound] if the journal does not exist.
 	Post(ctx context.Context, name string, c Command) error
 	// Pending returns the commands that no event has answered yet, oldest first.
 	Pending(ctx context.Context, ref Ref) ([]Command, error)
-	// Taken returns the sequence number of the event that answered a command, or 0 while none has.
+	// Taken returns the sequence number of the event that answered a command, or 0 if none has yet.
 	Taken(ctx context.Context, name, id string) (int64, error)
 	// Mail returns the open journals of an owner that have commands no event has answered yet.
 	Mail(ctx context.Context, owner string) ([]Mailbox, error)
 }
 
-// Index lists journals by what their rows say.
+// Index lists journals by their rows.
 type Index interface {
 	// List returns journals that match, newest first; with Query.Open oldest first.
 	List(ctx context.Context, q Query) ([]Listed, error)
-	// Changed returns journals of a project in the order in which their states, or what they wait for, changed last,
-	// and the newest change of all projects, as of the same moment. A change is visible when all before it are.
+	// Changed returns journals of a project in the order of the last change of their states or waits, and the newest
+	// change of all projects, both as of the same moment. A change becomes visible only after all changes before it.
 	Changed(ctx context.Context, q ChangeQuery) (page []Listed, newest Change, err error)
-	// Waits returns what the journals below a parent wait for, ordered by reason.
+	// Waits returns the waits of the journals below a parent, ordered by reason.
 	Waits(ctx context.Context, parent string) ([]Wait, error)
-	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are
-	// asked for. Where it fails with [ErrUnreadable], the row that it returns is taken, and the journal stays as open
-	// or done as it was.
+	// Rebuild recreates all rows. Fold returns the row of a journal from all its events, which are read on demand. If
+	// fold fails with [ErrUnreadable], Rebuild stores the row that it returned, and the journal stays open or done as
+	// it was.
 	Rebuild(ctx context.Context, fold func(head Head, events iter.Seq2[*agentv1.Event, error]) (Row, error)) error
 }
 
-// Deletion removes journals that are done, in two steps: a mark that is durable at once, and the work behind it, which
-// may be begun again at any time.
+// Deletion removes journals that are done, in two steps: a mark that is durable at once, and the removal, which may be
+// restarted at any time.
 type Deletion interface {
-	// Delete marks a journal and with it all whose parent it is. From then on nobody finds it by its name or its
-	// request, in lists, or may append to it; the others follow. It fails with [ErrNotFound] and with an [InUseError],
-	// and then has changed nothing.
+	// Delete marks a journal and all journals whose parent it is. From then on the journal cannot be found by its name
+	// or its request, is not listed and accepts no append; the children follow. If it fails with [ErrNotFound] or an
+	// [InUseError], nothing has changed.
 	Delete(ctx context.Context, name string) error
-	// Purge removes a share of what is marked: events, contents that no other event has, commands. It reports whether
+	// Purge removes some of the marked data: events, contents that no other event has, commands. It reports whether
 	// there was any.
 	Purge(ctx context.Context) (more bool, err error)
 	// Unreleased returns runs that have ended or were deleted and whose results others may still keep, in the order of
 	// their refs, after one. A run is among them from the append that ends it.
 	Unreleased(ctx context.Context, after Ref, limit int) ([]Unreleased, error)
-	// Released forgets such runs: nobody keeps anything of them. It leaves refs that are not known alone.
+	// Released forgets runs of which no owner of effects keeps results any more. It ignores unknown refs.
 	Released(ctx context.Context, refs ...Ref) error
 	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal
 	// in it.
 	Identity(ctx context.Context) (id string, used bool, err error)
-	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns
-	// where it ended: what is appended meanwhile may come after that. A content that cannot be unpacked is given as it
-	// is stored. It begins after a place that it returned before; the zero one is the beginning.
+	// Texts calls each with all texts in the journals, event by event and content by content, in an order of its own,
+	// and returns the end position: texts that are appended in the meantime may come after it. A content that cannot be
+	// unpacked is passed in its stored form. It starts after a position that it returned before; the zero Place is the
+	// beginning.
 	Texts(ctx context.Context, after Place, each func(text []byte) error) (Place, error)
 	// Commands gives the commands of all journals that no event has answered yet.
 	Commands(ctx context.Context, each func(Command) error) error
@@ -213,22 +214,22 @@ type Unreleased struct {
 // Ref is a store's own number of a journal. Journals made later have higher ones.
 type Ref int64
 
-// Head is where a journal stands.
+// Head is the position of a journal: its owner, its epoch and its last event.
 type Head struct {
 	Ref   Ref
 	Name  string // `projects/{project}/runs/{run}` or `projects/{project}/evals/{eval}`
 	Seq   int64  // sequence number of the last event
 	Epoch int64  // raised with every change of owner
-	Owner string // the replica; empty while none has claimed it
+	Owner string // the replica; empty if no replica has claimed it
 }
 
 // Entry is one event to append.
 type Entry struct {
 	// Event has its sequence number set; journal and epoch are the store's to set when it is read. It is not changed.
 	Event *agentv1.Event
-	// Same is the sequence number of an earlier event of the journal, perhaps in the same append, that holds the very
-	// content of this one, which is then stored once: the message that a MessageAdded adds ([MessageOf]), or the call
-	// in such a message that a ToolIntent begins. 0 says that there is none.
+	// Same is the sequence number of an earlier event of the journal, possibly of the same append, that holds the same
+	// content as this event: the message that a MessageAdded adds ([MessageOf]), or the call in such a message that a
+	// ToolIntent begins. The content is then stored once. 0 means that there is none.
 	Same int64
 }
 
@@ -239,17 +240,17 @@ type Creation struct {
 	Owner   string
 	Entries []Entry
 	Row     Row
-	// Request is the key of the request that makes it, unique over all projects and methods; empty for none.
+	// Request is the key of the creating request, unique over all projects and methods; empty if there is none.
 	Request string
-	// Digest is a hash of that request's content; empty where the request's key alone says what is asked for.
+	// Digest is a hash of that request's content; empty if the request's key alone identifies it.
 	Digest []byte
 	// Base is where the journal begins; zero for a journal of its own.
 	Base Base
 }
 
-// Base is a place in another journal of the same project, open or not: the journal that stands on it has the events up
-// to there as its own, under its own name, and goes on after them. They are stored once, and stay where they are when
-// the other journal is deleted, until the last journal that stands on it is gone. Entries.Same may name them.
+// Base is a position in another journal of the same project, which may be open. A journal with a base has the events up
+// to that position as its own, under its own name, and continues after them. They are stored once. They outlive the
+// deletion of the other journal, until the last journal with that base is gone. Entries.Same may name them.
 type Base struct {
 	Ref Ref
 	// Seq is the last event that both have; from 1 to the other's last.
@@ -285,7 +286,7 @@ type ended struct {
 
 const typeEnded = "ended"
 
-// Ended is the letter by which a journal tells its parent that it has ended.
+// Ended is the letter that notifies a parent of the end of a journal.
 func Ended(parent string, child Ref) Letter {
 	body, _ := json.Marshal(ended{typeEnded, child}) // It always has a JSON form.
 	return Letter{parent, Command{ID: "ended/" + strconv.FormatInt(int64(child), 10), Body: body}}
@@ -300,25 +301,25 @@ func HasEnded(c Command) (child Ref, is bool) {
 	return e.Ref, true
 }
 
-// Row is what lists show of a journal: a projection of its events.
+// Row is a journal's row in lists: a projection of its events.
 type Row struct {
-	// Kind tells runs from evals.
+	// Kind is the kind of the journal: a run or an eval.
 	Kind Kind
 	// State is a value of RunState or EvalState.
 	State int32
-	// Done says that nothing is left to do: nobody adopts the journal any more.
+	// Done marks a journal without remaining work. No replica adopts it.
 	Done bool
-	// Parent is the name of the eval that a run belongs to; empty for none.
+	// Parent is the name of the eval that a run belongs to; empty if there is none.
 	Parent string
 	// Labels can be asked for in lists. They do not change after creation.
 	Labels map[string]string
-	// Wake is when a journal that waits is to be looked at again; zero for never. A journal that does not wait is
-	// looked at, at once.
+	// Wake is when a waiting journal is to be looked at again; zero means never. A journal that does not wait is looked
+	// at immediately.
 	Wake time.Time
-	// Waiting says that the journal waits: for Wake, or for a command.
+	// Waiting is set if the journal waits: for Wake, or for a command.
 	Waiting bool
-	// WaitReason is why a run waits, the word of its RunWait.reason, and WaitSince since when; empty and zero for what
-	// does not wait.
+	// WaitReason is why a run waits, as in RunWait.reason, and WaitSince is the start of the wait. They are empty and
+	// zero for journals that do not wait.
 	WaitReason string
 	WaitSince  time.Time
 	// View is the resource without content, as a serialized Run or Eval. Its head and epoch may be behind.
@@ -334,14 +335,14 @@ const (
 	KindEval Kind = 2
 )
 
-// Change is a store's own number of a change of a journal's row: later ones have higher numbers. A store in which
-// writers commit out of order gives those alone below which nothing is still to come.
+// Change is a store's number of a change of a journal's row: later changes have higher numbers. A store whose writers
+// commit out of order returns a change only when no lower one can follow.
 type Change int64
 
-// ChangeQuery says which changes to give.
+// ChangeQuery selects changes.
 type ChangeQuery struct {
 	Project string
-	// After is the change to go on after; 0 gives all journals.
+	// After is the change after which to start; 0 returns all journals.
 	After Change
 	// Roots leaves out journals that have a parent.
 	Roots bool
@@ -357,12 +358,12 @@ type Listed struct {
 	Row
 	// Change is the last change of state, of a journal that [Index.Changed] gave.
 	Change Change
-	// Before is the owner before, of a journal that [Owners.Claim] gave; empty for none.
+	// Before is the previous owner of a journal that [Owners.Claim] returned; empty if there was none.
 	Before string
 }
 
-// Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a
-// lower Ref.
+// Position is the journal's position in a list with the newest first, for a page token: the next entries have lower
+// Refs.
 func (l Listed) Position() string { return strconv.FormatInt(int64(l.Ref), 10) }
 
 // PageBytes bounds a page of a list that clients are given, which its first entry may exceed: clients of gRPC take 4
@@ -391,19 +392,19 @@ type Wait struct {
 // DefaultBytes bounds a page of events where nothing else is asked for.
 const DefaultBytes = 3 << 20
 
-// Range says which events to read.
+// Range selects events to read.
 type Range struct {
-	// After is the sequence number to go on after; 0 reads from the beginning.
+	// After is the sequence number after which to start; 0 reads from the beginning.
 	After int64
 	// Limit bounds the number of events; 0 is 1000.
 	Limit int
 	// Bytes bounds their size, which the first event may exceed; 0 is DefaultBytes.
 	Bytes int
-	// Bare leaves out large contents, and values that stand apart ([Offloading]). Small ones may be there.
+	// Bare leaves out large contents, and values that are stored separately ([Offloading]). Small ones may be included.
 	Bare bool
 }
 
-// Claim says which journals a replica takes.
+// Claim defines which journals a replica takes over.
 type Claim struct {
 	Replica string
 	// Living are the owners that keep their journals. Replica is one of them, named or not.
@@ -416,7 +417,7 @@ type Claim struct {
 type Command struct {
 	// ID is unique in its journal.
 	ID string
-	// Body is what to do, in the form of whoever takes it.
+	// Body is the command in the encoding of its receiver.
 	Body []byte
 }
 
@@ -428,22 +429,23 @@ type Mailbox struct {
 	Newest int64
 }
 
-// Query says which journals to list. Zero members do not narrow.
+// Query selects journals to list. Zero members do not restrict the list.
 type Query struct {
 	Project string
 	Kind    Kind
 	States  []int32
 	Parent  string
 	Labels  map[string]string
-	// WaitReason gives those that wait for it.
+	// WaitReason selects journals that wait for this reason.
 	WaitReason string
 	// Owner gives open journals of that replica only.
 	Owner string
-	// Open gives journals that are not done only, the oldest first. It costs what is open, not what the parent has.
+	// Open selects journals that are not done, the oldest first. Its cost depends on the open journals, not on the size
+	// of the parent.
 	Open bool
 	// Refs gives these only.
 	Refs []Ref
-	// Waiting gives journals that wait, or those that do not.
+	// Waiting selects journals that wait, or those that do not.
 	Waiting *bool
 	// Before gives older journals than this one only.
 	Before Ref

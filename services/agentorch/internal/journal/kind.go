@@ -14,7 +14,7 @@ func Critical(e *agentv1.Event) bool {
 	return kind != nil && role(kind) != optionsv1.EventRole_EVENT_ROLE_NOTE
 }
 
-// Intent reports whether an event says that an effect of another service is about to begin.
+// Intent reports whether an event announces an effect of another service.
 func Intent(e *agentv1.Event) bool {
 	kind := kindField(e.ProtoReflect())
 	return kind != nil && role(kind) == optionsv1.EventRole_EVENT_ROLE_INTENT
@@ -39,8 +39,8 @@ func ClientKey(e *agentv1.Event) string {
 	return ""
 }
 
-// IntentOf returns the number of the event that began what an outcome ends; 0 for other events, and for an outcome of
-// what never began.
+// IntentOf returns the number of the intent that an outcome ends; 0 for other events, and for an outcome of an effect
+// that never began.
 func IntentOf(e *agentv1.Event) int64 {
 	kind := kindField(e.ProtoReflect())
 	if kind == nil || role(kind) != optionsv1.EventRole_EVENT_ROLE_OUTCOME {
@@ -49,7 +49,7 @@ func IntentOf(e *agentv1.Event) int64 {
 	return member(e, "intent").Int()
 }
 
-// role is what the protocol says of a kind of event.
+// role returns the protocol's role of a kind of event.
 func role(kind protoreflect.FieldDescriptor) optionsv1.EventRole {
 	r, _ := proto.GetExtension(kind.Options(), optionsv1.E_Role).(optionsv1.EventRole)
 	return r

@@ -111,7 +111,7 @@ func (o *offloading) Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Eve
 	return events, nil
 }
 
-// projectOf returns what finds the project's id of a journal's name.
+// projectOf returns a function that looks up the project's id in a journal's name.
 func projectOf(name string) func() (string, error) {
 	return func() (string, error) {
 		parts := strings.SplitN(name, "/", 3)
@@ -131,7 +131,7 @@ func tooLarge(event *agentv1.Event, size, limit int) error {
 	return rpcerr.RequestTooLarge("", limit, "event %d (%s) has %d bytes, and a journal keeps at most %d of one", event.GetSeq(), kind, size, limit)
 }
 
-// Paths of what [MessageOf] returns of an outcome, and of where [PutSame] puts it.
+// The paths of the message that [MessageOf] returns from an outcome, and of the place where [PutSame] stores it.
 const (
 	answeredMessage = "model_outcome.content.output.choices[0].message."
 	toolContent     = "tool_outcome.content.result.content."

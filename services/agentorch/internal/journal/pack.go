@@ -19,13 +19,13 @@ import (
 const (
 	// largeContent is the size from which a content is stored apart, by its hash.
 	largeContent = 4 << 10
-	// maxUnpacked bounds what a stored content may grow to. It is the largest message that there is, and not the bound
-	// of new events, so that what earlier versions accepted can be read.
+	// maxUnpacked bounds the size of an unpacked content. It is the largest possible message rather than the bound of
+	// new events, so that events of earlier versions can be read.
 	maxUnpacked = math.MaxInt32
 )
 
-// Packed is an event as stores keep it: without what the row's columns say, and without a content that another event
-// holds.
+// Packed is an event as stores hold it: without the values of the row's columns, and without a content that another
+// event holds.
 type Packed struct {
 	// Body is the event. A large content is left out of it.
 	Body []byte
@@ -108,8 +108,8 @@ func PutContent(event *agentv1.Event, compressed []byte) error {
 	return nil
 }
 
-// PutSame gives an unpacked event what the earlier event source holds: the message that it adds, or the call that it
-// begins.
+// PutSame puts the content of the earlier event source into an unpacked event: the message that it adds, or the call
+// that it begins.
 func PutSame(event, source *agentv1.Event) {
 	source = sameOffloaded(event, source)
 	switch kind := event.GetKind().(type) {
@@ -124,8 +124,8 @@ func PutSame(event, source *agentv1.Event) {
 	}
 }
 
-// MessageOf returns the message that an outcome leads to: the first choice of a model's answer, or the message that
-// tells a model what a tool gave. It is nil for other events. The parts are shared with the event.
+// MessageOf returns the message that an outcome leads to: the first choice of a model's response, or the message with a
+// tool's result. It is nil for other events. The message shares its parts with the event.
 func MessageOf(e *agentv1.Event) *modelv1.ChatMessage {
 	switch kind := e.GetKind().(type) {
 	case *agentv1.Event_ModelOutcome:
@@ -164,14 +164,14 @@ func withoutCompletion(e *agentv1.Event) *agentv1.Event {
 	return e
 }
 
-// complete puts back what withoutCompletion left out.
+// complete restores the fields that withoutCompletion removed.
 func complete(e *agentv1.Event) {
 	if output := e.GetModelOutcome().GetContent().GetOutput(); output != nil {
 		chat.CompleteOutput(output)
 	}
 }
 
-// shallowCopy copies a message; what its fields lead to is shared.
+// shallowCopy copies a message; the values of its fields are shared.
 func shallowCopy[M proto.Message](m M) M {
 	from := m.ProtoReflect()
 	to := from.New()
@@ -183,7 +183,7 @@ func shallowCopy[M proto.Message](m M) M {
 	return copied
 }
 
-// withoutColumns copies an event without what stands in columns. The kind is shared.
+// withoutColumns copies an event without the values that are stored in columns. The kind is shared.
 func withoutColumns(e *agentv1.Event) *agentv1.Event {
 	return &agentv1.Event{
 		Time:         e.GetTime(),
@@ -199,8 +199,7 @@ func withoutColumns(e *agentv1.Event) *agentv1.Event {
 	}
 }
 
-// withoutContent returns a copy of the event without the content of its kind, and the content; it is nil where there is
-// none.
+// withoutContent returns a copy of the event without the content of its kind, and the content, or nil if there is none.
 func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
 	kind, field := contentField(e)
 	if field == nil || !kind.Has(field) {
@@ -219,8 +218,8 @@ func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
 	return c, kind.Get(field).Message().Interface()
 }
 
-// contentField returns the message of the event's kind and its field of content that is a message, which is nil where
-// the kind has none or is not known.
+// contentField returns the message of the event's kind and its field of content that is a message. The field is nil if
+// the kind has none or is unknown.
 func contentField(e *agentv1.Event) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	m := e.ProtoReflect()
 	kind := kindField(m)

@@ -1,5 +1,5 @@
-// Package live shows evaluations and their samples as they are now: what their journals tell, with what only the runs
-// at work know.
+// Package live shows evaluations and their samples in their present state: the folds of their journals, with the live
+// state of active runs.
 package live
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 )
 
-// Deps are what a viewer reads.
+// Deps are the sources of a viewer.
 type Deps struct {
 	Engine   *eval.Engine
 	Journals journal.Store
-	// Notes is what is known of open effects.
+	// Notes holds the progress of open effects.
 	Notes *progress.Board
-	// Waits returns what runs of an evaluation wait for that is in no journal, Waiting what one run does.
+	// Waits returns the waits of an evaluation's runs that no journal records. Waiting does so for one run.
 	Waits   func(eval string) []*agentv1.EvalWait
 	Waiting func(run string) *agentv1.RunWait
 }
@@ -38,7 +38,7 @@ type Viewer struct{ deps Deps }
 // New makes a viewer.
 func New(deps Deps) *Viewer { return &Viewer{deps: deps} }
 
-// Eval returns an evaluation as it is now, of what its journal tells, which it leaves as it is.
+// Eval returns an evaluation in its present state. It does not change e, the fold of the journal.
 func (v *Viewer) Eval(ctx context.Context, e *agentv1.Eval) (*agentv1.Eval, error) {
 	if ended(e) {
 		return e, nil
@@ -74,8 +74,8 @@ func (v *Viewer) Listed(ctx context.Context, project string, rows []journal.List
 	return evals, nil
 }
 
-// Progress returns an evaluation as it is now, and of its samples at work those whose runs were made first, at most so
-// many.
+// Progress returns an evaluation in its present state, and up to most of its active samples, those with the oldest runs
+// first.
 func (v *Viewer) Progress(ctx context.Context, state *eval.State, most int) (*agentv1.Eval, []*agentv1.EvalSample, error) {
 	runs, err := v.runsOf(ctx, state)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Samples) Len() int { return len(s.state.Slots) }
 // At returns the sample at a position from 0 to Len-1.
 func (s *Samples) At(i int) *agentv1.EvalSample { return s.of(&s.state.Slots[i]) }
 
-// Find returns the sample of an id; nil for none.
+// Find returns the sample with an id; nil if there is none.
 func (s *Samples) Find(id string) *agentv1.EvalSample {
 	slot := s.state.Find(id)
 	if slot == nil {
@@ -131,7 +131,7 @@ func (s *Samples) Find(id string) *agentv1.EvalSample {
 	return s.of(slot)
 }
 
-// of is the sample of a slot, as it is at work, where it is.
+// of returns the sample of a slot, with its live state if it is active.
 func (s *Samples) of(slot *eval.Slot) *agentv1.EvalSample {
 	r := s.state.Resource(slot, s.samples.At(slot.Sample))
 	now := s.atWork[r.GetRun()]
@@ -142,7 +142,7 @@ func (s *Samples) of(slot *eval.Slot) *agentv1.EvalSample {
 	return now
 }
 
-// runsOf returns the runs at work of an evaluation.
+// runsOf returns the active runs of an evaluation.
 func (v *Viewer) runsOf(ctx context.Context, state *eval.State) ([]*agentv1.Run, error) {
 	if state.Ended() {
 		return nil, nil
@@ -152,11 +152,11 @@ func (v *Viewer) runsOf(ctx context.Context, state *eval.State) ([]*agentv1.Run,
 	return runs[name], err
 }
 
-// mostNotes bounds the notes that are read to show an evaluation at work.
+// mostNotes bounds the notes that are read to show an active evaluation.
 const mostNotes = 1000
 
-// running returns the runs at work that a query is for, as their rows show them, by their evaluations and in the order
-// in which they were made. There are as many as the evaluations may have at once.
+// running returns the active runs of a query from their rows, by evaluation and in the order of creation. Their number
+// is bounded by the evaluations' bounds on active samples.
 func (v *Viewer) running(ctx context.Context, q journal.Query) (map[string][]*agentv1.Run, error) {
 	q.Kind, q.Open, q.Limit = journal.KindRun, true, math.MaxInt32
 	rows, err := v.deps.Journals.List(ctx, q)
@@ -175,8 +175,8 @@ func (v *Viewer) running(ctx context.Context, q journal.Query) (map[string][]*ag
 	return runs, nil
 }
 
-// atWork returns runs as the samples that they are for, with what their rows and their open effects say. A run that has
-// no slot any more is left out.
+// atWork returns the samples of active runs, with the state from their rows and their open effects. Runs that no slot
+// has any more are left out.
 func (v *Viewer) atWork(state *eval.State, runs []*agentv1.Run) []*agentv1.EvalSample {
 	latest := map[string]*agentv1.RunNote{}
 	for _, n := range progress.Latest(v.deps.Notes, progress.OfEval(state.Eval.GetName()), mostNotes) {
@@ -197,7 +197,7 @@ func (v *Viewer) atWork(state *eval.State, runs []*agentv1.Run) []*agentv1.EvalS
 	return samples
 }
 
-// observe adds to a sample what is known of its run while it is at work.
+// observe adds the live state of an active run to its sample.
 func (v *Viewer) observe(r *agentv1.EvalSample, run *agentv1.Run, latest *agentv1.RunNote) {
 	if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
 		r.State = run.GetState()
@@ -214,10 +214,10 @@ func (v *Viewer) observe(r *agentv1.EvalSample, run *agentv1.Run, latest *agentv
 	}
 }
 
-// ended reports whether nothing of an evaluation can be at work. One that is only checked has no name.
+// ended reports whether no run of an evaluation can be active. A mere check has no name.
 func ended(e *agentv1.Eval) bool { return e.GetName() == "" || e.GetEndTime() != nil }
 
-// live returns a copy of an evaluation with what only the runs at work know: what they have used so far, how many of
+// live returns a copy of an evaluation with the live state of its active runs: what they have used so far, how many of
 // them wait, and for what.
 func (v *Viewer) live(ctx context.Context, e *agentv1.Eval, runs []*agentv1.Run) (*agentv1.Eval, error) {
 	e = proto.CloneOf(e)
@@ -260,7 +260,7 @@ func (v *Viewer) listed(ctx context.Context, row journal.Listed) (*agentv1.Eval,
 	switch {
 	case err == nil:
 		return state.Eval, nil
-	case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // Deleted meanwhile.
+	case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // deleted in the meantime
 		return &agentv1.Eval{Name: row.Name, State: agentv1.EvalState(row.State), Progress: &agentv1.EvalProgress{}}, nil
 	}
 	return nil, err

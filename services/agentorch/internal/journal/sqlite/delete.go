@@ -22,7 +22,7 @@ const (
 	textsBytes = 16 << 20
 )
 
-// Delete implements [journal.Deletion]. The mark in journal_deleted makes it durable; all else is Purge's.
+// Delete implements [journal.Deletion]. The mark in journal_deleted makes it durable; Purge does the rest.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	var parent string
 	err := s.db.Write(ctx, func(tx *sqlite.Tx) error {
@@ -67,7 +67,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// hide marks a journal as deleted: nobody finds it by its name, by a request or in a list any more.
+// hide marks a journal as deleted: it can no longer be found by its name, by a request or in a list.
 func hide(tx *sqlite.Tx, ref journal.Ref, name string) error {
 	for _, change := range []struct {
 		text string
@@ -93,8 +93,8 @@ func (s *Store) Purge(ctx context.Context) (more bool, err error) {
 			ref  journal.Ref
 			name string
 		)
-		// The newest first, so that the children of a journal go before it. One on which another journal stands is kept
-		// as it is until that is gone; its children go.
+		// The newest first, so that the children of a journal go before it. A journal that is the base of another stays
+		// until that one is gone; its children go.
 		err := tx.QueryRow(`SELECT id, name FROM journal_deleted d WHERE empty = 0 AND
 			(NOT EXISTS (SELECT 1 FROM journal_base WHERE base = d.id) OR EXISTS (SELECT 1 FROM view_journal WHERE parent = d.name))
 			ORDER BY id DESC LIMIT 1`).Scan(&ref, &name)
@@ -139,7 +139,7 @@ func childrenOf(tx *sqlite.Tx, parent string) (children []journal.Head, err erro
 	return children, nil
 }
 
-// purge deletes some events of a journal with the contents that no other event has, and, where none is left, the
+// purge deletes some events of a journal with the contents that no other event has and, once no event is left, the
 // journal itself.
 func purge(tx *sqlite.Tx, ref journal.Ref) error {
 	var (
@@ -173,8 +173,8 @@ func purge(tx *sqlite.Tx, ref journal.Ref) error {
 	return nil
 }
 
-// forget deletes what is left of a journal without events. The row of the newest journal stays until there is a newer
-// one: the number of a journal is given once.
+// forget deletes the remainder of a journal without events. The row of the newest journal stays until there is a newer
+// one, since the number of a journal must never be reused.
 func forget(tx *sqlite.Tx, ref journal.Ref) error {
 	for _, change := range []struct {
 		text string

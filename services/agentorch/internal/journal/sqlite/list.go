@@ -185,7 +185,7 @@ func (s *Store) Waits(ctx context.Context, parent string) ([]journal.Wait, error
 // rebuildPage is how many journals are folded between two writes.
 const rebuildPage = 64
 
-// Rebuild implements [journal.Index]. Nobody else should write meanwhile.
+// Rebuild implements [journal.Index]. There must be no concurrent writer.
 func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*agentv1.Event, error]) (journal.Row, error)) error {
 	if err := s.db.Write(ctx, remake); err != nil {
 		return err

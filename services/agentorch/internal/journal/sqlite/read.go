@@ -16,8 +16,8 @@ import (
 
 const defaultEvents = 1000
 
-// page reads events of one journal in order. SQLite looks at a limit that stands alone when it plans, and plans anew
-// for every other one; at a sum it does not look.
+// page reads events of one journal in order. SQLite inspects a plain limit parameter when it plans, and plans again for
+// every other value; it does not inspect a sum.
 const page = `SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 0 + ?`
 
 // stored is a row of journal_event.
@@ -88,8 +88,8 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 	return events, nil
 }
 
-// holder returns the journal that holds an event of a journal, which is itself or one that it stands on, and the last
-// event that may be read there as its own.
+// holder returns the journal that holds an event of a journal, which is the journal itself or one of its bases, and the
+// last event of the holder that belongs to the journal.
 func holder(v *sqlite.View, ref journal.Ref, seq int64) (at journal.Ref, until int64, err error) {
 	for at, until = ref, math.MaxInt64; ; {
 		var base journal.Base

@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// steps are the tables that hold what cannot be made again. Steps are only ever appended.
+// steps are the tables with data that cannot be recreated. Steps are only ever appended.
 //
 // An event's row is appended at the end of the table, whatever its journal, so that a commit of many journals writes
 // few pages; the index beside it is small.
@@ -80,11 +80,11 @@ CREATE INDEX journal_base_of ON journal_base (base);
 DROP TABLE journal_replica;
 `}
 
-// Projections names the tables that can be dropped at any time: they are made again from the journals when the store is
-// opened.
+// Projections returns the names of the tables that can be dropped at any time: they are recreated from the journals
+// when the store is opened.
 func Projections() []string { return []string{"view_journal", "view_label"} }
 
-// projection is the form of those tables. Tables of another form are made again.
+// projection is the schema of those tables. Tables with another schema are recreated.
 const projection = `
 CREATE TABLE view_journal (
 	id      INTEGER PRIMARY KEY,
@@ -110,15 +110,16 @@ CREATE TABLE view_label (
 ) WITHOUT ROWID;
 `
 
-// projected is the last part of that form. It is made once there is a row for every journal, and so says that there is.
+// projected is the last part of that schema. It is created once every journal has a row, and so marks the projections
+// as complete.
 const projected = `CREATE INDEX view_journal_reason ON view_journal (parent, reason, since) WHERE reason <> ''`
 
-// rootIndex is for what looks at evaluations and at runs that belong to none. It is no part of the projections' form,
-// which would be made again for it.
+// rootIndex serves queries for evaluations and for runs without an evaluation. It is not part of the projections'
+// schema, since a change of the schema recreates all rows.
 const rootIndex = `CREATE INDEX IF NOT EXISTS view_journal_root ON view_journal (kind, id) WHERE parent = ''`
 
-// hasProjections reports whether the projections are there in their present form, with a row for every journal. It
-// costs the same however many there are.
+// hasProjections reports whether the projections have their present schema and a row for every journal. Its cost does
+// not depend on the number of journals.
 func (s *Store) hasProjections(ctx context.Context) (bool, error) {
 	complete := true
 	err := s.db.Read(ctx, func(v *sqlite.View) error {

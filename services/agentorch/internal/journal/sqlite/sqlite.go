@@ -30,7 +30,7 @@ var _ journal.Store = (*Store)(nil)
 // Fold makes a journal's row from its events, as [journal.Index.Rebuild] wants it.
 type Fold = func(journal.Head, iter.Seq2[*agentv1.Event, error]) (journal.Row, error)
 
-// Open opens the journals in db. Where the projections are missing it makes them again with fold.
+// Open opens the journals in db. It recreates missing projections with fold.
 func Open(ctx context.Context, db *sqlite.DB, fold Fold) (*Store, error) {
 	if err := db.Migrate(ctx, namespace, steps); err != nil {
 		return nil, err
