@@ -7,7 +7,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Added returns the conversation with one more message. The list given may be grown in place, but what it holds stays.
+// Added returns the conversation with one more message. The given slice may be grown in place, but its elements stay.
 func Added(messages []*modelv1.ChatMessage, a *agentv1.MessageAdded) []*modelv1.ChatMessage {
 	if a.Index == nil || int(a.GetIndex()) >= len(messages) {
 		return append(messages, a.GetContent())
@@ -43,7 +43,7 @@ func ordered(before []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv
 	fresh := h.GetContent().GetMessages()
 	for _, id := range h.GetOrder() {
 		if id == "" {
-			if len(fresh) > 0 { // Where contents are left out, there is none.
+			if len(fresh) > 0 { // Without contents, there is none.
 				after, fresh = append(after, fresh[0]), fresh[1:]
 			}
 			continue

@@ -24,7 +24,8 @@ func Insert(index int, message *modelv1.ChatMessage) *agentv1.Event {
 	return event
 }
 
-// Edit is the event that replaces messages by those of the same id and takes others out. Reason is a word for programs.
+// Edit is the event that replaces messages with those of the same id and removes others. Reason is a machine-readable
+// word.
 func Edit(reason string, replaced []*modelv1.ChatMessage, removedIDs []string) *agentv1.Event {
 	change := &agentv1.HistoryChanged{Reason: reason, RemovedIds: removedIDs}
 	if len(replaced) > 0 {
@@ -37,7 +38,7 @@ func Edit(reason string, replaced []*modelv1.ChatMessage, removedIDs []string) *
 // named.
 func Replace(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event {
 	known := map[string]*modelv1.ChatMessage{}
-	for _, m := range slices.Backward(before) { // Of two with one id, the first is the one that is found again.
+	for _, m := range slices.Backward(before) { // If two have one id, look-ups find the first.
 		known[m.GetId()] = m
 	}
 	change := &agentv1.HistoryChanged{Reason: reason, ReplaceAll: true}
@@ -56,8 +57,8 @@ func Replace(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event
 	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
 }
 
-// Shorten is the event that leaves of a conversation what after holds. Where that is some of the messages in their
-// order, only the ids of the others are noted.
+// Shorten is the event that reduces a conversation to the messages in after. If these are some of the messages in their
+// order, only the ids of the removed messages are recorded.
 func Shorten(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event {
 	var removed []string
 	rest := after
@@ -90,13 +91,13 @@ func Store(key string, value any) (*agentv1.Event, error) {
 	}}}, nil
 }
 
-// Note is the event that leaves a text in the transcript. Code says to programs what it is about.
+// Note is the event that leaves a text in the transcript. Code is a machine-readable topic.
 func Note(source, code, text string) *agentv1.Event {
 	b, _ := json.Marshal(text) // a text always has a JSON form
 	return &agentv1.Event{Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: code, Source: source, Content: &agentv1.InfoContent{DataJson: string(b)}}}}
 }
 
-// Says is a new message of a role. Its id is given when it is added.
+// Says is a new message of a role. It gets an id when it is added.
 func Says(role modelv1.Role, text string) *modelv1.ChatMessage {
 	return &modelv1.ChatMessage{Role: role, Content: chat.TextContent(text)}
 }

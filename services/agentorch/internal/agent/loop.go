@@ -6,12 +6,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 )
 
-// ToolUse says what becomes of the calls that a model makes.
+// ToolUse is the policy for the calls that a model makes.
 type ToolUse string
 
 // The ways. Empty is UntilDone.
 const (
-	UntilDone ToolUse = "loop"   // run them and ask again, until an answer has none
+	UntilDone ToolUse = "loop"   // run them and call the model again, until an answer has none
 	Once      ToolUse = "single" // run them once
 	Never     ToolUse = "none"   // leave them
 )
@@ -19,7 +19,7 @@ const (
 // Loop asks a model and runs the tools that it calls. Machines embed it.
 type Loop struct{ Track }
 
-// Next returns the next action of the loop; over says that nothing is left to do but the action's events.
+// Next returns the next action of the loop. Over is set if only the action's events are left to do.
 func (l *Loop) Next(v View, ask Generate, use ToolUse) (action Action, over bool, err error) {
 	switch l.At {
 	case AtStart:

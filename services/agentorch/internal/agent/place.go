@@ -5,20 +5,20 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Place is where a machine stands: which effect ended last.
+// Place is a machine's position: which effect ended last.
 type Place uint8
 
-// The places. Next is asked at one of them, and what it answers leads to another, or ends the step.
+// The places. Next is called at a place, and its action leads to another place, or ends the step.
 const (
 	AtStart     Place = iota // nothing was done yet
 	Answered                 // a model answered; the answer is not in the conversation
 	Called                   // the calls of the last assistant message have their results in the conversation
 	Scored                   // the scorers judged
-	Told                     // a worker said how to go on
-	Interrupted              // the turn was cut, and what was under way has ended; a message of an operator leads to AtStart
+	Told                     // a worker decided how to continue
+	Interrupted              // the turn was cut, and all effects have ended; an operator's message leads to AtStart
 )
 
-// nothing is what an Interrupted event says that cut nothing.
+// nothing is the value in an Interrupted event that cut no work.
 const nothing = agentv1.InterruptedWork_INTERRUPTED_WORK_BETWEEN_TURNS
 
 // Track follows a step's effects. Machines embed it and hand it every event.
@@ -28,7 +28,7 @@ type Track struct {
 	// StopReason is that of the last answer.
 	StopReason modelv1.StopReason
 
-	// Answer is what a worker told last, the JSON form of its kind's result.
+	// Answer is the last result of a worker, in the JSON form of its kind's result.
 	Answer string
 
 	asking     int64 // intent of the model call

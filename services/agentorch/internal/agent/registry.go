@@ -71,8 +71,8 @@ func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
 	return resolved, nil
 }
 
-// Workers tells which functions of a step workers are to serve. The step need not be resolved; of one that cannot be
-// read nothing is told.
+// Workers returns the functions of a step that workers must serve. The step need not be resolved. For an unreadable
+// step it returns nil.
 func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
 	d := r.definitions[step.GetName()]
 	if d.Workers == nil {
@@ -80,12 +80,12 @@ func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
 	}
 	wanted, err := d.Workers(step)
 	if err != nil {
-		return nil // Resolve says why
+		return nil // Resolve returns the error
 	}
 	return wanted
 }
 
-// violated names every parameter that breaks the schema, and those that there are.
+// violated is an error that names every parameter that breaks the schema, and the valid parameters.
 func (r *Registry) violated(name string, violations []jsonschema.Violation) error {
 	members := r.schemas[name].Members()
 	known, question := slices.Sorted(maps.Keys(members)), ""
@@ -145,7 +145,7 @@ func SetParams(step *agentv1.AgentRef, params any) error {
 	return nil
 }
 
-// DisplayName is what people and transcripts call a step.
+// DisplayName is the name of a step for people and transcripts.
 func DisplayName(step *agentv1.AgentRef) string {
 	if step.GetDisplayName() != "" {
 		return step.GetDisplayName()
@@ -159,7 +159,7 @@ type NoTools struct{}
 // ToolBound implements [Machine]: it leaves the bound to the tool and the run.
 func (NoTools) ToolBound(string) (int64, bool) { return 0, false }
 
-// Call implements [Machine]: it fails the run, since nobody can have offered such a tool.
+// Call implements [Machine]: it fails the run, since such a tool cannot have been offered.
 func (NoTools) Call(_ View, call *toolv1.ToolCall) *toolv1.ToolResult {
 	return &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Failure: &toolv1.ToolFailure{
 		Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL), Message: "the agent has no tool " + call.GetFunction(),

@@ -12,13 +12,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// times is what runs and evaluations say of their life.
+// times are the times of a run or an evaluation.
 type times interface {
 	GetCreateTime() *timestamppb.Timestamp
 	GetEndTime() *timestamppb.Timestamp
 }
 
-// Bodies is what the keeper needs of the store of bodies.
+// Bodies is the part of the store of bodies that the keeper needs.
 type Bodies interface {
 	// List names all bodies.
 	List(ctx context.Context) ([]blob.Kept, error)
@@ -26,16 +26,16 @@ type Bodies interface {
 	DeleteUnused(ctx context.Context, project, hash string, since time.Time) (deleted bool, err error)
 	// Peek reads a body, which does not count as a use.
 	Peek(ctx context.Context, project, hash string) (io.ReadCloser, error)
-	// Enrol marks the store with the id of a database whose rows name bodies in it, and returns the marks of others.
-	// Own says that bodies which are there before any mark are that database's.
+	// Enrol marks the store with the id of a database whose rows name bodies in it, and returns the marks of other
+	// databases. If own is set, bodies that precede any mark belong to that database.
 	Enrol(ctx context.Context, id string, own bool) (others []string, err error)
 	// Untouched reports whether the store has neither a body nor a mark.
 	Untouched(ctx context.Context) (bool, error)
 }
 
-// Find marks the store of bodies as that of the journals. It is called before a journal of this process names a body.
-// It fails where the bodies that journals may name are gone: there are journals, and the store is another than theirs,
-// since it is untouched. Runs that went on without their bodies would fail.
+// Find marks the store of bodies as that of the journals. Call it before a journal of this process names a body. It
+// fails if the bodies that journals may name are gone: journals exist, and the store is not theirs, since it has no
+// mark. Runs that continued without their bodies would fail.
 func (k *Keeper) Find(ctx context.Context) error {
 	if k.deps.Bodies == nil {
 		return nil
@@ -56,20 +56,20 @@ func (k *Keeper) Find(ctx context.Context) error {
 	return nil
 }
 
-// LostBodiesError says that journals are there without the folder of their bodies.
+// LostBodiesError is the error if journals exist but the folder of their bodies does not.
 type LostBodiesError struct {
 	// Database is the id that the folder's mark should have.
 	Database string
 }
 
-// Error says what to do.
+// Error describes how to recover.
 func (e *LostBodiesError) Error() string {
 	return "the folder of bodies is new, and the database has runs that may name bodies of an earlier one: " +
 		"put that back in its place, or, to go on without those bodies, make the empty file .databases/" + e.Database + " in the new folder"
 }
 
-// ownsAllBodies reports whether all bodies are these journals' to sweep. Each database leaves its mark in the folder;
-// where there are marks of others, and where this one has had no journal, nothing here says what names the bodies.
+// ownsAllBodies reports whether the keeper may sweep all bodies. Each database leaves its mark in the folder. If other
+// databases have marks, or if this one has never had a journal, the keeper cannot know which bodies are named.
 func (k *Keeper) ownsAllBodies(ctx context.Context) (bool, error) {
 	if k.deps.Bodies == nil {
 		return false, nil
@@ -89,9 +89,9 @@ func (k *Keeper) ownsAllBodies(ctx context.Context) (bool, error) {
 	return used && len(others) == 0, nil
 }
 
-// Sweep deletes bodies that nothing names and that were not used for a while. A body is named where its hash is part of
-// what a journal holds, or of a body that is kept, such as the samples of an evaluation: a text that only looks like
-// the hash keeps the body as well.
+// Sweep deletes bodies that are not named anywhere and were not used for a while. A body is named if its hash occurs in
+// a journal, or in a body that is kept, such as the samples of an evaluation. A text that only looks like the hash
+// keeps the body too.
 func (k *Keeper) Sweep(ctx context.Context, now time.Time) error {
 	if k.deps.Bodies == nil || k.cfg.Bodies <= 0 {
 		return nil
@@ -119,7 +119,7 @@ func (k *Keeper) Sweep(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	// Once more what came since, which takes no time: journals, and bodies that were put or read.
+	// A second, fast pass over recent changes: journals, and bodies that were stored or read.
 	if all, err = k.deps.Bodies.List(ctx); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (k *Keeper) Sweep(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if sole, err := k.ownsAllBodies(ctx); !sole || err != nil {
-		return err // Another database came meanwhile.
+		return err // Another database appeared in the meantime.
 	}
 	deleted := 0
 	for _, bodies := range m.unnamed {
@@ -153,10 +153,10 @@ func (k *Keeper) Sweep(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// scanAll takes out what journals name after a place, what commands name that are still to be taken, and what bodies
-// name that are kept.
+// scanAll unmarks the bodies that are named in journals after a position, in pending commands, and in bodies that are
+// kept.
 func (k *Keeper) scanAll(ctx context.Context, m *marks, after journal.Place) (journal.Place, error) {
-	// Commands first: one that is taken meanwhile is in a journal by then.
+	// Commands first: a command that is applied in the meantime is in a journal by then.
 	err := k.deps.Journals.Commands(ctx, func(c journal.Command) error {
 		if text := k.deps.CommandText; text != nil {
 			m.scan(text(c))
@@ -210,7 +210,7 @@ func (k *Keeper) scanBody(ctx context.Context, m *marks, kept blob.Kept) error {
 	}
 }
 
-// marks are the bodies that nothing is known to name, by hash, and those that are kept and were not looked into.
+// marks are the bodies without a known reference, by hash, and the kept bodies that were not scanned yet.
 type marks struct {
 	unnamed map[string][]blob.Kept
 	named   []blob.Kept
@@ -219,7 +219,7 @@ type marks struct {
 // hashDigits is the length of a body's hash in text.
 const hashDigits = 64
 
-// scan takes out what a text names.
+// scan unmarks the bodies that a text names.
 func (m *marks) scan(text []byte) {
 	digits := 0
 	for i, c := range text {

@@ -13,8 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Owner drops what it keeps of runs of a project that have ended: results of their effects. Runs are names. It may be
-// asked again for the same.
+// Owner drops the stored results of effects of a project's ended runs. Runs are names. It is idempotent.
 type Owner func(ctx context.Context, parent string, runs []string) error
 
 const (
@@ -26,9 +25,9 @@ const (
 	releaseEvery = 2 * time.Second
 )
 
-// release has the owners drop what they keep of runs that have ended or were deleted, also where that was before this
-// process began. A run is forgotten when all have done so, or when what
-// they kept of it has expired there. An owner that fails is not asked again in the same pass; the others are.
+// release asks the owners to drop the results of runs that have ended or were deleted, including those from before this
+// process began. A run is forgotten when all owners have done so, or when their results have expired. An owner that
+// fails is not called again in the same pass; the others are.
 func (k *Keeper) release(ctx context.Context, now time.Time) error {
 	if now.Before(k.releaseFrom) {
 		return nil
@@ -63,7 +62,7 @@ func (k *Keeper) release(ctx context.Context, now time.Time) error {
 	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
-// ask asks each owner that has not failed, project by project, and adds those that fail.
+// ask calls each owner that has not failed, project by project, and adds the owners that fail.
 func (k *Keeper) ask(ctx context.Context, runs []journal.Unreleased, failed map[string]error) {
 	projects := map[string][]string{}
 	for _, run := range runs {

@@ -1,11 +1,10 @@
-// Package retention lets go of what is over: journals that were deleted or have reached the age to which they are kept,
-// and bodies that nothing names any more.
+// Package retention removes journals that were deleted or have expired, and bodies that are no longer named.
 //
 //	DeleteRun, DeleteEval ─┐
 //	age reached ───────────┴─▶ marked in one write, and found no more ──▶ purged in small writes ──▶ bodies that no journal names are swept
 //
-// The mark is durable before a call is answered, and all that follows from it goes on after a crash: at the start the
-// keeper looks first for what is marked and not purged.
+// The mark is durable before a call is answered, and the removal continues after a crash: at the start the keeper first
+// looks for journals that are marked and not purged.
 package retention
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Config sets how long what is over is kept.
+// Config sets how long data of ended runs and evaluations is kept.
 type Config struct {
 	// Runs is how long after its end a run that belongs to no evaluation is kept. Default 0: until it is deleted.
 	Runs time.Duration `yaml:"runs" env:"EVALFLEET_RETAIN_RUNS"`
@@ -34,13 +33,13 @@ type Config struct {
 	Bodies time.Duration `yaml:"bodies" env:"EVALFLEET_RETAIN_BODIES"`
 }
 
-// SetDefaults fills in what is not zero by default.
+// SetDefaults sets the fields with a default other than zero.
 func (c *Config) SetDefaults() { c.Bodies = cmp.Or(c.Bodies, 24*time.Hour) }
 
-// minBodies is the least time for which a body is kept: what was uploaded is to be named by an evaluation first.
+// minBodies is the minimum time for which a body is kept, since an upload must be named by an evaluation first.
 const minBodies = time.Hour
 
-// Validate refuses ages that lose what is in use.
+// Validate refuses ages that would remove data in use.
 func (c *Config) Validate() error {
 	var faults []error
 	if c.Runs < 0 {
@@ -55,23 +54,23 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Journals is what the keeper needs of the store.
+// Journals is the part of the store that the keeper needs.
 type Journals interface {
 	journal.Deletion
 	List(ctx context.Context, q journal.Query) ([]journal.Listed, error)
 }
 
-// Deps are what the keeper works with.
+// Deps are the dependencies of the keeper.
 type Deps struct {
 	Journals Journals
-	// Bodies are swept; nil sweeps none.
+	// Bodies is the store to sweep; nil sweeps nothing.
 	Bodies Bodies
-	// OwnBodies says that the folder of bodies is the default one in the data directory, which one process has. Bodies
-	// that were there before any database left its mark are then those of Journals, where that has had any.
+	// OwnBodies is set if the folder of bodies is the default one in the data directory, which belongs to one process.
+	// Bodies from before any database's mark then belong to Journals, if there have ever been any.
 	OwnBodies bool
-	// CommandText is what a command says in the clear; nil takes commands as they are.
+	// CommandText returns the plain text of a command; nil takes commands as they are.
 	CommandText func(journal.Command) []byte
-	// Owners are those who keep results of runs' effects, by the name of each.
+	// Owners are the owners that store results of runs' effects, by name.
 	Owners map[string]Owner
 	Logger *slog.Logger
 }
@@ -92,8 +91,8 @@ func New(cfg Config, deps Deps) *Keeper {
 	return &Keeper{cfg: cfg, deps: deps, wake: make(chan struct{}, 1)}
 }
 
-// Delete deletes a run or an evaluation that has ended, with the runs of it. It returns when that is durable: nobody
-// finds it any more, and its space comes back soon. It fails with RESOURCE_NOT_FOUND and with RESOURCE_IN_USE.
+// Delete deletes a run, or an evaluation with its runs, that has ended. It returns when that is durable: the resource
+// can no longer be found, and its space is freed soon. It fails with RESOURCE_NOT_FOUND and with RESOURCE_IN_USE.
 func (k *Keeper) Delete(ctx context.Context, name string) error {
 	err := k.delete(ctx, name)
 	inUse, ok := errors.AsType[*journal.InUseError](err)
@@ -125,7 +124,8 @@ func (k *Keeper) delete(ctx context.Context, name string) error {
 const (
 	// expireEvery is how often ages are looked at.
 	expireEvery = time.Minute
-	// sweepEvery is how often bodies are swept, which reads all journals. What was purged is swept for after sweepSoon.
+	// sweepEvery is the interval of sweeps of bodies, which read all journals. After a purge, a sweep follows after
+	// sweepSoon.
 	sweepEvery, sweepSoon = 24 * time.Hour, 10 * time.Minute
 )
 
@@ -171,7 +171,7 @@ func (k *Keeper) tell(ctx context.Context, what string, err error) {
 	}
 }
 
-// purge removes what is marked, in small writes between which others write.
+// purge removes marked journals, in small writes between which other writers get their turn.
 func (k *Keeper) purge(ctx context.Context) (purged bool, err error) {
 	for {
 		more, err := k.deps.Journals.Purge(ctx)
@@ -182,7 +182,7 @@ func (k *Keeper) purge(ctx context.Context) (purged bool, err error) {
 	}
 }
 
-// Expire deletes what has reached its age.
+// Expire deletes runs and evaluations that have reached their age.
 func (k *Keeper) Expire(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, one := range []struct {

@@ -12,14 +12,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/version"
 )
 
-// AdminConfig is what the service tells about the server.
+// AdminConfig is the information that the service returns about the server.
 type AdminConfig struct {
 	Services         []string
 	DataDir, Replica string
 	Started          time.Time
 }
 
-// Admin is the AdminService as far as it is built: it tells about the server.
+// Admin is the AdminService as far as it is built: it describes the server.
 type Admin struct {
 	agentv1.UnimplementedAdminServiceServer
 
@@ -33,7 +33,7 @@ func NewAdmin(cfg AdminConfig, sandboxes sandboxv1.SandboxServiceClient, logger 
 	return &Admin{cfg: cfg, sandboxes: sandboxes, logger: logger}
 }
 
-// GetServerInfo tells what runs here. Without an answer of sandboxd it leaves the default driver out.
+// GetServerInfo describes the server. If sandboxd does not answer, the default driver is left out.
 func (a *Admin) GetServerInfo(ctx context.Context, _ *agentv1.GetServerInfoRequest) (*agentv1.ServerInfo, error) {
 	info := &agentv1.ServerInfo{
 		Version: version.String(), Services: a.cfg.Services, DataDir: a.cfg.DataDir, Replica: a.cfg.Replica, StartTime: timestamppb.New(a.cfg.Started),

@@ -82,7 +82,7 @@ func (s *Evals) task(ctx context.Context, project string, req *agentv1.CreateEva
 	return task.Spec, nil
 }
 
-// fault is an error of what a field says. One of a store keeps its kind.
+// fault is the error for the value of a field. An error of a store keeps its kind.
 func fault(field string, err error) error {
 	if e, ok := rpcerr.As(err); ok && !errors.As(err, new(*taskfile.MissingError)) {
 		return e
@@ -108,8 +108,8 @@ func (u *uploaded) Body(ctx context.Context, name string) (*contentv1.BlobRef, e
 	return &contentv1.BlobRef{Hash: hash, Size: size, MediaType: taskfile.BodyType}, absent(err, name, hash)
 }
 
-// Read implements [taskfile.Files]. What is read is part of the specification, be it the same file again, so that all
-// of it together has a bound.
+// Read implements [taskfile.Files]. Every read counts toward the size of the specification, even repeated reads of a
+// file, so the sum of all reads is bounded.
 func (u *uploaded) Read(ctx context.Context, name string, most int64) ([]byte, error) {
 	hash, err := u.hash(name)
 	if err != nil {
@@ -135,7 +135,7 @@ func (u *uploaded) Read(ctx context.Context, name string, most int64) ([]byte, e
 	}
 }
 
-// absent says of a body that the project does not keep where the request names it.
+// absent is the error for a body that the request names and the project does not have.
 func absent(err error, name, hash string) error {
 	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND) {
 		return rpcerr.InvalidField(fmt.Sprintf("files[%q]", name), "the project keeps no body %s; upload it first", hash)
@@ -150,8 +150,8 @@ func (u *uploaded) hash(name string) (string, error) {
 	return "", &taskfile.MissingError{Message: fmt.Sprintf("%s is a file of your machine; upload it (UploadBlob, over REST PUT …/blobs:upload), and send its hash in files[%q]", name, name)}
 }
 
-// inFileWords is an error about a specification as one about the task file, or about the field that stands in its
-// place.
+// inFileWords rewrites an error about a specification to one about the task file, or about the request field that
+// replaces part of it.
 func inFileWords(err error, spec *agentv1.EvalSpec, req *agentv1.CreateEvalFromTaskRequest) error {
 	e, ok := rpcerr.As(taskfile.InWords(err, taskfile.Words))
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
 )
 
-// EvalsDeps is what the EvalService works with.
+// EvalsDeps are the dependencies of the EvalService.
 type EvalsDeps struct {
 	Engine *eval.Engine
 	// Live shows evaluations as they are now.
@@ -19,9 +19,9 @@ type EvalsDeps struct {
 	Journals journal.Store
 	Judges   eval.Judges
 	Exporter *evalexport.Exporter
-	// Bodies are what task files name.
+	// Bodies holds the bodies that task files name.
 	Bodies Bodies
-	// Notes is what is known of open effects.
+	// Notes holds the progress of open effects.
 	Notes *progress.Board
 	// Delete deletes a journal that is done.
 	Delete func(ctx context.Context, name string) error

@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/evalexport"
 )
 
-// chunkBytes is the size of a log's chunks. It is a multiple of three, so that chunks in base64, as REST has them, can
-// be joined.
+// chunkBytes is the size of a log's chunks. It is a multiple of three, so that chunks in base64, as REST encodes them,
+// can be concatenated.
 const chunkBytes = 3 << 18
 
 // ExportEval streams an evaluation as a log file.
@@ -30,8 +30,8 @@ func (s *Evals) ExportEval(req *agentv1.ExportEvalRequest, stream agentv1.EvalSe
 	return w.flush()
 }
 
-// chunks sends what is written in messages of one size. The stream is not read faster than its client reads: sending
-// waits.
+// chunks sends the written bytes in messages of one size. Send blocks, so the log is produced no faster than its client
+// reads.
 type chunks struct {
 	stream grpc.ServerStreamingServer[agentv1.ExportEvalResponse]
 	next   *agentv1.ExportEvalResponse

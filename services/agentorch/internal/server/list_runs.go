@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// ListRuns lists runs, newest first. Counts of a run at work may be a second old; states never are.
+// ListRuns lists runs, newest first. Counts of an active run may be a second old; states are always current.
 func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agentv1.ListRunsResponse, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {

@@ -22,7 +22,7 @@ func (s *Evals) ListSamples(ctx context.Context, req *agentv1.ListSamplesRequest
 	if err != nil {
 		return nil, err
 	}
-	from, err := page.AfterNumber() // how many slots stand before the page
+	from, err := page.AfterNumber() // number of slots before the page
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 )
 
-// ListScorers lists what can judge.
+// ListScorers lists the available scorers.
 func (s *Evals) ListScorers(_ context.Context, req *agentv1.ListScorersRequest) (*agentv1.ListScorersResponse, error) {
 	if _, err := resource.ParseProject("parent", req.GetParent()); err != nil {
 		return nil, err

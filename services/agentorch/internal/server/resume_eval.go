@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
-// ResumeEval goes on with what is not done.
+// ResumeEval continues the unfinished samples of an evaluation.
 func (s *Evals) ResumeEval(ctx context.Context, req *agentv1.ResumeEvalRequest) (*agentv1.Eval, error) {
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err

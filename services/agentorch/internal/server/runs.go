@@ -16,13 +16,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 )
 
-// RunsDeps is what the RunService works with.
+// RunsDeps are the dependencies of the RunService.
 type RunsDeps struct {
 	Runs  *runs.Runs
 	Store journal.Store
 	// Evals shows evaluations of a project, of their rows and in their order.
 	Evals func(ctx context.Context, project string, rows []journal.Listed) ([]*agentv1.Eval, error)
-	// Notes is what is known of open effects.
+	// Notes holds the progress of open effects.
 	Notes *progress.Board
 	// Delete deletes a journal that is done.
 	Delete func(ctx context.Context, name string) error

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
-// RetuneLimits sets and lifts limits of a run that goes on.
+// RetuneLimits sets and removes limits of an active run.
 func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest) (*agentv1.Run, error) {
 	if _, err := limit.New(r.GetLimits()); err != nil {
 		return nil, rpcerr.InvalidField("limits", "%v", err)
@@ -119,7 +119,7 @@ func (s *Runs) CancelCall(ctx context.Context, r *agentv1.CancelCallRequest) (*a
 	return &agentv1.CancelCallResponse{Seq: seq, Cancelling: cancelling}, nil
 }
 
-// HoldRun lets the current step end and starts no other until the run is resumed.
+// HoldRun lets the current step end and starts no further step until the run is resumed.
 func (s *Runs) HoldRun(ctx context.Context, r *agentv1.HoldRunRequest) (*agentv1.Run, error) {
 	request := &agentv1.HoldRunRequest{Name: r.GetName(), Reason: r.GetReason()}
 	if _, err := s.steer(ctx, "name", r.GetName(), "hold", r.GetRequestId(), request); err != nil {
@@ -128,7 +128,7 @@ func (s *Runs) HoldRun(ctx context.Context, r *agentv1.HoldRunRequest) (*agentv1
 	return s.deps.Runs.View(ctx, r.GetName(), false)
 }
 
-// ResumeRun lets a held run go on.
+// ResumeRun resumes a held run.
 func (s *Runs) ResumeRun(ctx context.Context, r *agentv1.ResumeRunRequest) (*agentv1.Run, error) {
 	request := &agentv1.ResumeRunRequest{Name: r.GetName()}
 	if _, err := s.steer(ctx, "name", r.GetName(), "resume", r.GetRequestId(), request); err != nil {

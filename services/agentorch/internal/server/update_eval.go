@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
-// UpdateEval changes an evaluation that goes on.
+// UpdateEval changes an active evaluation.
 func (s *Evals) UpdateEval(ctx context.Context, req *agentv1.UpdateEvalRequest) (*agentv1.Eval, error) {
 	if _, err := resource.Parse("eval.name", req.GetEval().GetName(), "evals"); err != nil {
 		return nil, err

@@ -19,24 +19,24 @@ import (
 const (
 	// progressPause is the least time between two sends of the progress.
 	progressPause = 250 * time.Millisecond
-	// progressRest is how many times as long as the last look at the runs took a watch rests, but for lookPause at
-	// most. So a watch of very many runs looks for a small part of the time.
+	// progressRest is the ratio of a watch's pause to the duration of its last look at the runs; the pause is at most
+	// lookPause. So a watch of very many runs spends a small part of the time on looks.
 	progressRest = 20
-	// lookPause is how often a watch of the progress looks for what is in no event: runs that wait.
+	// lookPause is the interval at which a watch of the progress looks for changes without an event: runs that wait.
 	lookPause = 2 * time.Second
 	// maxNotes bounds the notes that are sent with the progress.
 	maxNotes = 10
-	// maxSamples bounds the samples at work that are sent with the progress.
+	// maxSamples bounds the active samples that are sent with the progress.
 	maxSamples = 20
 )
 
-// WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed
-// evaluation can be watched again from the last cursor.
+// WatchEval streams events, and on request the progress, until the evaluation has ended and everything is sent. A
+// resumed evaluation can be watched again from the last cursor.
 func (s *Evals) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return err
 	}
-	state := &eval.State{} // What came before the cursor counts for the progress and the end.
+	state := &eval.State{} // Events before the cursor count for the progress and the end.
 	w := watch.Watch{
 		Journal: req.GetName(), Cursor: req.GetCursor(), FromHead: req.GetFromHead(), Of: &agentv1.WatchEvalRequest{Name: req.GetName()}, Content: req.GetContent(),
 		Fold:  state.Apply,
@@ -58,13 +58,13 @@ func (s *Evals) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalServ
 	return watch.Follow(stream.Context(), s.deps.Journals, w)
 }
 
-// evalProgress sends how an evaluation that is watched stands.
+// evalProgress sends the progress of a watched evaluation.
 type evalProgress struct {
 	server *Evals
 	state  *eval.State
 	stream grpc.ServerStreamingServer[agentv1.WatchEvalResponse]
 	sent   *agentv1.WatchEvalResponse
-	// content leaves what is sent its content.
+	// content is set if content is sent too.
 	content bool
 }
 

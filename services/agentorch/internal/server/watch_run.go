@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/watch"
 )
 
-// WatchRun streams a run's events until the run has ended, and what is known of its open effects.
+// WatchRun streams a run's events, and the progress of its open effects, until the run has ended.
 func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingServer[agentv1.WatchRunResponse]) error {
 	if _, err := resource.Parse("name", r.GetName(), "runs"); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 	})
 }
 
-// told is the note of a change; of one that is gone it says only whose it was.
+// told returns the note of a change. For a removed note it names only the effect.
 func told(news progress.News) *agentv1.RunNote {
 	if news.Gone {
 		return &agentv1.RunNote{Run: news.Key.Run, Intent: news.Key.Intent}

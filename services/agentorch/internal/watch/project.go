@@ -16,24 +16,25 @@ import (
 const (
 	// pageChanges bounds how many changes are read at once.
 	pageChanges = 100
-	// projectRest is how long a watch rests before it looks again, so that what changes often is told once in a while.
+	// projectRest is a watch's pause between two looks, so that frequent changes are sent only from time to time.
 	projectRest = 250 * time.Millisecond
 )
 
-// Project says which changes of a project to follow, and who is told.
+// Project defines which changes of a project to follow, and where to send them.
 type Project struct {
 	// ID is the project's, without `projects/`.
 	ID string
 	// Roots leaves out the runs of evaluations' samples.
 	Roots bool
-	// Cursor is the place to go on after, as Emit was given it; empty for the beginning.
+	// Cursor is the position after which to start, as Emit received it; empty for the beginning.
 	Cursor string
-	// FromHead, with an empty cursor, leaves out what has changed before. Emit is given the place of now first.
+	// FromHead, with an empty cursor, skips earlier changes. Emit is called with the present position first.
 	FromHead bool
-	// Of is the request that cursors belong to, without what may change between two watches of the same.
+	// Of is the request that cursors belong to, without the fields that may differ between two watches of the same
+	// changes.
 	Of proto.Message
-	// Emit sends journals by their last change; none are a heartbeat, at the last place. Cursor makes the cursor that
-	// goes on after a change.
+	// Emit sends journals in the order of their last change; no rows are a heartbeat, at the last position. Cursor
+	// returns the cursor that continues after a change.
 	Emit func(rows []journal.Listed, last journal.Change, cursor func(journal.Change) string) error
 }
 

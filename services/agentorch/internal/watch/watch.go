@@ -1,6 +1,5 @@
-// Package watch follows a journal on behalf of one watcher: first the events that are there, then new ones as they are
-// appended. A watcher is fed from the store at its own pace, and never holds up who appends: a wake-up says only that
-// there is more.
+// Package watch follows a journal for one watcher: first the existing events, then new events as they are appended. A
+// watcher reads from the store at its own pace, and never delays appends: a wake-up only says that there is more.
 package watch
 
 import (
@@ -19,27 +18,30 @@ import (
 // pageEvents bounds how many events are read at once, so that a slow watcher holds little.
 const pageEvents = 200
 
-// Watch says what to follow, and who is told. Its functions are called one after the other.
+// Watch defines what to follow, and where to send it. Its functions are called one at a time.
 type Watch struct {
 	// Journal is the name of the journal.
 	Journal string
-	// Cursor is the place to go on after, as Emit was given it; empty for the beginning.
+	// Cursor is the position after which to start, as Emit received it; empty for the beginning.
 	Cursor string
 	// FromHead, with an empty cursor, leaves out the events that there are. Emit is given their last place first.
 	FromHead bool
-	// Of is the request that cursors belong to, without what may change between two watches of the same.
+	// Of is the request that cursors belong to, without the fields that may differ between two watches of the same
+	// journal.
 	Of proto.Message
 	// Content leaves events their content.
 	Content bool
-	// Fold, unless nil, is given each event of the journal, whole and before Emit, those up to the cursor too.
+	// Fold, unless nil, is called with each complete event of the journal before Emit, including the events up to the
+	// cursor.
 	Fold func(*agentv1.Event)
-	// Emit sends an event after the cursor, and a nil one as a heartbeat, with the cursor that goes on after it.
+	// Emit sends an event after the cursor, or a heartbeat if the event is nil, with the cursor that continues after
+	// it.
 	Emit func(event *agentv1.Event, cursor string) error
 	// Ended reports whether no event follows this one, as far as is known. It is asked of each event after the cursor,
 	// and of the one at the cursor.
 	Ended func(*agentv1.Event) bool
-	// Idle, unless nil, is called when all events that there are have been sent, the last time when the journal has
-	// ended. It sends what is in no event.
+	// Idle, unless nil, is called when all existing events have been sent, and a last time when the journal has ended.
+	// It sends state that is in no event.
 	Idle func(cursor string, ended bool) error
 	// More, unless nil, wakes the watch as an append does.
 	More <-chan struct{}
@@ -125,7 +127,7 @@ type follower struct {
 // catchUp sends all events that there are and reports whether there was any.
 func (f *follower) catchUp(ctx context.Context) (news bool, err error) {
 	for {
-		// What is folded needs its content, whoever watches.
+		// Fold needs the content, whatever the watcher may see.
 		page, err := f.store.Read(ctx, f.head.Ref, journal.Range{After: f.read, Limit: pageEvents, Bare: !f.Content && f.Fold == nil})
 		if err != nil {
 			return news, journal.Gone(err, f.Journal)
@@ -160,5 +162,5 @@ func (f *follower) shown(event *agentv1.Event) *agentv1.Event {
 	return redact.Content(event)
 }
 
-// cursor goes on after what was sent.
+// cursor returns the cursor that continues after the sent events.
 func (f *follower) cursor() string { return resource.Cursor(f.sent, f.Of) }

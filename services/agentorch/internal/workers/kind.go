@@ -21,7 +21,7 @@ import (
 const (
 	// Scorer judges a run.
 	Scorer = "scorer"
-	// Continue says how an agent goes on after a turn.
+	// Continue decides how an agent continues after a turn.
 	Continue = "continue"
 )
 
@@ -97,7 +97,7 @@ func declared(ref *agentv1.WorkerRef, key string) bool {
 	})
 }
 
-// Entries returns those of a store that an offer names.
+// Entries returns the entries of a store that an offer names.
 func Entries(ref *agentv1.WorkerRef, store map[string]string) map[string]string {
 	entries := map[string]string{}
 	for key, value := range store {

@@ -1,9 +1,9 @@
-// Package workers asks workers for what is no tool: to score, and how an agent goes on.
+// Package workers calls workers for work other than tools: to score, and to decide how an agent continues.
 //
-// A call is an effect of a run, like a model call: its intent is in the run's journal, its claim and its result in a
-// ledger of this service, and the worker hears that its result counts once that is durable. What the run or evaluation
-// needs to know of an offer is pinned when it is made ([Workers.Pin]), so that a call can wait for a worker that is
-// away.
+// A call is an effect of a run, like a model call: its intent is in the run's journal, its claim and its result are in
+// a
+// ledger of this service. The worker is notified once its result is durable. The offer's properties that the run or
+// evaluation needs are pinned when it is created ([Workers.Pin]), so that a call can wait for a disconnected worker.
 package workers
 
 import (
@@ -31,13 +31,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
-// maxReissues bounds how often a call is taken up again because the process that had asked for it died. Whether a
-// worker may be given it twice is for its offer to say.
+// maxReissues bounds how often a call is repeated because the process that made it died. The worker's offer decides
+// whether a worker may receive a call twice.
 const maxReissues = 16
 
 // Config makes [Workers].
 type Config struct {
-	// Worker sets how long workers may be silent or away.
+	// Worker sets how long workers may be silent or disconnected.
 	Worker worker.Config
 	// Ledger keeps claims and results; it is for these calls alone.
 	Ledger effect.Ledger
@@ -47,7 +47,7 @@ type Config struct {
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Taken reports that a scorer's name is one of the platform's own.
 	Taken func(scorer string) bool
-	// Logger logs. Of payloads it sees the edges of those that are of no use.
+	// Logger logs. Of unusable payloads it logs the beginning and the end.
 	Logger *slog.Logger
 }
 
@@ -72,24 +72,24 @@ func New(cfg Config) (*Workers, error) {
 // Register offers WorkerService at a server.
 func (w *Workers) Register(registrar grpc.ServiceRegistrar) { w.host.Register(registrar) }
 
-// Served tells what workers serve, as they come and go.
+// Served returns the functions that connected workers serve, as they change.
 func (w *Workers) Served() *lastvalue.Map[worker.Offered, struct{}] { return w.host.Served() }
 
-// Run forgets old answers until ctx ends. It then lets the workers go.
+// Run deletes old results until ctx ends. It then disconnects the workers.
 func (w *Workers) Run(ctx context.Context) {
 	defer w.host.Close()
 	w.effects.Sweep(ctx)
 }
 
-// Close ends what Run left. Calls in the hands of workers stay open for the next process.
+// Close releases what remains after Run. Calls that workers hold stay open for the next process.
 func (w *Workers) Close(ctx context.Context) error {
 	w.host.Close()
 	return w.effects.Drain(ctx)
 }
 
-// Pin returns what workers of a project offer under a name, as a run or evaluation pins it. Params, a JSON object or
-// empty, must keep to what the offer says. It fails with SCORER_NOT_FOUND or WORKER_NOT_CONNECTED where none does, and
-// with INVALID_REQUEST for the parameters.
+// Pin returns the offer of a project's workers under a name, as a run or evaluation pins it. Params, a JSON object or
+// empty, must conform to the offer. It fails with SCORER_NOT_FOUND or WORKER_NOT_CONNECTED if no worker has such an
+// offer, and with INVALID_REQUEST for invalid parameters.
 func (w *Workers) Pin(project, kind, name, params string) (*agentv1.WorkerRef, error) {
 	offer := w.host.Find(project, kind, name)
 	if offer == nil {
@@ -126,20 +126,20 @@ func checkParams(schema, params string) error {
 type Request struct {
 	// Project is the project's id, Key the effect's key.
 	Project, Key string
-	// Epoch is that under which the run is owned; 0 for none.
+	// Epoch is the run's owner epoch; 0 if there is none.
 	Epoch int64
 	// Worker is who is asked, as it was pinned.
 	Worker *agentv1.WorkerRef
-	// Payload is what is asked: the message of the kind.
+	// Payload is the request: the message of the kind.
 	Payload proto.Message
-	// Progress is told what the worker says while it works, as one line; nil: nobody is. Of a call that is attached to,
-	// its first caller is told.
+	// Progress is called with each line of progress from the worker; it may be nil. If callers attach to a call in
+	// flight, only the first caller's Progress is called.
 	Progress func(line string)
 }
 
-// Ask has a worker answer. A repeated key attaches to the call that is there. What went wrong on the worker's side is
-// the outcome's error; the call itself fails where it could not begin ([effect.IsNotStarted]), was cancelled, or has to
-// be taken up by another process.
+// Ask calls a worker. A repeated key attaches to the call in flight. A failure on the worker's side is the outcome's
+// error. The call itself fails if it could not begin ([effect.IsNotStarted]), was cancelled, or has to be continued by
+// another process.
 func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, error) {
 	key := effect.Key{Project: r.Project, ID: r.Key}
 	hash, err := effectrpc.Hash(&agentv1.WorkerRef{Kind: r.Worker.GetKind(), Name: r.Worker.GetName()}, r.Payload)

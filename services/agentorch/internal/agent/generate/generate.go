@@ -1,4 +1,4 @@
-// Package generate is the solver that asks the model, and lets it call tools until it calls none.
+// Package generate is the solver that calls the model, and runs the requested tools until it requests none.
 package generate
 
 import (

@@ -78,7 +78,7 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	if len(spec.GetChoices()) == 0 {
 		return rpcerr.InvalidRequest("multiple_choice needs choices; give the sample some, or map the dataset's")
 	}
-	_, err := m.prompt(spec, "") // What the question is, earlier steps may change.
+	_, err := m.prompt(spec, "") // Earlier steps may change the question.
 	return err
 }
 
@@ -137,7 +137,7 @@ func (m *machine) question(run agent.View) (*agentv1.Event, error) {
 	return agent.Edit(reason, []*modelv1.ChatMessage{changed}, nil), nil
 }
 
-// selected notes what the model named.
+// selected records the options that the model named.
 func (m *machine) selected(run agent.View, choices choice.Choices) (*agentv1.Event, error) {
 	positions := choice.Parse(chat.Completion(run.Answer()), len(choices), m.params.Multiple)
 	return agent.Store(agent.SelectionKey, agent.Selection{Selected: positions})

@@ -109,7 +109,7 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	return err
 }
 
-// fill fills the template with what is known of a run: its conversation and its store, each entry as JSON.
+// fill fills the template with the data of a run: its conversation and its store, each entry as JSON.
 func (m *machine) fill(spec *agentv1.RunSpec, messages []*modelv1.ChatMessage, stored template.Values) (string, error) {
 	store := func(name string) (string, bool) {
 		value, ok := stored(name)

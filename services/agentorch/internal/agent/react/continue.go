@@ -12,10 +12,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
-// kindContinue is the kind of a worker's function that says how to go on.
+// kindContinue is the kind of a worker's function that decides how to continue.
 const kindContinue = "continue"
 
-// consulted tells which worker a step's agent asks.
+// consulted returns the worker that a step's agent calls.
 func consulted(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error) {
 	var p params
 	if err := agent.Params(step, &p); err != nil || p.OnContinue.worker() == "" {
@@ -24,7 +24,7 @@ func consulted(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error) {
 	return []*agentv1.WorkerRef{{Kind: kindContinue, Name: p.OnContinue.worker()}}, nil
 }
 
-// pinned returns what a step has pinned of a worker, or nil.
+// pinned returns the step's pinned record of a worker, or nil.
 func pinned(step *agentv1.AgentRef, name string) *agentv1.WorkerRef {
 	for _, ref := range step.GetWorkers() {
 		if ref.GetKind() == kindContinue && ref.GetName() == name {
@@ -34,7 +34,7 @@ func pinned(step *agentv1.AgentRef, name string) *agentv1.WorkerRef {
 	return nil
 }
 
-// told goes on as the worker says.
+// told continues as the worker decided.
 func (m *machine) told(run agent.View) (agent.Action, error) {
 	answer := &workerv1.ContinueResultPayload{}
 	if err := protojson.Unmarshal([]byte(m.Answer), answer); err != nil {

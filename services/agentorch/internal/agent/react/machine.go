@@ -14,19 +14,19 @@ import (
 // maxRefusals in a row end the agent.
 const maxRefusals = 3
 
-// machine is a react agent at work.
+// machine is an active react agent.
 type machine struct {
 	agent.Track
 	params   params
 	truncate func([]*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error) // nil stops where the context is full
 
-	// settled says that what came of the last effect is in the conversation, so that the next turn can begin.
+	// settled is set once the result of the last effect is in the conversation, so that the next turn can begin.
 	settled bool
-	// asked counts how often the present question was asked again after a refusal.
+	// asked counts how often the present question was repeated after a refusal.
 	asked int
 	// refusals counts refusals in a row that are in the conversation.
 	refusals int
-	// guide is the worker that says how to go on; nil for none.
+	// guide is the worker that decides how to continue; nil if there is none.
 	guide *agentv1.WorkerRef
 	// submissions counts accepted submit calls.
 	submissions int
@@ -140,7 +140,7 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 	return agent.Action{Events: []*agentv1.Event{agent.Insert(0, agent.Says(modelv1.Role_ROLE_SYSTEM, system))}}, nil
 }
 
-// turn begins a turn. Without a user message there is nothing to answer, and an operator has to say something first.
+// turn begins a turn. Without a user message there is nothing to answer, so it waits for an operator's message.
 func (m *machine) turn(run agent.View) agent.Action {
 	isUser := func(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_USER }
 	if !slices.ContainsFunc(run.Messages(), isUser) { // It is at the beginning, mostly.
@@ -197,7 +197,7 @@ func (m *machine) overflow(run agent.View, message *modelv1.ChatMessage) (agent.
 	return m.done(run, events...), nil
 }
 
-// called goes on after tool calls.
+// called continues after tool calls.
 func (m *machine) called(run agent.View) (agent.Action, error) {
 	answer, submitted := m.submission(run)
 	switch {
@@ -214,7 +214,7 @@ func (m *machine) called(run agent.View) (agent.Action, error) {
 	return agent.Action{Events: events, Then: agent.Score{}}, nil
 }
 
-// scored goes on after a submission was judged.
+// scored continues after a submission was scored.
 func (m *machine) scored(run agent.View) (agent.Action, error) {
 	if scores := run.Scores(); len(scores) > 0 && m.value(scores[0].GetScore().GetValue()) == 1 {
 		return m.done(run), nil

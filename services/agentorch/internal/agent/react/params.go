@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
-// params are the parameters. What a run pins is of the same form, with every default written out.
+// params are the parameters. The run's pinned parameters have the same form, with every default written out.
 type params struct {
 	Prompt        promptParam     `json:"prompt"`
 	Model         string          `json:"model,omitempty"`
@@ -22,7 +22,7 @@ type params struct {
 	Truncation    truncationParam `json:"truncation"`
 }
 
-// text is a text that may be left out, or be null to say that there is none.
+// text is an optional text. Null means that there is none.
 type text struct {
 	Given bool
 	Text  *string
@@ -44,7 +44,7 @@ func (t *text) or(standard string) {
 
 // promptParam is the system message: left out, null, the instructions, or the parts.
 type promptParam struct {
-	// None says that there is no system message.
+	// None is set if there is no system message.
 	None         bool `json:"-"`
 	Instructions text `json:"instructions"`
 	Handoff      text `json:"handoff_prompt"`
@@ -87,9 +87,9 @@ func (a *attemptsParam) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*object)(a))
 }
 
-// submitParam is true or null for the default tool, false for none, or an object.
+// submitParam is true or null for the default tool, false if there is none, or an object.
 type submitParam struct {
-	// Off says that there is no submit tool.
+	// Off is set if there is no submit tool.
 	Off         bool    `json:"-"`
 	Name        string  `json:"name,omitempty"`
 	Description string  `json:"description,omitempty"`
@@ -141,7 +141,7 @@ func (c continueParam) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object(c))
 }
 
-// worker is the name of the worker that says how to go on; empty for none.
+// worker is the name of the worker that decides how to continue; empty if there is none.
 func (c *continueParam) worker() string {
 	if c == nil {
 		return ""
@@ -218,7 +218,7 @@ func (p *promptParam) or() {
 	p.Submit.or(submitPrompt)
 }
 
-// addTool settles the name of the submit tool and adds it to the step's tools, unless it is there from an earlier time.
+// addTool sets the name of the submit tool and adds it to the step's tools, unless an earlier resolution added it.
 func (s *submitParam) addTool(step *agentv1.AgentRef) error {
 	ref := &toolv1.ToolRef{Name: s.Tool, Rename: s.Name, Description: s.Description}
 	if s.Tool == "" {
@@ -248,7 +248,7 @@ func (s *submitParam) addTool(step *agentv1.AgentRef) error {
 	return nil
 }
 
-// definition is the default submit tool: what it is given is the answer, which is never cut.
+// definition is the default submit tool: its argument is the answer, which is never truncated.
 func (s *submitParam) definition() *toolv1.ToolDefinition {
 	parameters, err := json.Marshal(map[string]any{
 		"type": "object",

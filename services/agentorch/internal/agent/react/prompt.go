@@ -23,7 +23,7 @@ const (
 	answerDescription = `The answer.`
 )
 
-// defaultSubmit is the name of a submit tool that was given none; texts speak of it also where there is no such tool.
+// defaultSubmit is the default name of a submit tool; texts use it even if there is no such tool.
 const defaultSubmit = "submit"
 
 // fill puts the submit tool's name in place of {submit}; other braces stay.

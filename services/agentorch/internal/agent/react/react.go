@@ -1,5 +1,5 @@
-// Package react is the agent that thinks and acts in turns: it asks the model, runs the tools that it calls, and goes
-// on until the model submits an answer.
+// Package react is the agent that thinks and acts in turns: it calls the model, runs the requested tools, and continues
+// until the model submits an answer.
 //
 //	          ┌────────────────────────────── continue ◀───────────────────┐
 //	          ▼                                                              │ no
@@ -15,7 +15,7 @@
 //	                                                           ▼
 //	                                                score ─▶ right? ─ yes ─▶ done, no ─▶ say so and continue
 //
-// Where a submission is not to stay in the messages, the submit calls and their results are taken out at the end.
+// If a submission must not stay in the messages, the submit calls and their results are removed at the end.
 package react
 
 import (

@@ -19,7 +19,7 @@ import (
 // reasonSubmit is the reason of the changes that a submission makes.
 const reasonSubmit = "submit"
 
-// submitName is the name by which the model calls the submit tool; empty where there is none.
+// submitName is the name by which the model calls the submit tool; empty if there is none.
 func (m *machine) submitName() string {
 	if m.params.Submit.Off {
 		return ""
@@ -92,7 +92,7 @@ func withAnswer(message *modelv1.ChatMessage, delimiter, answer string) *modelv1
 	return changed
 }
 
-// withoutSubmit takes submit calls and their results out of the conversation, as it stands after the events given.
+// withoutSubmit removes submit calls and their results from the conversation as it is after the given events.
 func (m *machine) withoutSubmit(run agent.View, events []*agentv1.Event) []*agentv1.Event {
 	var (
 		changed []*modelv1.ChatMessage

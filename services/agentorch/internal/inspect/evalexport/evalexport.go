@@ -1,9 +1,8 @@
 // Package evalexport makes logs of evaluations, in the form of package evallog, from their journals and those of their
 // runs.
 //
-// A log says what is finished: an evaluation that goes on can be exported at any time. Nothing is kept beside the
-// journals, so that an export of the same events gives the same bytes. Runs are read one after another; one sample is
-// in memory at a time.
+// A log holds finished samples: an active evaluation can be exported at any time. Only the journals are stored, so an
+// export of the same events gives the same bytes. Runs are read one after another; one sample is in memory at a time.
 package evalexport
 
 import (
@@ -30,7 +29,7 @@ const (
 	Document Format = "json"
 )
 
-// Deps are what exports read.
+// Deps are the dependencies of exports.
 type Deps struct {
 	Journals journal.Journals
 	Blobs    eval.Blobs
@@ -63,9 +62,8 @@ type Log struct {
 	outcome  eval.Outcome
 }
 
-// Open reads an evaluation. Model is the place of the log's model in the specification, from 1; 0 is the only one. It
-// fails with NOT_FOUND where there is no such evaluation, and with INVALID_REQUEST for a format or a model that it does
-// not know.
+// Open reads an evaluation. Model is the index of the log's model in the specification, from 1; 0 is the only model. It
+// fails with NOT_FOUND if there is no such evaluation, and with INVALID_REQUEST for an unknown format or model.
 func (x *Exporter) Open(ctx context.Context, project, name string, format Format, model int) (*Log, error) {
 	if format == "" {
 		format = Archive
@@ -137,7 +135,7 @@ func chosen(spec *agentv1.EvalSpec, model int) (int, error) {
 	return 0, rpcerr.InvalidField("model", "a log is about one model; name it by its place: %s", strings.Join(known, ", "))
 }
 
-// Write writes the log. Done is called after each sample with the number of those that are written.
+// Write writes the log. Done is called after each sample with the number of written samples.
 func (l *Log) Write(ctx context.Context, w io.Writer, done func(samples int)) error {
 	begin := evallog.NewArchive
 	if l.format == Document {

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// writer writes what is in a sample, with each long text and message once.
+// writer writes the parts of a sample, each long text and message once.
 type writer struct {
 	jsonwrite.Writer
 
@@ -23,11 +23,12 @@ type writer struct {
 	media     media
 	sample    *agentv1.Sample
 	pooled    map[*modelv1.ChatMessage]json.RawMessage
-	// warnings are those of the evaluation, which say what models are not sent.
+	// warnings are those of the evaluation, which name the options that are not sent to models.
 	warnings []*agentv1.EvalWarning
 }
 
-// sent is the configuration of a call without what its model is not sent, as far as the evaluation's warnings say it.
+// sent is the configuration of a call without the options that are not sent to its model, according to the evaluation's
+// warnings.
 func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	for _, warning := range w.warnings {
 		asked, err := chat.ParseConfig(config)
@@ -39,8 +40,8 @@ func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	return config
 }
 
-// kinds write what an event of a kind has beside what all have. Readers refuse a sample with an event that lacks a
-// member, or has a word that they do not know, so each writes all that its kind needs.
+// kinds write the members that a kind of event has besides the common ones. Readers refuse a sample with an event that
+// lacks a member, or has an unknown word, so each function writes all members that its kind needs.
 var kinds = map[string]func(*writer, *transcript.Event){
 	"span_begin":   (*writer).spanBegin,
 	"span_end":     (*writer).spanEnd,
@@ -64,8 +65,7 @@ var kinds = map[string]func(*writer, *transcript.Event){
 	"input":        (*writer).question,
 }
 
-// event writes an event; nil for one that a log cannot have: a score that was not given, and an interrupt of a kind it
-// does not know.
+// event writes an event; nil for events that a log cannot have: a missing score, and an interrupt of an unknown kind.
 func (w *writer) event(e *transcript.Event) json.RawMessage {
 	write, known := kinds[e.Event]
 	if !known || e.Event == "score" && e.Score == nil || e.Event == "interrupt" && (!slices.Contains(interrupters, e.Source) || !slices.Contains(interruptible, e.Interrupted)) {
@@ -89,7 +89,7 @@ func (w *writer) event(e *transcript.Event) json.RawMessage {
 	return w.Bytes()
 }
 
-// timed are the kinds that say when they ended.
+// timed are the kinds with a time of completion.
 var timed = map[string]bool{"model": true, "tool": true, "sandbox": true, "subtask": true}
 
 func (w *writer) spanBegin(e *transcript.Event) {
@@ -156,7 +156,7 @@ func (w *writer) model(e *transcript.Event) {
 	w.RawMember("tools", cmp.Or(string(w.condenser.Tools(e.Tools)), "[]"))
 	w.RawMember("tool_choice", cmp.Or(string(e.ToolChoice), `"auto"`))
 	config := e.Config
-	if len(e.Error) > 0 { // An answer says itself what was not sent.
+	if len(e.Error) > 0 { // An answer itself records what was not sent.
 		config = w.sent(e.Model, config)
 	}
 	w.RawMember("config", cmp.Or(string(readable(config)), "{}"))
@@ -311,7 +311,7 @@ func (w *writer) approval(e *transcript.Event) {
 	w.TextUnlessEmpty("explanation", e.Explanation)
 }
 
-// interrupters are who may cut a turn, interruptible what of it.
+// interrupters are the sources of interrupts, interruptible the activities that they cut.
 var (
 	interrupters  = []string{"user_cancel", "limit", "system"}
 	interruptible = []string{"generate", "tool_call", "between_turns"}
@@ -360,7 +360,7 @@ func (w *writer) question(e *transcript.Event) {
 	}
 }
 
-// oneOf is the word, or the other where it is none of those that are known.
+// oneOf returns word if it is known, and otherwise otherwise.
 func oneOf(known []string, word, otherwise string) string {
 	if slices.Contains(known, word) {
 		return word
@@ -368,7 +368,7 @@ func oneOf(known []string, word, otherwise string) string {
 	return otherwise
 }
 
-// textual is a JSON text: the value itself, or what it looks like.
+// textual is a JSON text: the value itself, or its encoding as a text.
 func textual(value json.RawMessage) json.RawMessage {
 	if len(value) > 0 && value[0] == '"' {
 		return value

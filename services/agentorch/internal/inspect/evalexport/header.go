@@ -40,7 +40,7 @@ func (l *Log) makeHeader(model int, driver string) *evallog.Header {
 			ModelUsage: usages(l.ledger.usage[model]), RoleUsage: usages(l.ledger.roleUsage[model]),
 		},
 	}
-	// A cancelled evaluation has no results of its own; the log says what its finished samples come to.
+	// A cancelled evaluation has no results of its own; the log gets the results of its finished samples.
 	if e.GetResults() != nil || h.Status == evallog.Cancelled {
 		h.Results = resultsOf(l.outcome.Total, l.outcome.Completed, l.outcome.Results)
 	}
@@ -111,7 +111,7 @@ func (l *Log) roleOf(name string, ref *agentv1.ModelRef) json.RawMessage {
 	return jsonwrite.Marshal(role)
 }
 
-// sandboxOf is a sandbox that a specification asks for; driver is the one that made it, where that is known.
+// sandboxOf is a sandbox of a specification; driver is the driver that created it, if known.
 func sandboxOf(spec *sandboxv1.SandboxSpec, driver string) *evallog.Sandbox {
 	if spec == nil {
 		return nil
@@ -156,8 +156,8 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	return c
 }
 
-// sent is the configuration of a model in a field without what its provider is not sent: a log must not say that
-// answers were made with it.
+// sent is the configuration of a model in a field without the options that are not sent to its provider: a log must not
+// claim that answers were made with them.
 func (l *Log) sent(ref *agentv1.ModelRef, field string) *modelv1.GenerateConfig {
 	return l.without(ref.GetConfig(), func(w *agentv1.EvalWarning) bool {
 		return w.GetModel() == ref.GetModel() && (w.GetField() == "" || w.GetField() == field)
@@ -217,7 +217,7 @@ func (l *Log) reductions() []evallog.Reduction {
 	return all
 }
 
-// errorOf is an error with something to say, and where it arose.
+// errorOf is an error with a non-empty message, and the place where it arose.
 func errorOf(e *agentv1.RunError, otherwise string, trace func(*agentv1.RunError) string) *evallog.Error {
 	message := cmp.Or(e.GetMessage(), e.GetReason(), otherwise, "no reason was given")
 	if e == nil {
@@ -231,8 +231,8 @@ func within(what string) func(*agentv1.RunError) string {
 	return func(e *agentv1.RunError) string { return transcript.TracebackText([]string{what}, e) }
 }
 
-// readable leaves out of a configuration what the JSON form does not allow, such as a word that is none of a few: it
-// would make the whole log unreadable.
+// readable removes from a configuration the values that the JSON form does not allow, such as an unknown word of an
+// enum: they would make the whole log unreadable.
 func readable(config json.RawMessage) json.RawMessage {
 	if _, err := chat.ParseConfig(config); err == nil {
 		return config
@@ -268,7 +268,7 @@ func moment(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// wholeSeconds rounds a bound up; nil for none.
+// wholeSeconds rounds a limit up; nil if there is none.
 func wholeSeconds(d *durationpb.Duration) *int64 {
 	if d == nil {
 		return nil
@@ -283,7 +283,7 @@ func wide(n int32, set bool) *int64 {
 	return new(int64(n))
 }
 
-// raw is JSON text as it is; nil for what is none.
+// raw is JSON text as it is; nil if the text is not valid JSON.
 func raw(text string) json.RawMessage {
 	if !json.Valid([]byte(text)) {
 		return nil

@@ -7,10 +7,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 )
 
-// ledger is the fold of an evaluation's journal with what its state forgets: earlier tries, and what each model used.
+// ledger is the fold of an evaluation's journal with the facts that its state drops: earlier attempts, and the usage of
+// each model.
 type ledger struct {
 	state *eval.State
-	// place is where each run stands.
+	// place is the position of each run.
 	place map[string]place
 	// failed are the errors of a place's tries, oldest first.
 	failed map[place][]*agentv1.SampleFinished

@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 )
 
-// media puts stored bodies into messages, since a log must be complete without the store. A body that is lost it leaves
-// out: the message names it. After any other failure it leaves messages as they are, and err says why.
+// media puts stored bodies into messages, since a log must be complete without the store. It omits a lost body, which
+// the message names. After any other failure it leaves messages unchanged, and err is the failure.
 type media struct {
 	ctx     context.Context //nolint:containedctx // It lives for the making of one sample.
 	blobs   eval.Blobs

@@ -26,7 +26,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 )
 
-// makeSample reads a finished slot's run. Of one that cannot be read the sample has what the evaluation knows of it.
+// makeSample reads a finished slot's run. If the run cannot be read, the sample has only the facts that the
+// evaluation's journal holds.
 func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample, error) {
 	sample, finished := l.samples.At(slot.Sample), slot.Finished
 	record, err := l.readRun(ctx, slot.Run)
@@ -38,7 +39,7 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		return nil, fmt.Errorf("sample %s, epoch %d: %w", sample.GetId(), slot.Epoch, err)
 	}
 	view, uuid := record.state.View(true), resource.LastID(slot.Run)
-	if slot.Run == "" || damaged { // What it was given is all there is.
+	if slot.Run == "" || damaged { // Only its input is known.
 		view.Spec, view.Messages = &agentv1.RunSpec{Model: l.ledger.state.Eval.GetSpec().GetModels()[slot.Model]}, sample.GetInput()
 	}
 	if slot.Run == "" {
@@ -92,8 +93,8 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	return s, w.media.err
 }
 
-// withWarnings adds the evaluation's warnings to a transcript, as lines of the log behind its first event. Logs have no
-// other place for what holds for all samples, so that the first sample with a transcript has them.
+// withWarnings adds the evaluation's warnings to a transcript, as log lines behind its first event. Logs have no other
+// place for facts about all samples, so the first sample with a transcript gets them.
 func (l *Log) withWarnings(events []*transcript.Event) []*transcript.Event {
 	e := l.ledger.state.Eval
 	var lines []*transcript.Event
@@ -109,11 +110,11 @@ func (l *Log) withWarnings(events []*transcript.Event) []*transcript.Event {
 	return slices.Insert(slices.Clone(events), 1, lines...)
 }
 
-// record is what a run's journal says.
+// record is the content of a run's journal.
 type record struct {
 	state      *run.State
 	transcript *transcript.Builder
-	// driver is the one of the run's default sandbox; empty where it had none.
+	// driver is the driver of the run's default sandbox; empty if it had none.
 	driver string
 }
 
@@ -148,7 +149,7 @@ func (l *Log) readRun(ctx context.Context, name string) (*record, error) {
 	return r, nil
 }
 
-// driverOf is the driver that made a run's default sandbox, where an event says so.
+// driverOf returns the driver that created a run's default sandbox, if the event names it.
 func driverOf(e *agentv1.Event) string {
 	made := e.GetSandboxOutcome()
 	if made.GetEnvironment() != defaultEnvironment {
@@ -157,8 +158,8 @@ func driverOf(e *agentv1.Event) string {
 	return made.GetSandbox().GetSpec().GetDriver()
 }
 
-// driver is the driver of the evaluation's sandboxes where its specification leaves that to the server: the one of a
-// sample of the log's model that got a sandbox. It is empty until there is one.
+// driver returns the driver of the evaluation's sandboxes if its specification leaves the choice to the server: that of
+// a sample of the log's model that got a sandbox. It is empty until there is one.
 func (l *Log) driver(ctx context.Context, model int) (string, error) {
 	const few = 3 // A sample may fail before it has its sandbox.
 	spec := l.ledger.state.Eval.GetSpec().GetSandboxes()[defaultEnvironment]
@@ -265,7 +266,7 @@ func (w *writer) messages(all []*modelv1.ChatMessage) json.RawMessage {
 	return json.RawMessage(b.String())
 }
 
-// output is a model's output, an empty one where there is none.
+// output is a model's output, or an empty one if there is none.
 func (w *writer) output(o *modelv1.ModelOutput, model string) json.RawMessage {
 	if o == nil {
 		o = &modelv1.ModelOutput{Model: model}

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// AttachmentScheme begins a text that stands for an attachment.
+	// AttachmentScheme begins a text that refers to an attachment.
 	AttachmentScheme = "attachment://"
 	// longText is how many characters a text of an event may have before it becomes an attachment.
 	longText = 100
 )
 
 // Condenser keeps the long texts and the messages of one sample, each once. Events refer to them: a text by the key of
-// an attachment, the messages that a model was given by ranges in a pool. The zero value is ready to use. It belongs to
-// one sample.
+// an attachment, the messages that a model was given by ranges in a pool. The zero value is ready to use. It serves one
+// sample.
 //
-// Readers put back only what stands in certain members of certain events; the methods replace no more than that.
+// Readers resolve references only in certain members of certain events; the methods replace no other values.
 type Condenser struct {
 	texts  map[string]string // by key
 	keys   []string          // in the order in which they came
@@ -67,7 +67,7 @@ func (c *Condenser) long(raw json.RawMessage, allowed func(path []string) bool) 
 	})
 }
 
-// mediaMembers are the members of content that say where a medium is.
+// mediaMembers are the members of content that hold the location of a medium.
 var mediaMembers = []string{"image", "audio", "video", "document"}
 
 // isContent reports whether a path in a message leads to its text, or to the text or medium of a part of its content.
@@ -115,7 +115,7 @@ func (c *Condenser) attach(text string) string {
 	return AttachmentScheme + key
 }
 
-// write writes the members of the sample that hold what was kept.
+// write writes the members of the sample that hold the condensed texts and messages.
 func (c *Condenser) write(w *jsonwrite.Writer) {
 	if c == nil {
 		c = &Condenser{}
@@ -133,13 +133,13 @@ func (c *Condenser) write(w *jsonwrite.Writer) {
 	w.EndObject()
 }
 
-// replaceTexts copies JSON and asks replace about each text that is a value. Path are the names of the members that it
-// stands in, outermost first; lists add none. All else is copied as it is.
+// replaceTexts copies JSON and calls replace for each text that is a value. Path holds the names of the enclosing
+// members, outermost first; lists add none. Everything else is copied unchanged.
 func replaceTexts(raw json.RawMessage, replace func(path []string, text string) (string, bool)) json.RawMessage {
 	var out []byte
 	copied := 0
 	var path []string // one name for each open object, the last one it had
-	var lists []bool  // whether what is open is a list
+	var lists []bool  // for each open value: whether it is a list
 	for i := 0; i < len(raw); {
 		switch raw[i] {
 		case '{', '[':

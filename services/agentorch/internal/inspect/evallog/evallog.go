@@ -1,4 +1,4 @@
-// Package evallog is the log format of Inspect: what a log of an evaluation consists of, and its two forms.
+// Package evallog is the log format of Inspect: the parts of an evaluation's log, and its two forms.
 //
 //	archive (.eval)                           document (.json)
 //	_journal/start.json     version, eval, plan   one object: the header's members,
@@ -7,12 +7,12 @@
 //	reductions.json         reduced scores
 //	header.json             all but samples
 //
-// The package is pure: it knows neither journals nor runs, and writes what it is given in a fixed order, so that equal
-// logs are equal bytes. A [Writer] holds one sample at a time and the summaries of those before it. Long texts and
-// repeated messages of a sample stand in it once; see [Condenser].
+// The package is pure: it knows neither journals nor runs, and writes its input in a fixed order, so that equal logs
+// are equal bytes. A [Writer] holds one sample at a time and the summaries of earlier samples. Long texts and repeated
+// messages of a sample are written once; see [Condenser].
 //
-// JSON in logs is not quite JSON: numbers that are none are written as the bare words NaN, Infinity and -Infinity,
-// since a score without a value is NaN.
+// JSON in logs is not strict JSON: non-finite numbers are written as the bare words NaN, Infinity and -Infinity, since
+// a score without a value is NaN.
 package evallog
 
 import (
@@ -23,7 +23,7 @@ import (
 // Version is the version of the format.
 const Version = 2
 
-// Status says how an evaluation stands.
+// Status is the state of an evaluation.
 type Status string
 
 // The statuses of a log.
@@ -39,13 +39,13 @@ type Header struct {
 	Status  Status
 	Eval    Eval
 	Plan    Plan
-	Results *Results // nil where none were computed
+	Results *Results // nil if none were computed
 	Stats   Stats
-	Error   *Error // nil for none
+	Error   *Error // nil if there is none
 }
 
-// Eval says what was evaluated and how. Raw members are JSON objects; empty ones are left out, or written as {} where
-// readers ask for them.
+// Eval describes the evaluation. Raw members are JSON objects; empty ones are omitted, or written as {} if readers
+// require them.
 type Eval struct {
 	EvalID, RunID, TaskID string
 	Created               time.Time
@@ -62,13 +62,13 @@ type Eval struct {
 	ModelArgs             json.RawMessage
 	ModelRoles            []Member
 	Config                Config
-	Revision              *Revision // nil for none
+	Revision              *Revision // nil if there is none
 	Packages              []Package
 	Metadata              json.RawMessage
 	Scorers               []Scorer
 }
 
-// Revision is what the task was under version control with git.
+// Revision is the state of the task's git repository.
 type Revision struct {
 	Origin, Commit string
 	Dirty          bool
@@ -121,7 +121,7 @@ type Metric struct {
 	Options json.RawMessage
 }
 
-// Plan is what was done with each sample.
+// Plan lists the steps that were applied to each sample.
 type Plan struct {
 	Steps  []Step
 	Config json.RawMessage
@@ -135,9 +135,9 @@ type Step struct {
 
 // Results are the numbers that came out.
 type Results struct {
-	Total, Completed int // samples with epochs; those without an error
+	Total, Completed int // samples times epochs; those without an error
 	Scores           []Entry
-	// Headline is the metric that lists show; nil where there is none.
+	// Headline is the metric that lists show; nil if there is none.
 	Headline *Headline
 }
 
@@ -160,13 +160,13 @@ type Value struct {
 	Params           json.RawMessage
 }
 
-// Stats say when the evaluation was done and what it used.
+// Stats are the times of the evaluation and its usage.
 type Stats struct {
 	Started, Completed    time.Time // zero for not yet
 	ModelUsage, RoleUsage []Member
 }
 
-// Error is what went wrong. Traceback says where it arose; where it is empty, the message is written in its place.
+// Error is an error. Traceback names its place; if it is empty, the message is written instead.
 type Error struct{ Message, Traceback string }
 
 // Member is a member of an object whose order is kept.
@@ -199,15 +199,15 @@ type Sample struct {
 	TotalTime, WorkTime   time.Duration
 	UUID                  string
 	Error                 *Error
-	Retries               []Error // those of earlier tries
+	Retries               []Error // those of earlier attempts
 	Limit                 *Limit
 	Turns                 int
 	Bounds                Bounds
-	// Condensed holds what Input, Messages and Events refer to.
+	// Condensed holds the texts and messages that Input, Messages and Events refer to.
 	Condensed *Condenser
 }
 
-// Bounds are those that a sample ran under.
+// Bounds are the limits of a sample.
 type Bounds struct {
 	Tokens                *int64
 	TokenType             string

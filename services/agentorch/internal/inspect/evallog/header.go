@@ -24,7 +24,7 @@ func (h *Header) write(w *jsonwrite.Writer) {
 	w.BoolMember("invalidated", false)
 }
 
-// start writes what is known when an evaluation begins.
+// start writes the part of the header that is known when an evaluation begins.
 func (h *Header) start() []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()

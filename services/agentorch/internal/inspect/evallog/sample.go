@@ -44,7 +44,7 @@ func (s *Sample) json() []byte {
 	return w.Bytes()
 }
 
-// summary writes what lists show of the sample.
+// summary writes the sample's entry in lists.
 func (s *Sample) summary(w *jsonwrite.Writer) {
 	w.BeginObject()
 	s.identity(w, thinInput(s.Input), thinTarget(s.Target))
@@ -71,7 +71,7 @@ func (s *Sample) summary(w *jsonwrite.Writer) {
 	w.EndObject()
 }
 
-// identity writes what says which sample it is.
+// identity writes the members that identify the sample.
 func (s *Sample) identity(w *jsonwrite.Writer, input, target json.RawMessage) {
 	w.Key("id")
 	s.ID.write(w)
@@ -83,7 +83,7 @@ func (s *Sample) identity(w *jsonwrite.Writer, input, target json.RawMessage) {
 	w.RawMember("target", string(target))
 }
 
-// usage writes what the sample used, of tokens and of time.
+// usage writes the sample's usage of tokens and of time.
 func (s *Sample) usage(w *jsonwrite.Writer) {
 	members(w, "model_usage", s.ModelUsage)
 	members(w, "role_usage", s.RoleUsage)
@@ -103,7 +103,7 @@ func (s *Sample) bounds(w *jsonwrite.Writer) {
 	jsonwrite.OptInt(w, "time_limit", s.Bounds.TimeSeconds)
 }
 
-// writeScores writes the scores by name; nothing where the sample has none.
+// writeScores writes the scores by name; it writes nothing if the sample has none.
 func writeScores(w *jsonwrite.Writer, scores []Score) {
 	if len(scores) == 0 {
 		return

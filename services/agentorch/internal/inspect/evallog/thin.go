@@ -15,13 +15,13 @@ const (
 	maxSummaryValue = 1024
 )
 
-// cutNote follows a text that was cut; removedNote stands for a metadata value that is too long.
+// cutNote follows a truncated text; removedNote replaces a metadata value that is too long.
 const (
 	cutNote     = "...\n(cut for the summary)"
 	removedNote = "(left out of the summary: longer than 1024 characters)"
 )
 
-// thinInput cuts long texts of an input and names what is no text.
+// thinInput truncates long texts of an input and names parts that are not text.
 func thinInput(input json.RawMessage) json.RawMessage {
 	value, err := orderedjson.Decode(input)
 	if err != nil {
@@ -88,7 +88,7 @@ func thinValue(value any) any {
 	return value
 }
 
-// thinMetadata keeps numbers and truth values, shortens texts and leaves out what is long.
+// thinMetadata keeps numbers and booleans, shortens texts and leaves out long values.
 func thinMetadata(metadata json.RawMessage) json.RawMessage {
 	object, err := orderedjson.DecodeObject(metadata)
 	if err != nil {

@@ -16,8 +16,8 @@ const stampLayout = "2006-01-02T15:04:05.000000-07:00"
 // Stamp writes a time as logs have it.
 func Stamp(t time.Time) string { return t.UTC().Format(stampLayout) }
 
-// Number writes a number as logs have it, with bare words for what is no number. Whole numbers keep a point: Python
-// tells 1 from 1.0.
+// Number writes a number as logs have it, with bare words for non-finite numbers. Whole numbers keep a point: Python
+// distinguishes 1 from 1.0.
 func Number(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -42,7 +42,7 @@ func list[T any](w *jsonwrite.Writer, name string, items []T, write func(T)) {
 	w.EndList()
 }
 
-// object writes a member that is an object, {} where there is none.
+// object writes a member that is an object; {} if raw is empty.
 func object(w *jsonwrite.Writer, name string, raw json.RawMessage) {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
@@ -50,7 +50,7 @@ func object(w *jsonwrite.Writer, name string, raw json.RawMessage) {
 	w.RawMember(name, string(raw))
 }
 
-// optional writes a member unless there is none.
+// optional writes a member unless raw is empty.
 func optional(w *jsonwrite.Writer, name string, raw json.RawMessage) {
 	w.RawUnlessEmpty(name, string(raw))
 }

@@ -13,7 +13,7 @@ import (
 type Writer interface {
 	// Sample adds a sample. It keeps nothing of it but its summary.
 	Sample(s *Sample) error
-	// Close writes what follows the samples. It does not close what is written to.
+	// Close writes the parts that follow the samples. It does not close the underlying writer.
 	Close(reductions []Reduction) error
 }
 
@@ -127,13 +127,13 @@ func (d *document) Close(reductions []Reduction) error {
 	return err
 }
 
-// FileName is the name under which readers look for a log: its time, task and id, none of which may hold the characters
-// that part them.
+// FileName is the name under which readers look for a log: its time, task and id. None of these may hold the characters
+// that separate them.
 func FileName(e *Eval, extension string) string {
 	return fmt.Sprintf("%s_%s_%s.%s", component(e.Created.UTC().Format("2006-01-02T15:04:05-07:00")), component(e.Task), component(e.TaskID), extension)
 }
 
-// component replaces what would part a name, and what no file name may hold.
+// component replaces characters that separate components, or that no file name may hold.
 func component(text string) string {
 	clean := make([]rune, 0, len(text))
 	for _, r := range text {

@@ -125,7 +125,7 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 	if output := o.GetContent().GetOutput(); output != nil {
 		t.Output = chat.OutputJSON(output)
 	}
-	switch o.GetCache() { //nolint:exhaustive // nothing is said where it was not used
+	switch o.GetCache() { //nolint:exhaustive // an unused cache has no member
 	case modelv1.CacheUse_CACHE_USE_READ:
 		t.Cache = "read"
 	case modelv1.CacheUse_CACHE_USE_WRITE:
@@ -178,8 +178,8 @@ func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
 	if failure := o.GetFailure(); failure != nil {
 		t.Result = nil
 		cancelled := failure.GetReason() == rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)
-		// What the failure of a call did to the run is the run's own error; a bound of time leaves the calls that it
-		// cut as they were.
+		// The run's own error records what the failure of a call did to the run. A limit of time leaves the calls that
+		// it cut as they were.
 		t.Failed = !cancelled || b.bound != limit.Time
 		if t.Failed && cancelled {
 			t.Error = jsonwrite.Marshal(map[string]string{

@@ -1,7 +1,7 @@
-// Package transcript reads a run's journal as Inspect's logs tell it: intents and outcomes become one event each, in
-// the place where the thing began, and steps, tool calls and scorers get their spans.
+// Package transcript converts a run's journal to the events of Inspect's logs: each intent becomes one event with its
+// outcome, at the place of the intent, and steps, tool calls and scorers get their spans.
 //
-// It is where the platform's kinds of events meet those of the log format, and the only place that knows both:
+// It is the only package that knows both the platform's kinds of events and those of the log format:
 //
 //	journal                                transcript
 //	RunCreated … the first step            span_begin (type init), sample_init, span_end
@@ -16,7 +16,7 @@
 //	Info, LogLine, ErrorRaised             info, logger, error
 //	Compacted, Branched, Anchored, …       compaction, branch, anchor, …
 //
-// Messages are no events of a transcript: they show in the inputs of model calls.
+// Messages are not events of a transcript: they appear in the inputs of model calls.
 package transcript
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// Event is an event of a transcript. Its fields are those of the log format; absent ones are left out.
+// Event is an event of a transcript. Its fields are those of the log format; absent fields are omitted.
 type Event struct {
 	Event        string    `json:"event"`
 	UUID         string    `json:"uuid,omitempty"`
 	SpanID       string    `json:"span_id,omitempty"`
 	Timestamp    time.Time `json:"timestamp"`
 	WorkingStart float64   `json:"working_start"`
-	// Pending says that the thing has begun and not ended.
+	// Pending is set while the effect is open.
 	Pending bool `json:"pending,omitempty"`
 
 	// span_begin, span_end
@@ -47,16 +47,16 @@ type Event struct {
 	// model
 	Model string `json:"model,omitempty"`
 	Role  string `json:"role,omitempty"`
-	// Messages are what the model was given. Model calls of a run share them.
+	// Messages are the model's input. Model calls of a run share them.
 	Messages   []*modelv1.ChatMessage `json:"-"`
 	Tools      json.RawMessage        `json:"tools,omitempty"`
 	ToolChoice json.RawMessage        `json:"tool_choice,omitempty"`
 	Config     json.RawMessage        `json:"config,omitempty"`
-	Output     json.RawMessage        `json:"output,omitempty"` // also what a sandbox printed
+	Output     json.RawMessage        `json:"output,omitempty"` // also the output of a sandbox
 	Retries    int                    `json:"retries,omitempty"`
 	Cache      string                 `json:"cache,omitempty"`
 	Call       json.RawMessage        `json:"call,omitempty"`
-	// Traceback says where the error of a model call arose.
+	// Traceback names the place where the error of a model call arose.
 	Traceback string `json:"traceback,omitempty"`
 
 	// tool
@@ -80,7 +80,7 @@ type Event struct {
 	Cmd     string          `json:"cmd,omitempty"`
 	File    string          `json:"file,omitempty"`
 	Options json.RawMessage `json:"options,omitempty"`
-	// Input is what a command read, or the input of a subtask, or a question.
+	// Input is the standard input of a command, the input of a subtask, or a question.
 	Input json.RawMessage `json:"input,omitempty"`
 
 	// score
@@ -89,7 +89,7 @@ type Event struct {
 	Scorer       string          `json:"scorer,omitempty"`
 	ScorerArgs   json.RawMessage `json:"scorer_args,omitempty"`
 	Intermediate bool            `json:"intermediate,omitempty"`
-	// ModelUsage and RoleUsage are what the run had used when it was scored.
+	// ModelUsage and RoleUsage are the run's usage at the time of the score.
 	ModelUsage, RoleUsage map[string]*modelv1.ModelUsage `json:"-"`
 
 	// sample_init, store, state

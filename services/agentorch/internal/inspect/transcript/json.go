@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 )
 
-// rawJSON is JSON text as it is; nil for none, and a string for what is no JSON.
+// rawJSON is JSON text as it is; nil if it is empty, and a string if it is not JSON.
 func rawJSON(text string) json.RawMessage {
 	switch {
 	case text == "":
@@ -62,7 +62,7 @@ func callJSON(c *toolv1.ToolCall) json.RawMessage {
 	return jsonwrite.Marshal(map[string]any{"id": c.GetId(), "function": c.GetFunction(), "arguments": arguments, "type": "function"})
 }
 
-// viewJSON is how a tool shows its call; nil where it does not say.
+// viewJSON is a tool's view of its call; nil if it has none.
 func viewJSON(v *toolv1.ToolCallView) json.RawMessage {
 	shown := v.GetCall()
 	if shown == nil {

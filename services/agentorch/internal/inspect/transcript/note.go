@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
-// addNote reads events that stand for themselves. Kinds that a transcript does not show are passed over.
+// addNote reads events that are complete by themselves. Kinds that a transcript does not show are ignored.
 func (b *Builder) addNote(e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_LimitHit:
@@ -55,7 +55,7 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		t.Modified = callJSON(k.ApprovalDecided.GetContent().GetModified())
 	case *agentv1.Event_Interrupted:
 		if b.cutBy = enum.Word(k.Interrupted.GetSource()); k.Interrupted.GetOutside() {
-			return // The agent's own turn goes on.
+			return // The agent's own turn continues.
 		}
 		t := b.add(e, "interrupt")
 		t.Source, t.Interrupted, t.CallID = enum.Word(k.Interrupted.GetSource()), enum.Word(k.Interrupted.GetInterrupted()), k.Interrupted.GetCallId()
@@ -78,11 +78,11 @@ func (b *Builder) addNote(e *agentv1.Event) {
 	}
 }
 
-// cutTexts are the errors of model calls by who or what interrupted them.
+// cutTexts are the errors of model calls, by the source of the interrupt.
 var cutTexts = map[string]string{"user_cancel": "Cancelled by operator", "limit": "Cancelled by limit", "system": "Cancelled by system"}
 
-// cut notes what a bound did to the calls that it found open: a bound of working time interrupts them, one of wall time
-// ends them with the run.
+// cut records what a limit did to open calls: a limit of working time interrupts them, a limit of wall time ends them
+// with the run.
 func (b *Builder) cut(e *agentv1.Event, bound agentv1.LimitType) {
 	b.bound = bound
 	if bound != limit.Working {

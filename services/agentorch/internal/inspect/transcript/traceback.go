@@ -12,16 +12,16 @@ import (
 // fault is the effect that failed last.
 type fault struct {
 	reason string
-	// lines say where it arose, outermost first.
+	// lines name the place of the error, outermost first.
 	lines []string
 }
 
-// begun notes what an intent is about, in the words of a traceback.
+// begun records the purpose of an intent, in the words of a traceback.
 func (b *Builder) begun(intent int64, format string, args ...any) {
 	b.effects[intent] = fmt.Sprintf(format, args...)
 }
 
-// ended notes how an effect ended. Reason is empty unless it failed; attempts are those before the last.
+// ended records how an effect ended. Reason is empty unless it failed; attempts are those before the last.
 func (b *Builder) ended(intent int64, reason string, attempts ...*modelv1.FailedAttempt) {
 	effect := b.effects[intent]
 	delete(b.effects, intent)
@@ -43,8 +43,8 @@ func (b *Builder) ended(intent int64, reason string, attempts ...*modelv1.Failed
 	}
 }
 
-// Traceback says where an error of the run arose, as far as the events so far say it: outermost first, the error last.
-// The platform has no stack that would mean something to a reader, and the text is the same whenever it is made.
+// Traceback names the place where an error of the run arose, as far as the events show it: outermost first, the error
+// last. A stack of the platform would mean nothing to a reader, and this text does not depend on when it is made.
 func (b *Builder) Traceback(e *agentv1.RunError) string {
 	var lines []string
 	if b.name != "" {

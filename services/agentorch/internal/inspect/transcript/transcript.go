@@ -30,8 +30,8 @@ type Builder struct {
 	spec     *agentv1.RunSpec
 	stored   map[string]bool
 	reviewed map[string]*toolv1.ToolReview
-	asked    map[string]string // by call, what the model said when its approval was asked for
-	spans    []string          // those that are open, outermost first
+	asked    map[string]string // by call: the model's text when approval was requested
+	spans    []string          // open spans, outermost first
 	init     string            // span before the first step
 	solvers  string            // span of all steps
 	step     string            // span in which the present step does its work
@@ -39,20 +39,20 @@ type Builder struct {
 	scorers  string            // span of the scorers
 	// children are the agents that others began, by span.
 	children map[string]*child
-	// told is the conversation as state events have told it.
+	// told is the conversation as the state events have recorded it.
 	told []*modelv1.ChatMessage
 	// name names the run, and stepLine the present step, in the words of a traceback.
 	name, stepLine string
-	// effects are what intents are about, until they end; fault is the one that failed last.
+	// effects are the purposes of open intents; fault is the effect that failed last.
 	effects map[int64]string
 	fault   fault
 	// bound is the type of the bound that ended the run.
 	bound agentv1.LimitType
-	// cutBy is who or what interrupted calls last.
+	// cutBy is the source of the last interrupt of calls.
 	cutBy string
 }
 
-// child is what is known of an agent that another began.
+// child is an agent that another agent started.
 type child struct {
 	messages []*modelv1.ChatMessage
 	tools    []*toolv1.ToolDefinition // that are not the run's
@@ -75,7 +75,7 @@ func (b *Builder) add(e *agentv1.Event, kind string) *Event {
 	return t
 }
 
-// span is the span that an event stands in.
+// span is the span of an event.
 func (b *Builder) span(e *agentv1.Event) string {
 	switch {
 	case e.GetSpan() != "":
@@ -215,7 +215,7 @@ func (b *Builder) closeSolvers(e *agentv1.Event) {
 	b.solvers = ""
 }
 
-// tell says how the conversation changed since it was told last.
+// tell emits a state event with the changes of the conversation since the last one.
 func (b *Builder) tell(e *agentv1.Event) {
 	grown := len(b.messages) >= len(b.told) && slices.Equal(b.messages[:len(b.told)], b.told)
 	if grown && len(b.messages) == len(b.told) {
@@ -246,7 +246,7 @@ func (b *Builder) created(e *agentv1.Event, c *agentv1.RunCreated) {
 	t.Sample, t.State = sampleJSON(b.spec), stateJSON(b.messages, b.spec)
 }
 
-// store says what changed in the run's store.
+// store emits the changes of the run's store.
 func (b *Builder) store(e *agentv1.Event, changes []*toolv1.StoreChange) {
 	if len(changes) == 0 {
 		return
@@ -269,7 +269,7 @@ func (b *Builder) store(e *agentv1.Event, changes []*toolv1.StoreChange) {
 	}
 }
 
-// Used notes what the run has used by now on the score that was given last.
+// Used sets the run's present usage on the last score.
 func (b *Builder) Used(models, roles map[string]*modelv1.ModelUsage) {
 	for _, t := range slices.Backward(b.events) {
 		if t.Event == "score" {

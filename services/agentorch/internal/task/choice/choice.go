@@ -28,7 +28,7 @@ type Choice struct {
 // Choices are the options of one sample, in the order in which the model sees them. Nil means that the sample has none.
 type Choices []Choice
 
-// New makes choices in their original order, none selected.
+// New returns choices in their original order, with none selected.
 func New(values []string) Choices {
 	choices := make(Choices, len(values))
 	for i, value := range values {
@@ -94,7 +94,7 @@ func (c Choices) Selected() []int {
 	return positions
 }
 
-// Shuffled reports whether any option stands elsewhere than in the sample.
+// Shuffled reports whether any option has another position than in the sample.
 func (c Choices) Shuffled() bool {
 	for i, option := range c {
 		if option.Original != i {

@@ -20,7 +20,7 @@ var (
 	inAsterisks = regexp.MustCompile(`(?i)\*\*` + wrapped + `\*\*`)
 	// inParentheses is one letter in parentheses after a colon, a comma or nothing: (A).
 	inParentheses = regexp.MustCompile(`(?i)(^|[:,])(` + space + `)\(([a-z\p{Nd}])\)`)
-	// afterParentheses is what may follow such a letter.
+	// afterParentheses matches the text that may follow such a letter.
 	afterParentheses = regexp.MustCompile(`^` + space + `(?:[,.\n]|$)`)
 	// ownLine is an answer that has a line for itself; anywhere is the lenient form, inside of other text.
 	ownLine  = regexp.MustCompile(`(?im)^` + label + letters + space + `(?:$|\n|\.)`)
@@ -28,11 +28,11 @@ var (
 )
 
 // Parse reads the options that a completion names in its last `ANSWER:` line and returns their positions among n
-// options, in order. An answer on a line of its own goes before one within other text. Case, a trailing full stop,
-// emphasis and parentheses around a letter do not matter.
+// options, in order. An answer on a line of its own takes precedence over one within other text. Case, a trailing full
+// stop, emphasis and parentheses around a letter do not matter.
 //
-// Unless multiple is set exactly one letter must be given. With it letters may be separated by commas, spaces or `and`,
-// or run together. A letter that is no option voids the whole answer. Nil means that no option was named.
+// Unless multiple is set, exactly one letter must be given. If it is set, letters may be separated by commas, spaces or
+// `and`, or run together. A letter without an option voids the whole answer. Nil means that no option was named.
 func Parse(completion string, n int, multiple bool) []int {
 	text := inDollars.ReplaceAllString(completion, "$1")
 	text = unwrapParentheses(inAsterisks.ReplaceAllString(text, "$1"))

@@ -36,9 +36,9 @@ func CheckTemplate(template string) error {
 	return nil
 }
 
-// Prompt fills a template: `{question}`, `{choices}` with the options one a line, `{letters}` with `A,B,C`. `{{` and
-// `}}` are single braces. Text that is put in is not read again. It fails with REQUEST_TOO_LARGE where the prompt is
-// over bound.TemplateBytes.
+// Prompt fills a template: `{question}`, `{choices}` with the options one per line, `{letters}` with `A,B,C`. `{{` and
+// `}}` are single braces. Inserted text is not expanded again. It fails with REQUEST_TOO_LARGE if the prompt is over
+// bound.TemplateBytes.
 func (c Choices) Prompt(text, question string) (string, error) {
 	return template.NewRoom().Prompt(text, template.Map(map[string]string{
 		"question": question, "choices": c.List(), "letters": strings.Join(c.Letters(), ","),

@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
-// csvReader splits CSV into records as Python's csv module does: a cell that begins with a quote goes on to the next
+// csvReader splits CSV into records as Python's csv module does: a cell that begins with a quote ends at the next
 // single quote and may hold delimiters, line breaks and doubled quotes; quotes elsewhere are text. Line breaks of any
 // kind end a record and become \n within a cell.
 type csvReader struct {
@@ -50,7 +50,7 @@ func (c *csvReader) next() (cells []string, line int, err error) {
 	return cells, line, nil
 }
 
-// cell reads one cell, up to the end of the file at the latest, and tells whether another one follows in its record.
+// cell reads one cell, up to the end of the file at the latest, and reports whether another cell follows in its record.
 func (c *csvReader) cell() (text string, more bool, err error) {
 	var b strings.Builder
 	r, err := c.rune()

@@ -1,12 +1,12 @@
 // Package dataset reads the samples of an evaluation from JSON Lines, JSON and CSV files.
 //
-// A file is a sequence of rows, a row a set of named columns, and Fields tells which column, template or pattern each
-// field of a sample comes from. Nothing is lost on the way: a row that cannot be read, a column that is missing and a
-// value of the wrong kind are errors that name the file, the line, the field and the column, and say what to do. The
-// rules for values are those of Inspect's datasets.
+// A file is a sequence of rows, and a row is a set of named columns. Fields maps columns, templates or patterns to the
+// fields of a sample. No data is dropped silently: an unreadable row, a missing column and a value of the wrong kind
+// are errors that name the file, the line, the field and the column, and say what to do. The rules for values are those
+// of Inspect's datasets.
 //
-// The package does no more I/O than reading the file and looking for files that its rows name. Messages and sandboxes
-// are left as JSON and names for others to decode. Values are not safe for concurrent changes.
+// The package only reads the file and looks for files that its rows name. Messages stay JSON and sandboxes stay names;
+// callers decode them. Values are not safe for concurrent changes.
 package dataset
 
 import (
@@ -17,35 +17,35 @@ import (
 
 // Sample is one question of a dataset.
 type Sample struct {
-	// ID identifies the sample; not set where the file has none, see [IDs].
+	// ID identifies the sample; not set if the file has none, see [IDs].
 	ID ID
 	// Text is the input when it is one text, the user's message.
 	Text string
 	// Messages is the input when it is a conversation: JSON objects with role, content, source `input` and, where
 	// given, tool_calls (id, function, arguments, type), tool_call_id, function and error. Nil when the input is Text.
 	Messages []json.RawMessage
-	// Targets are what is right. A target that was given as one text is a list of one.
+	// Targets are the correct answers. A target that was given as one text is a list of one.
 	Targets []string
-	// TargetIsList tells that the target was given as a list.
+	// TargetIsList is set if the target was given as a list.
 	TargetIsList bool
-	// Choices are the options of a multiple-choice question; nil for none.
+	// Choices are the options of a multiple-choice question; nil if there are none.
 	Choices []string
 	// ChoiceOrder has for each choice its position before choices were shuffled; nil when they were not.
 	ChoiceOrder []int
-	// Metadata are further facts by name; nil for none.
+	// Metadata are further facts by name; nil if there are none.
 	Metadata *orderedjson.Object
-	// Sandbox overrides the task's sandbox; nil for none.
+	// Sandbox overrides the task's sandbox; nil if it does not.
 	Sandbox *Sandbox
-	// Files are to be placed in the sandbox, in the order of the file; nil for none.
+	// Files are to be placed in the sandbox, in the order of the file; nil if there are none.
 	Files []File
-	// Setup is a script to run in the sandbox once files are placed; nil for none.
+	// Setup is a script to run in the sandbox once files are placed; nil if there is none.
 	Setup *Content
 }
 
 // Sandbox names a kind of sandbox and its configuration.
 type Sandbox struct {
 	Type string
-	// Config is the configuration or the file that holds it; nil for none.
+	// Config is the configuration or the file that holds it; nil if there is none.
 	Config *Content
 }
 
@@ -56,7 +56,8 @@ type File struct {
 	Content Content
 }
 
-// Content is text, or a file or folder of the host that holds it. Text may be a data URI, which stands for its bytes.
+// Content is text, or a file or folder of the host that holds it. Text may be a data URI, which represents its decoded
+// bytes.
 type Content struct {
 	Text string
 	// HostPath is the absolute path of an existing file or folder below the dataset's directory; empty when Text is the

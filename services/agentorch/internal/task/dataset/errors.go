@@ -7,17 +7,17 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Error says what is wrong with a dataset, where, and what to do. To callers of RPCs it is an INVALID_REQUEST.
+// Error describes a fault of a dataset, its place, and the remedy. To callers of RPCs it is an INVALID_REQUEST.
 type Error struct {
-	// File is the path or name of the dataset; empty when it has none.
+	// File is the path or name of the dataset; empty if it has none.
 	File string
 	// Line is where the row begins, from 1; 0 when the fault is not in one row.
 	Line int
 	// Field is the sample's field; empty when the fault is in no field.
 	Field string
-	// Column is the column that the field is read from; empty when there is none.
+	// Column is the source column of the field; empty if there is none.
 	Column string
-	// Problem says what is wrong and what to do.
+	// Problem describes the fault and the remedy.
 	Problem string
 }
 

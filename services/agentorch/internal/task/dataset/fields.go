@@ -10,8 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Fields tells which columns the fields of a sample come from. A field that is nil comes from the column of its own
-// name where a row has it; a field that is given must be there in every row, unless its source is optional.
+// Fields maps columns to the fields of a sample. A nil field comes from the column of its own name if a row has it. A
+// field with a source must be in every row, unless the source is optional.
 type Fields struct {
 	Input, Target, Choices, ID, Sandbox, Files, Setup *Source
 	// Metadata is nil for the column `metadata`, which holds an object or the JSON text of one.
@@ -30,11 +30,11 @@ type Source struct {
 	// Group is the pattern's group, by name or number, that is the value. Empty takes the first group, or the whole
 	// match without groups.
 	Group string
-	// Optional says that a row may lack the value; the field is then as if it had no source.
+	// Optional is set if a row may lack the value; the field is then as if it had no source.
 	Optional bool
 }
 
-// Metadata tells what a sample's metadata are made of. Exactly one member is set. In JSON it is a list of columns,
+// Metadata defines the source of a sample's metadata. Exactly one member is set. In JSON it is a list of columns,
 // `"*"`, the name of a column, or an object of sources by name.
 type Metadata struct {
 	// Columns are gathered under their names.
@@ -127,7 +127,7 @@ func parseSource(value any) (*Source, error) {
 	return &s, s.check()
 }
 
-// check refuses a source that says nothing, or two things.
+// check refuses a source with no member, or with two.
 func (s Source) check() error {
 	switch {
 	case s.Template != "" && (s.Column != "" || s.Pattern != ""):

@@ -31,8 +31,8 @@ func TextID(text string) ID { return ID{text: text, kind: idText} }
 // IntegerID makes an id of an integer.
 func IntegerID(n int) ID { return ID{text: fmt.Sprint(n), kind: idInteger} }
 
-// ParseID makes an id of its text and type, the reverse of String and IsInteger. It fails when the text of an integer
-// is none.
+// ParseID returns the id with a text and type, the reverse of String and IsInteger. It fails if integer is set and the
+// text is not an integer.
 func ParseID(text string, integer bool) (ID, error) {
 	if !integer {
 		return TextID(text), nil
@@ -47,7 +47,7 @@ func ParseID(text string, integer bool) (ID, error) {
 	return ID{text: n.String(), kind: idInteger}, nil
 }
 
-// IsSet reports whether there is an id.
+// IsSet reports whether the id is set.
 func (id ID) IsSet() bool { return id.kind != idUnset }
 
 // IsInteger reports whether the id is an integer.
@@ -68,7 +68,7 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return []byte("null"), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the format of MarshalJSON.
 func (id *ID) UnmarshalJSON(raw []byte) error {
 	var text string
 	if string(raw) == "null" {

@@ -18,7 +18,7 @@ type row struct {
 	// line is where the row begins, from 1.
 	line    int
 	columns *orderedjson.Object
-	// cells tells that all values are texts, so that an empty one may stand for none.
+	// cells is set if all values are texts, so that an empty text may mean an absent value.
 	cells bool
 }
 

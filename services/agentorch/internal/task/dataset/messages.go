@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// messages reads a conversation. Of each message it keeps what an input may have, and notes that it is from the input.
+// messages reads a conversation. It keeps the members of each message that an input may have, and marks the message as
+// input.
 func messages(items []any, resolve resolver) ([]json.RawMessage, error) {
 	read := make([]json.RawMessage, len(items))
 	for i, item := range items {
@@ -145,7 +146,7 @@ func toolCalls(given any) ([]any, error) {
 	return calls, nil
 }
 
-// copyToolResult copies what says which call a tool's message answers, and its error.
+// copyToolResult copies the reference of a tool's message to its call, and its error.
 func copyToolResult(m, given *orderedjson.Object) error {
 	for _, name := range []string{"tool_call_id", "function"} {
 		member, _ := given.Get(name)

@@ -13,7 +13,7 @@ type plan struct {
 	fields   map[string]reader
 	metadata *Metadata
 	named    []reader // of metadata.Named, in its order
-	// byDefault says that the mapping names no source of the input, which then comes from the column of its own name.
+	// byDefault is set if the mapping names no source of the input, which then comes from the column of its own name.
 	byDefault bool
 }
 

@@ -26,13 +26,13 @@ const (
 	CSV       Format = "csv"   // a header and one row a record, quoted with "
 )
 
-// Options say how to read a dataset.
+// Options define how to read a dataset.
 type Options struct {
-	// Name is the dataset's name, which errors say; empty for none.
+	// Name is the dataset's name for errors; empty if it has none.
 	Name string
 	// Format is the file's form.
 	Format Format
-	// Fields tells where the fields of samples come from. The zero Fields takes the columns of the fields' names.
+	// Fields maps columns to the fields of samples. The zero Fields takes the columns of the fields' names.
 	Fields Fields
 	// AutoID numbers the samples from 1 although the file may have ids.
 	AutoID bool
@@ -58,9 +58,9 @@ func at(path string, err error) error {
 	return err
 }
 
-// Each reads a dataset from a stream whose Format is given, calls f with each sample in the order of the file, and
-// keeps none. Faults of the content, and content beyond the bounds of pkg/bound, are an *Error. Faults of the stream
-// keep their kind; ctx ends the reading, and so does an error of f.
+// Each reads a dataset from a stream with a given Format, and calls f with each sample in the order of the file,
+// without keeping it. Faults of the content, and content beyond the bounds of pkg/bound, are an *Error. Faults of the
+// stream keep their kind. The end of ctx, or an error of f, stops the reading.
 func Each(ctx context.Context, r io.Reader, opts Options, f func(Sample) error) error {
 	plan, err := opts.Fields.compile()
 	if err != nil {
@@ -131,7 +131,7 @@ func rows(r io.Reader, p *plan, opts Options) iter.Seq2[row, error] {
 	}
 }
 
-// decompress unpacks what begins as gzip does and leaves everything else as it is.
+// decompress unpacks gzip, which it detects by its first bytes, and passes everything else through.
 func decompress(r io.Reader) (io.Reader, error) {
 	packed := &counter{r: r}
 	buffered := bufio.NewReader(packed)
@@ -152,7 +152,7 @@ func decompress(r io.Reader) (io.Reader, error) {
 	return &unpacking{r: unpacked, packed: packed}, nil
 }
 
-// counter counts what is read.
+// counter counts the bytes that are read.
 type counter struct {
 	r     io.Reader
 	bytes int64
@@ -164,7 +164,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unpacking says of a fault that it is one of the archive, and bounds how much its bytes stand for.
+// unpacking marks faults as faults of the archive, and bounds the unpacked size.
 type unpacking struct {
 	r      io.Reader
 	packed *counter
@@ -200,7 +200,7 @@ type boundedReader struct {
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
-	// One byte more than allowed shows that there is more.
+	// One byte more than allowed proves that there is more.
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}

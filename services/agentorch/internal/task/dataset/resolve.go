@@ -46,8 +46,7 @@ func resolveIn(root *os.Root, dir, text string) (Content, error) {
 	if err == nil {
 		return Content{HostPath: filepath.Join(dir, name)}, nil
 	}
-	// What is no name of a file at all, or of none that is there, is content. Only a file that is there and lies
-	// elsewhere is refused.
+	// A value that is not the name of an existing file is content. Only an existing file outside the folder is refused.
 	if outside := filepath.Join(dir, name); !errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(outside); err == nil {
 			return Content{}, fmt.Errorf("%q is a file outside of the dataset's directory: move it into that, or write the text as a data URI if it is meant as such", text)

@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
-// Selection says which samples of a dataset to run. The zero Selection takes all.
+// Selection defines which samples of a dataset to run. The zero Selection takes all.
 type Selection struct {
 	// Range takes samples by their position; nil takes all.
 	Range *Range
@@ -32,9 +32,9 @@ type IDs struct {
 	count int
 }
 
-// Next returns the id of the next sample: its own or, where it has none, its position from 1. At returns the id of an
-// earlier sample by its position from 0. Next fails when an earlier sample has the id, also when one is the integer and
-// one the text of it, since logs name samples by the text.
+// Next returns the id of the next sample: its own or, if it has none, its position from 1. At returns the id of an
+// earlier sample by its position from 0. Next fails if an earlier sample has the id, even if one id is the integer and
+// the other its text, since logs name samples by the text.
 func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
 	if n.first == nil {
 		n.seed, n.first = maphash.MakeSeed(), map[uint64]int32{}
@@ -56,8 +56,8 @@ func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
 }
 
 // Take returns the selected samples among those at the positions of order, in that order. At returns the id of the
-// sample at a position. Unmatched are the ids of the selection that match no sample, which is worth a warning. It fails
-// when no sample matches, and when ids and a range are both given.
+// sample at a position. Unmatched are the selected ids that match no sample, which deserve a warning. It fails if no
+// sample matches, and if ids and a range are both given.
 func (sel Selection) Take(ctx context.Context, order []int, at func(i int) ID) (taken []int, unmatched []ID, err error) {
 	if sel.Range != nil && len(sel.IDs) > 0 {
 		return nil, nil, &Error{Problem: "samples are selected both by id and by position: use one of the two"}

@@ -63,7 +63,7 @@ func missing(name string, columns *orderedjson.Object) *Error {
 	return missingFrom(name, names)
 }
 
-// noInput says that no column is named input, and how to map another one.
+// noInput is the error if no column is named input. It explains how to map another column.
 func noInput(columns *orderedjson.Object) *Error {
 	e := missing("input", columns)
 	for name := range columns.All() {

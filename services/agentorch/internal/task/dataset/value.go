@@ -12,11 +12,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
-// value is what a source gave for a field.
+// value is the value of a source for a field.
 type value struct {
 	given any
 	found bool
-	// cell tells that the value is a cell of CSV, where emptiness may stand for nothing.
+	// cell is set if the value is a cell of CSV, where an empty text may mean an absent value.
 	cell    bool
 	resolve resolver
 }
@@ -66,8 +66,8 @@ func setTarget(s *Sample, v value) error {
 	return nil
 }
 
-// setChoices reads a list, or text that is split at commas, or at white space where it has none. Empty choices are left
-// out.
+// setChoices reads a list, or text that is split at commas, or at white space if it has no comma. Empty choices are
+// left out.
 func setChoices(s *Sample, v value) error {
 	var texts []string
 	switch given := v.given.(type) {
@@ -186,7 +186,7 @@ func setSetup(s *Sample, v value) error {
 	return err
 }
 
-// objectOf reads an object or the JSON text of one; nil when there is none.
+// objectOf reads an object or the JSON text of one; nil if there is none.
 func objectOf(v value) (*orderedjson.Object, error) {
 	if v.absentOrBlank() {
 		return nil, nil
@@ -198,7 +198,7 @@ func objectOf(v value) (*orderedjson.Object, error) {
 			return nil, fmt.Errorf("the text is no JSON object: %w", err)
 		}
 		if decoded == nil {
-			return nil, nil // the text `null`, as spreadsheets write what is absent
+			return nil, nil // the text `null`, as spreadsheets write absent values
 		}
 		given = decoded
 	}

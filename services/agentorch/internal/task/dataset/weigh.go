@@ -4,14 +4,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// scales hold the rows of a data set to the bounds on what they take once they are decoded.
+// scales enforces the bounds on the decoded size of a dataset's rows.
 type scales struct {
 	rows int
 	// left is how many values more the rows may have.
 	left int
 }
 
-// document adds a row of JSON before it is decoded. What is no JSON is left to decoding.
+// document adds a row of JSON before it is decoded. The decoder reports invalid JSON.
 func (s *scales) document(line int, text []byte) error {
 	values, depth := weigh(text)
 	if depth > bound.DatasetDepth {

@@ -1,6 +1,6 @@
-// Package template fills the placeholders of prompts and programs: `{name}` or `{metadata.key}`. A placeholder that is
-// not known stays as it is written, so that braces of other meanings do no harm, and what is put in is not read again.
-// It takes time in proportion to the texts, the values and what comes out, which is bounded.
+// Package template fills the placeholders of prompts and programs: `{name}` or `{metadata.key}`. An unknown placeholder
+// stays as it is, so that braces with other meanings do no harm. Inserted text is not expanded again. The time is
+// proportional to the sizes of the texts, the values and the result, which is bounded.
 package template
 
 import (
@@ -26,13 +26,13 @@ type Room int
 // NewRoom has room for bound.TemplateBytes.
 func NewRoom() *Room { return new(Room(bound.TemplateBytes)) }
 
-// Prompt fills a prompt. `{{` and `}}` are single braces. It fails with REQUEST_TOO_LARGE where there is no room.
+// Prompt fills a prompt. `{{` and `}}` are single braces. It fails with REQUEST_TOO_LARGE if there is no room.
 func (r *Room) Prompt(text string, values Values) (string, error) {
 	return r.fill(withEscapes, text, values)
 }
 
-// Program fills the text of a program, in which double braces mean what they mean. It fails with REQUEST_TOO_LARGE
-// where there is no room.
+// Program fills the text of a program, in which double braces are not special. It fails with REQUEST_TOO_LARGE if there
+// is no room.
 func (r *Room) Program(text string, values Values) (string, error) {
 	return r.fill(placeholder, text, values)
 }
@@ -71,8 +71,7 @@ func valueOf(found string, values Values) string {
 	return found
 }
 
-// Missing returns the placeholders of a text that begin with a prefix and for which there is no value, each once, in
-// order.
+// Missing returns the placeholders of a text that begin with a prefix and have no value, each once, in order.
 func Missing(text, prefix string, values Values) []string {
 	var missing []string
 	seen := map[string]bool{}
@@ -105,7 +104,7 @@ func First(all ...Values) Values {
 	}
 }
 
-// Under gives values a name in front: Under("metadata", v) answers `metadata.key` with what v has for `key`.
+// Under prefixes the names of values: Under("metadata", v) returns for `metadata.key` what v returns for `key`.
 func Under(prefix string, values Values) Values {
 	return func(name string) (string, bool) {
 		rest, ok := strings.CutPrefix(name, prefix+".")
@@ -124,9 +123,9 @@ func Map(texts map[string]string) Values {
 	}
 }
 
-// Object gives the members of a JSON object: texts as they are, other values as JSON. `a.b` is the member b of the
-// member a, where there is no member `a.b`. The document is parsed when a name is asked for first, and so is a member.
-// The values are not for concurrent use.
+// Object returns the members of a JSON object: texts as they are, other values as JSON. `a.b` is the member b of the
+// member a, unless there is a member `a.b`. The document, and each member, is parsed at its first use. The values are
+// not safe for concurrent use.
 func Object(document string) Values {
 	return (&object{document: document}).member
 }
@@ -135,7 +134,7 @@ func Object(document string) Values {
 type object struct {
 	document string
 	parsed   bool
-	members  map[string]json.RawMessage // nil for what is no object
+	members  map[string]json.RawMessage // nil if it is not an object
 	inner    map[string]*object
 }
 
@@ -165,7 +164,7 @@ func begins(document, with string) bool {
 	return strings.HasPrefix(strings.TrimLeft(document, " \t\r\n"), with)
 }
 
-// Text is how a JSON value stands in a text: a string as it is, all else as JSON.
+// Text is the form of a JSON value within a text: a string as it is, everything else as JSON.
 func Text(valueJSON string) string {
 	var text string
 	if begins(valueJSON, `"`) && json.Unmarshal([]byte(valueJSON), &text) == nil {
