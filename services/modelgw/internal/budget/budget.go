@@ -157,7 +157,20 @@ func (m *Memory) fits(scopes []string, tokens int64) (wait bool, err error) {
 }
 
 func spent(scope, what string) error {
-	return rpcerr.BudgetExhausted(scope, retryIn, "the budget of %s is spent (%s); raise it to go on", scope, what)
+	return rpcerr.BudgetExhausted(scope, retryIn, "the budget %s is spent (%s); raise it to go on", Name(scope), what)
+}
+
+// Name returns the name of the budget of a scope: the budget of projects/p is projects/p/budgets/project, and that of
+// projects/p/evals/e is projects/p/budgets/evals/e.
+func Name(scope string) string {
+	if strings.HasPrefix(scope, "accounts/") {
+		return scope + "/budgets/account"
+	}
+	project, below, nested := strings.Cut(strings.TrimPrefix(scope, "projects/"), "/")
+	if !nested {
+		below = "project"
+	}
+	return "projects/" + project + "/budgets/" + below
 }
 
 func (m *Memory) reserve(scopes []string, tokens int64) {

@@ -131,3 +131,14 @@ func TestAnEstimateNeitherRefillsABudgetNorOverflowsIt(t *testing.T) {
 	second(0, 0)
 	assert.Zero(t, m.List("a")[0].Reserved)
 }
+
+func TestABudgetIsNamedByItsScope(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]string{
+		"projects/p":              "projects/p/budgets/project",
+		"projects/p/evals/e":      "projects/p/budgets/evals/e",
+		"accounts/openai/default": "accounts/openai/default/budgets/account",
+	} {
+		assert.Equal(t, want, budget.Name(scope))
+	}
+}

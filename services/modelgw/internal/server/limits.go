@@ -168,7 +168,7 @@ func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (
 			answer.NextPageToken = page.Token(scopeOf(answer.GetBudgets()[page.Size-1].GetName(), r.GetParent()))
 			break
 		}
-		answer.Budgets = append(answer.Budgets, budgetMessage(r.GetParent(), state))
+		answer.Budgets = append(answer.Budgets, budgetMessage(state))
 	}
 	return answer, nil
 }
@@ -211,7 +211,7 @@ func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest)
 		return nil, rpcerr.InvalidField("budget."+key, "%v", err)
 	}
 	state := s.Budgets.Set(scopeOf(name, parent), bounds)
-	return budgetMessage(parent, state), nil
+	return budgetMessage(state), nil
 }
 
 // budgetEtag is the etag of a budget: that of its bounds.
@@ -258,13 +258,9 @@ func scopeOf(name, parent string) string {
 	return parent + "/" + scope
 }
 
-func budgetMessage(parent string, s budget.State) *modelv1.Budget {
-	scope := wholeBudget(parent)
-	if s.Scope != parent {
-		scope = strings.TrimPrefix(s.Scope, parent+"/")
-	}
+func budgetMessage(s budget.State) *modelv1.Budget {
 	return &modelv1.Budget{
-		Name: parent + "/budgets/" + scope, MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
+		Name: budget.Name(s.Scope), MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
 		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved, Etag: budgetEtag(s.Bounds),
 	}
 }
