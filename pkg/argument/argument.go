@@ -1,7 +1,7 @@
 // Package argument turns the text that a model gave as arguments of a tool call into a JSON object.
 //
-// Providers promise JSON and mostly send it. What else comes is met here once, for every provider: an object with stray
-// quotes behind it, bare text for a tool with one parameter, broken JSON.
+// Providers promise JSON and mostly send it. This package handles the exceptions once, for every provider: an object
+// with stray quotes after it, bare text for a tool with one parameter, broken JSON.
 package argument
 
 import (
@@ -24,19 +24,19 @@ const (
 	maxQuoted = 16 << 10
 )
 
-// ErrTooDeep says that arguments nest deeper than MaxDepth.
+// ErrTooDeep is the error for arguments that nest deeper than MaxDepth.
 var ErrTooDeep = fmt.Errorf("the arguments are nested deeper than %d levels", MaxDepth)
 
-// Parse reads the argument text of one call. first is the name of the tool's first parameter; it is empty when the tool
+// Parse parses the argument text of one call. first is the name of the tool's first parameter; it is empty if the tool
 // is unknown or has no parameters.
 //
-// Text that begins with `{` is a JSON object. It is returned byte for byte, but for blanks around it; only where a name
-// occurs twice (the last value counts) or a text holds half a surrogate pair (it becomes U+FFFD) the object is written
-// anew. Quotes and blanks behind the object are dropped, since some models add them. NaN and Infinity are no JSON and
-// are refused.
+// Text that begins with `{` is a JSON object. It is returned byte for byte, except blanks around it; only if a name
+// occurs twice (the last value counts) or a text contains half a surrogate pair (it becomes U+FFFD) the object is
+// encoded again. Quotes and blanks after the object are dropped, since some models add them. NaN and Infinity are not
+// JSON and are refused.
 //
-// Any other text is the value of the first parameter, read as YAML 1.1: `010` is 8 and `yes` is true. Text that is no
-// YAML is taken as it stands. Without a parameter to bind it to, the text is dropped and the arguments are empty.
+// Any other text is the value of the first parameter, read as YAML 1.1: `010` is 8 and `yes` is true. Text that is not
+// YAML is used as it is. Without a parameter to bind it to, the text is dropped and the arguments are empty.
 //
 // An error's text is for the model: it holds the raw text, its middle left out above 16 KiB, and the reason.
 func Parse(text, first string) (json.RawMessage, error) {
@@ -75,8 +75,7 @@ func parseObject(text string) (json.RawMessage, error) {
 	return object, nil
 }
 
-// withoutStrayQuotes returns the one complete object that text begins with, when only quotes and blanks follow it, else
-// text.
+// withoutStrayQuotes returns the complete object at the start of text if only quotes and blanks follow it, else text.
 func withoutStrayQuotes(text []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	var object json.RawMessage
@@ -86,7 +85,7 @@ func withoutStrayQuotes(text []byte) []byte {
 	return object
 }
 
-// parseValue reads text as YAML, or else takes it as it is.
+// parseValue parses text as YAML, or else uses it as it is.
 func parseValue(text string) (any, error) {
 	document, err := yaml11.ToJSON(text)
 	if errors.Is(err, yamlnode.ErrTooDeep) || errors.Is(err, yamlnode.ErrCycle) {

@@ -1,5 +1,5 @@
-// Package auth says who calls. A credential is a bearer token; an Authenticator knows whom it stands for; the principal
-// travels in the context.
+// Package auth authenticates callers. A credential is a bearer token; an Authenticator maps it to its principal; the
+// principal travels in the context.
 package auth
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Principal is whom a credential stands for.
+// Principal is the identity of a credential.
 type Principal struct {
 	// Name is `admin`, `service:agentorch`, `user:ada`.
 	Name string
@@ -31,7 +31,7 @@ type Principal struct {
 
 // Authenticator knows credentials. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns whom token stands for. It fails with UNAUTHENTICATED (TOKEN_INVALID).
+	// Authenticate returns the principal of token. It fails with UNAUTHENTICATED (TOKEN_INVALID).
 	Authenticate(ctx context.Context, token string) (Principal, error)
 }
 
@@ -42,7 +42,7 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// FromContext returns the caller; its Name is empty where nobody was authenticated.
+// FromContext returns the caller; its Name is empty if the call is not authenticated.
 func FromContext(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
@@ -59,8 +59,8 @@ type entry struct {
 	principal Principal
 }
 
-// NewTokens knows the given tokens. Service is who refuses all others: a caller of several that should share a token
-// hears which of them has another; empty where there is but one.
+// NewTokens accepts the given tokens. Service is the service that refuses all others: with several services that should
+// share a token, the error names the one that has another; empty if there is only one.
 func NewTokens(service string, tokens map[string]config.Secret) *Tokens {
 	t := &Tokens{service: service}
 	for name, secret := range tokens {
@@ -122,8 +122,8 @@ func TokenFile(path string) (config.Secret, error) {
 	return ReadToken(path)
 }
 
-// ReadToken reads the token in path, which is a regular file. It refuses a file that others can read, and one that
-// another user could have put there: by its owner, and by what others may do in its folder.
+// ReadToken reads the token in path, which is a regular file. It refuses a file that others can read, and a file that
+// another user could have put there: it checks the owner, and the permissions of the folder.
 func ReadToken(path string) (config.Secret, error) {
 	f, info, err := regularfile.Open(path)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // Challenge is the WWW-Authenticate header of an answer with status 401 (RFC 6750, section 3).
 const Challenge = "Bearer"
 
-// Admit finds out who sends a request, by the request's context and token, and says of its connection that the caller
-// is known. The context it returns has the principal.
+// Admit authenticates a request by its context and token, and marks its connection as authenticated. The returned
+// context has the principal.
 func Admit(ctx context.Context, a Authenticator, token string) (context.Context, error) {
 	principal, err := a.Authenticate(ctx, token)
 	if err != nil {
@@ -23,8 +23,8 @@ func Admit(ctx context.Context, a Authenticator, token string) (context.Context,
 	return WithPrincipal(ctx, principal), nil
 }
 
-// Refuse readies an answer to a request without a credential that is accepted. Its body, if any, is left unread. The
-// connection ends, so that a client has to connect again to be refused again.
+// Refuse prepares the answer to a request without an accepted credential. The request's body, if any, is left unread.
+// The connection ends, so that a client has to connect again for another refusal.
 func Refuse(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	w.Header().Set("WWW-Authenticate", Challenge)

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
-// logEvery is the shortest time between two lines about rejected credentials, which anybody can cause.
+// logEvery is the shortest time between two log lines about rejected credentials, which any client can cause.
 const logEvery = 10 * time.Second
 
 // logged is an Authenticator that logs which credentials another rejects.
@@ -25,14 +25,14 @@ type logged struct {
 	sometimes rate.Sometimes
 }
 
-// Logged returns an Authenticator that decides as a does and logs rejected credentials: how many there were, and where
-// the last one came from, as far as the context says it, never the credential itself. It logs at most one line in ten
-// seconds. Calls without a credential are not logged.
+// Logged returns an Authenticator that decides as a does and logs rejected credentials: their number, and the address
+// of the last caller, if the context has it, never the credential itself. It logs at most one line in ten seconds.
+// Calls without a credential are not logged.
 func Logged(a Authenticator, log *slog.Logger) Authenticator {
 	return &logged{Authenticator: a, log: log, sometimes: rate.Sometimes{Interval: logEvery}}
 }
 
-// Unlogged returns what a decides by, without the log of Logged: for a look at a credential that is checked again.
+// Unlogged returns the Authenticator behind Logged: for a check of a credential that is checked again later.
 func Unlogged(a Authenticator) Authenticator {
 	if l, ok := a.(*logged); ok {
 		return l.Authenticator
@@ -52,7 +52,7 @@ func (l *logged) Authenticate(ctx context.Context, token string) (Principal, err
 	return p, err
 }
 
-// from is the address of the caller without its port; empty where the context does not say.
+// from is the address of the caller without its port; empty if the context has none.
 func from(ctx context.Context) string {
 	addr := connlimit.CallerAddr(ctx) // of an HTTP request
 	if p, ok := peer.FromContext(ctx); ok {

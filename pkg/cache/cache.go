@@ -1,4 +1,4 @@
-// Package cache keeps bytes under a key until they expire or room is needed. It knows nothing of what it keeps.
+// Package cache stores bytes under a key until they expire or room is needed. Their content is opaque.
 //
 // Cache is the port, Memory the implementation for one process, cachetest the suite that all pass.
 package cache
@@ -14,12 +14,12 @@ type Key struct {
 	ID    string
 }
 
-// Info is what is known of an entry without reading it.
+// Info is the metadata of an entry.
 type Info struct {
 	Key Key
 	// Size is that of the value in bytes.
 	Size int64
-	// Expires is when the entry ends; zero is never. An entry may be listed after that, until it is looked up or
+	// Expires is when the entry expires; zero is never. An entry may be listed after that, until it is looked up or
 	// removed.
 	Expires time.Time
 }
@@ -27,12 +27,12 @@ type Info struct {
 // Expired reports whether the entry has ended. An entry still counts at the very moment it expires.
 func (i Info) Expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }
 
-// Cache keeps bytes. All methods are safe for concurrent use. A value that was put may be gone at any time; one that is
-// found is whole. Values must not be changed after Put or by those who get them.
+// Cache stores bytes. All methods are safe for concurrent use. A stored value may be gone at any time; one that is
+// found is complete. Values must not be modified after Put or by the callers of Get.
 type Cache interface {
 	// Get returns the value under key, and whether there is one that has not expired.
 	Get(ctx context.Context, key Key) (value []byte, ok bool, err error)
-	// Put keeps a value until it expires; the zero time is never. It replaces what was there.
+	// Put stores a value until it expires; the zero time is never. It replaces a present value.
 	Put(ctx context.Context, key Key, value []byte, expires time.Time) error
 	// List returns the entries whose group begins with prefix, by group and id, expired ones included.
 	List(ctx context.Context, prefix string) ([]Info, error)

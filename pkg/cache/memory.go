@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/lru"
 )
 
-// Memory is a Cache of one process. When it is full, the entries that were not asked for longest go first.
+// Memory is a Cache of one process. When it is full, the least recently used entries are evicted.
 type Memory struct {
 	mu      sync.Mutex
 	entries *lru.Cache[Key, *entry]

@@ -1,9 +1,8 @@
-// Package clockjump notices that a process stood still: its machine slept, the process was stopped, or the wall clock
-// was set forward. Deadlines that are kept as wall time have then passed with no chance for their holders to prolong
-// them.
+// Package clockjump detects that a process was suspended: its machine slept, the process was stopped, or the wall clock
+// was set forward. Deadlines in wall time have then passed without a chance for their holders to extend them.
 //
 // The monotonic clock does not show it, since it stops with the machine. So a frequent loop reads the wall clock in
-// each round.
+// each iteration.
 package clockjump
 
 import (
@@ -17,8 +16,8 @@ type Detector struct {
 	last time.Time
 }
 
-// Look returns the wall time since the last look where that is longer than most, the longest time that may lie between
-// two looks of a process that runs. It is zero otherwise, at the first look, and where the clock was set back.
+// Look returns the wall time since the last look if that is longer than most, the longest time between two looks of a
+// running process. It is zero otherwise, at the first look, and if the clock was set back.
 func (d *Detector) Look(now time.Time, most time.Duration) time.Duration {
 	now = now.Round(0) // without the monotonic reading
 	d.mu.Lock()

@@ -22,8 +22,8 @@ type Limits struct {
 	Connections, Unauthenticated int
 }
 
-// LimitsFor returns the limits for a process that should have as many connections; zero is bound.Connections. At most
-// half of the files that the process may open become connections, and at most half of those strangers'.
+// LimitsFor returns the limits for a process with that many connections; zero is bound.Connections. Connections may use
+// at most half of the files that the process may open, and strangers at most half of those.
 func LimitsFor(connections int) Limits {
 	connections = cmp.Or(connections, bound.Connections)
 	var files unix.Rlimit
@@ -52,8 +52,8 @@ type limitedListener struct {
 
 	mu   sync.Mutex
 	open int
-	// Each open connection is in one of these, of *conn: silent strangers and known callers in the order in which they
-	// came, suspects in that in which they spoke.
+	// Each open connection is in one of these, of *conn: silent strangers and known callers in the order of their
+	// arrival, suspects in the order of their first request.
 	silent, suspects, callers list.List
 }
 
@@ -118,8 +118,8 @@ func (b *limitedListener) leaving() *conn {
 	return connOf(from)
 }
 
-// idlest is the known caller's connection that has had no call for longest; nil where all have calls, or had one just
-// now. The caller holds mu.
+// idlest is the known caller's connection that has been without a call for longest; nil if all have calls, or had one
+// just now. The caller holds mu.
 func (b *limitedListener) idlest() *conn {
 	var found *conn
 	since := time.Now().Add(-bound.SpareIdle)
@@ -161,7 +161,7 @@ type conn struct {
 	// The owner's mu guards these.
 	in    *list.List // nil once it is no longer counted
 	place *list.Element
-	calls int       // under way
+	calls int       // in flight
 	idle  time.Time // when the last of them ended, or the caller became known
 }
 
@@ -188,8 +188,8 @@ func (c *conn) close() error {
 	return c.Conn.Close()
 }
 
-// MarkAuthenticated says that a call on c has shown a credential that is accepted. Connections that are not of a
-// [Limit] listener, or wrapped by something without a NetConn method, are left alone. It may be called often.
+// MarkAuthenticated records that a call on c has an accepted credential. Connections that are not of a [Limit]
+// listener, or wrapped without a NetConn method, are ignored. It is idempotent.
 func MarkAuthenticated(c net.Conn) {
 	if own := counted(c); own != nil {
 		own.know()
@@ -197,7 +197,7 @@ func MarkAuthenticated(c net.Conn) {
 }
 
 // Closed returns a channel that is closed with c, also when c makes room for another connection: for holders of c that
-// do not read it. It is nil for connections that Know leaves alone.
+// do not read it. It is nil for connections that MarkAuthenticated ignores.
 func Closed(c net.Conn) <-chan struct{} {
 	if own := counted(c); own != nil {
 		return own.closed
@@ -231,8 +231,8 @@ func (c *conn) know() {
 	}
 }
 
-// MarkUnauthenticated says that c has spoken without a credential that is accepted. It makes room before those that
-// have not. Know ends the suspicion.
+// MarkUnauthenticated records that c has made a request without an accepted credential. It is closed before connections
+// that have made none. MarkAuthenticated ends the suspicion.
 func MarkUnauthenticated(c net.Conn) {
 	own := counted(c)
 	if own == nil || own.known.Load() {
@@ -245,7 +245,7 @@ func MarkUnauthenticated(c net.Conn) {
 	}
 }
 
-// CallBegan says that a call has begun on c, and End that it has ended.
+// CallBegan records that a call has begun on c, and End that it has ended.
 func CallBegan(c net.Conn) { count(c, 1) }
 
 // CallEnded ends a call that Begin has begun.
@@ -287,8 +287,8 @@ func MarkCallerUnauthenticated(ctx context.Context) {
 	}
 }
 
-// MarkCallerAuthenticated is Know for the connection that WithConn put into ctx, if any. It lifts the deadline that the
-// server gave the answer, which is for strangers: what bounds answers to known callers is left to their handlers.
+// MarkCallerAuthenticated is MarkAuthenticated for the connection that WithConn put into ctx, if any. It lifts the
+// server's deadline for the answer, which is for strangers: handlers bound their answers to known callers.
 func MarkCallerAuthenticated(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
 		MarkAuthenticated(c)

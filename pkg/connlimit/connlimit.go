@@ -1,11 +1,9 @@
-// Package connlimit takes the connections of a server, so that neither a failure nor strangers keep it from its
-// callers.
+// Package connlimit accepts the connections of a server, so that neither a failure nor strangers block known callers.
 //
-// Its one idea: a connection is a stranger's until a call on it has shown a credential that is accepted. [RetryAccept]
-// survives failed accepts. [Limit] bounds connections: all of them, and strangers' more closely. When another
-// connection comes than there may be, a stranger's is closed, so that a caller with a credential is answered while
-// strangers hold all that they can. Which credentials are accepted is left to pkg/auth and to servers, which call
-// [MarkAuthenticated].
+// Its one idea: a connection is a stranger's until a call on it has an accepted credential. [RetryAccept] survives
+// failed accepts. [Limit] bounds connections: all of them, and strangers' more closely. When another connection exceeds
+// the bound, a stranger's is closed, so that a caller with a credential is answered while strangers hold as many as
+// they can. pkg/auth decides which credentials are accepted, and servers call [MarkAuthenticated].
 package connlimit
 
 import (
@@ -23,8 +21,8 @@ import (
 // reportEvery is how often the same trouble is logged.
 const reportEvery = 10 * time.Second
 
-// RetryAccept returns l with an Accept that fails only when l or the returned listener is closed. Any other failure,
-// such as too many open files, is logged at error and followed by a pause.
+// RetryAccept returns l with an Accept that fails only if l or the returned listener is closed. Any other failure, such
+// as too many open files, is logged at error and followed by a pause.
 func RetryAccept(l net.Listener, log *slog.Logger) net.Listener {
 	return &retryingListener{Listener: l, report: report{log: log}, closed: make(chan struct{})}
 }

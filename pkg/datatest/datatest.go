@@ -1,5 +1,5 @@
-// Package datatest finds the data sets that tests read: the published ones in the folder that EVALFLEET_DATA names, and
-// else small ones of the same form, written for this repository, so that such a test runs everywhere.
+// Package datatest finds the data sets that tests read: the published ones in the folder that EVALFLEET_DATA names, or
+// else small ones of the same form, written for this repository, so that such tests run on every machine.
 package datatest
 
 import (

@@ -1,10 +1,10 @@
-// Package enginetest gives tests and benchmarks a Docker Engine: the one that answers on this machine, else one of its
-// own.
+// Package enginetest provides tests and benchmarks with a Docker Engine: the one that answers on this machine, else one
+// of its own.
 //
-// An engine of its own has a socket and a data root of its own, touches neither networks nor firewall, and is gone with
-// its mounts when it is stopped. It takes root, and Debian's docker.io, which the project's set-up installs. It runs in
-// a container too, where that may mount: its data then lie in memory, since the layers of a container cannot hold those
-// of another engine.
+// An engine of its own has a socket and a data root of its own, touches neither networks nor firewall, and is removed
+// with its mounts when it is stopped. It requires root, and Debian's docker.io, which the project's set-up installs. It
+// also runs in a container that may mount: its data are then in memory, since the layers of a container cannot hold
+// those of another engine.
 package enginetest
 
 import (
@@ -42,7 +42,7 @@ const (
 type Engine struct {
 	// Host is where it listens: unix:// and a path.
 	Host string
-	// Own tells that it was started for the test.
+	// Own reports whether it was started for the test.
 	Own bool
 
 	dir    string
@@ -50,7 +50,7 @@ type Engine struct {
 	exited chan struct{}
 }
 
-// Find gives the engine that answers at DOCKER_HOST or the usual place, and starts one where none does. Stop must be
+// Find returns the engine that answers at DOCKER_HOST or the usual place, and starts one if none does. Stop must be
 // called.
 func Find(ctx context.Context) (*Engine, error) {
 	if own, _ := config.Env(Variable); own == "own" {
@@ -66,7 +66,8 @@ func Find(ctx context.Context) (*Engine, error) {
 	return Start(ctx)
 }
 
-// Start starts an engine. It fails, and says what to do, where this program may not or Docker is not installed.
+// Start starts an engine. If this program may not or Docker is not installed, it fails with an error that names the
+// remedy.
 func Start(ctx context.Context) (*Engine, error) {
 	program, err := lookup("dockerd")
 	switch {
@@ -88,9 +89,9 @@ func Start(ctx context.Context) (*Engine, error) {
 	return nil, fmt.Errorf("the Docker Engine does not start: %w", faults)
 }
 
-// script starts the engine in a mount namespace of its own, so that none of its mounts is left or seen, and in a
+// script starts the engine in a mount namespace of its own, so that none of its mounts remains or is visible, and in a
 // network namespace of its own, since an engine without a bridge removes docker0, which the machine's engine needs. An
-// engine takes a containerd of the system where it finds one; here it shall start its own.
+// engine uses the system's containerd if it finds one; this one must start its own.
 const script = `
 [ ! -d /run/containerd ] || mount -t tmpfs tmpfs /run/containerd || exit 1
 [ -z "$MEMORY" ] || mount -t tmpfs tmpfs "$DIR/data" || exit 1
@@ -179,7 +180,7 @@ func (e *Engine) Stop() error {
 	return os.RemoveAll(e.dir)
 }
 
-// answers tells that an engine answers at a host of this machine.
+// answers reports whether an engine answers at a host of this machine.
 func answers(ctx context.Context, host string) bool {
 	path, ok := strings.CutPrefix(host, "unix://")
 	if !ok {
@@ -203,7 +204,7 @@ func answers(ctx context.Context, host string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// layered tells that a folder lies in layers, as the files of a container do, where no others can lie.
+// layered reports whether a folder is in layers, as the files of a container are, which cannot hold other layers.
 func layered(dir string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC

@@ -1,6 +1,5 @@
-// Package enum writes values of the protocol's enums as short words and reads them: `capacity` is
-// WAIT_REASON_CAPACITY. The command line, task files and exported logs have the words; only the protocol's own JSON has
-// the full names.
+// Package enum writes values of the protocol's enums as short words and reads them: `capacity` is WAIT_REASON_CAPACITY.
+// The command line, task files and exported logs use the words; only the protocol's own JSON uses the full names.
 package enum
 
 import (
@@ -16,8 +15,8 @@ type Enum interface {
 	protoreflect.Enum
 }
 
-// Word returns the word for a value: its name in lower case without what the enum's names begin with. It is empty for
-// the value UNSPECIFIED, and the number of a value that this version does not know.
+// Word returns the word for a value: its name in lower case without the enum's prefix. It is empty for the value
+// UNSPECIFIED, and the number of an unknown value.
 func Word(v protoreflect.Enum) string {
 	d := v.Descriptor()
 	known := d.Values().ByNumber(v.Number())
@@ -30,8 +29,8 @@ func Word(v protoreflect.Enum) string {
 	return word(known)
 }
 
-// Parse returns the value for a word, in any case, with or without what the enum's names begin with. The empty word is
-// the value UNSPECIFIED.
+// Parse returns the value for a word, in any case, with or without the enum's prefix. The empty word is the value
+// UNSPECIFIED.
 func Parse[E Enum](word string) (E, bool) {
 	if word == "" {
 		return 0, true
@@ -44,7 +43,7 @@ func Parse[E Enum](word string) (E, bool) {
 	return E(v.Number()), true
 }
 
-// Find is Parse for an enum that only its descriptor tells. It is nil where there is no such value.
+// Find is Parse for an enum that is known only by its descriptor. It is nil if there is no such value.
 func Find(d protoreflect.EnumDescriptor, word string) protoreflect.EnumValueDescriptor {
 	name := protoreflect.Name(strings.ToUpper(word))
 	if v := d.Values().ByName(name); v != nil {
@@ -68,7 +67,8 @@ func word(v protoreflect.EnumValueDescriptor) string {
 	return strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix(v.Parent().(protoreflect.EnumDescriptor))))
 }
 
-// prefix is what the names of an enum's values begin with, which the first one, such as `RUN_VIEW_UNSPECIFIED`, tells.
+// prefix is the common prefix of the names of an enum's values, taken from the first one, such as
+// `RUN_VIEW_UNSPECIFIED`.
 func prefix(d protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(d.Values().Get(0).Name()), "UNSPECIFIED")
 }

@@ -45,7 +45,7 @@ func parse(text string) (map[string]*atomic.Int64, error) {
 	return places, nil
 }
 
-// Hit passes a place, and ends the process there when it is told to.
+// Hit reaches a point, and ends the process there if it is ordered to.
 func Hit(place string) {
 	left, ok := orders()[place]
 	if !ok || left.Add(-1) != 0 {

@@ -16,14 +16,14 @@ const (
 	mostFiles    = 10_000
 )
 
-// lookEvery is how long what was found of a disk is taken for true.
+// lookEvery is how long a measurement of a disk is valid.
 const lookEvery = time.Second
 
-// space is what a disk has and had at first: bytes, and files (inodes). Disks without a bound of files have zero of
-// them, or a negative number free, as CephFS.
+// space is the total and the free space of a disk: bytes, and files (inodes). Disks without a bound of files have zero
+// of them, or a negative number free, as CephFS.
 type space struct{ free, size, freeFiles, files int64 }
 
-// Floor is the least free space of some folders at which something new begins. Its methods are safe for concurrent use.
+// Floor is the least free space of some folders at which new work may start. Its methods are safe for concurrent use.
 type Floor struct {
 	least int64
 	dirs  []string
@@ -35,8 +35,8 @@ type Floor struct {
 }
 
 // New makes a floor for the disks of folders. Least is in bytes; 0 is 2 % of each disk and at most 1 GiB, and a
-// negative one is no floor. A floor of files goes with every floor of bytes: 2 % of those that each disk can hold, and
-// at most 10,000.
+// negative one is no floor. Every floor of bytes implies a floor of files: 2 % of those that each disk can hold, and at
+// most 10,000.
 func New(least int64, dirs ...string) *Floor {
 	return &Floor{least: least, dirs: dirs, stat: statfs}
 }
@@ -49,8 +49,8 @@ func (f *Floor) With(dirs ...string) *Floor {
 	return &Floor{least: f.least, dirs: append(slices.Clone(f.dirs), dirs...), stat: f.stat}
 }
 
-// Lack returns what keeps something new from beginning, for people; empty where there is room. A nil floor always has
-// room, and so has a folder that cannot be looked at.
+// Lack returns the reason why no new work may start, for people; an empty result means that work may start. A nil floor
+// always has room, and so has a folder that cannot be measured.
 func (f *Floor) Lack() string {
 	if f == nil || f.least < 0 {
 		return ""
@@ -67,7 +67,7 @@ func (f *Floor) look() string {
 	for _, dir := range f.dirs {
 		s, err := f.stat(dir)
 		if err != nil {
-			continue // What is to be written there will say so.
+			continue // A write there will report the failure.
 		}
 		least := f.least
 		if least == 0 {

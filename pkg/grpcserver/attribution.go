@@ -10,8 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// checkAttribution refuses a request on behalf of a run or an evaluation of another project, whose budget it would
-// spend.
+// checkAttribution refuses a request on behalf of another project's run or evaluation, whose budget it would spend.
 func checkAttribution(m proto.Message) error {
 	path := ""
 	if streamed, ok := m.(*modelv1.StreamGenerateRequest); ok {

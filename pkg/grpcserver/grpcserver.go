@@ -2,8 +2,8 @@
 // and limits, for calls over the network and for those of the same process.
 //
 // Interceptors, outermost first: recover, request id, log and metrics, status, auth, validate. So the log and the
-// metrics see the final code, and every layer below may return an error of any kind. A caller over the network shows
-// its credential before any of its request is read.
+// metrics see the final code, and every layer below may return an error of any kind. A caller over the network is
+// authenticated before any of its request is read.
 package grpcserver
 
 import (
@@ -29,13 +29,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// slack is what the transport takes over a bound, so that a message over the bound gets an answer that names the bound,
-// and one far over it is cut off unread.
+// slack is how far a message may exceed a bound in the transport: a message slightly over the bound gets an error that
+// names the bound, and one far over it is cut off unread.
 const slack = 12 << 20
 
-// Bytes that may be under way unread on one stream, and on one connection. They are fixed, since what grpc-go does to
-// find better ones costs every small call two pings and two window updates, and the wake-ups for them (docs/adr/0018).
-// They let one stream carry 1 GB/s over a round trip of a millisecond.
+// Flow-control windows of one stream, and of one connection, in bytes. They are fixed, since grpc-go's estimation of
+// better ones costs every small call two pings and two window updates, and their wake-ups (docs/adr/0018). One stream
+// can carry 1 GB/s over a round trip of a millisecond.
 const (
 	streamWindow     = 1 << 20
 	connectionWindow = 4 << 20
@@ -45,24 +45,24 @@ const (
 type Options struct {
 	// Logger gets one line per call at debug level, and failures that are ours at error level.
 	Logger *slog.Logger
-	// Auth knows the callers. Health and reflection need no credential; see pkg/bound for what calls without one may
-	// take.
+	// Auth authenticates callers. Health and reflection need no credential; see pkg/bound for the bounds of calls
+	// without one.
 	Auth auth.Authenticator
 	// Metrics counts and times calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
-	// Services are services that the server has without their being registered, since it passes them on; reflection and
-	// health name them too.
+	// Services are services that the server forwards without their being registered; reflection and health list them
+	// too.
 	Services []string
-	// Blobs has the values of messages that stand apart (pkg/offload). Nil leaves references as they are, for a server
-	// that passes messages on.
+	// Blobs stores the offloaded values of messages (pkg/offload). Nil leaves references unchanged, for a server that
+	// forwards messages.
 	Blobs offload.Store
 	// Extra are further options, such as an unknown service handler. They hold for calls over the network.
 	Extra []grpc.ServerOption
 }
 
-// workers are goroutines that take calls one after another, so that most calls find a stack that has grown to what they
-// need; growing it costs a small call some 30 µs. Calls beyond them, and beside streams that hold them, get goroutines
-// of their own.
+// workers are goroutines that handle calls one after another, so that most calls find a stack of sufficient size;
+// growing it costs a small call some 30 µs. Further calls, and calls beside streams that occupy the workers, get
+// goroutines of their own.
 const workers = 16
 
 // Server is a gRPC server with health and reflection.
@@ -107,7 +107,7 @@ func New(o Options) (*Server, error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),
-		grpc.MaxHeaderListSize(bound.RequestHeaderBytes), // told to clients, so that they refuse what is larger before they send it
+		grpc.MaxHeaderListSize(bound.RequestHeaderBytes), // sent to clients, so that they refuse larger ones themselves
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
@@ -130,7 +130,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// SetReady reports whether the server takes calls; health checks tell it on.
+// SetReady sets whether the server accepts calls; health checks report it.
 func (s *Server) SetReady(ready bool) {
 	status := healthv1.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -142,8 +142,8 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
-// SetPeer has health checks tell whether a service behind this server answers, under the service's short name, such as
-// toolexec.
+// SetPeer makes health checks report whether a service behind this server answers, under the service's short name, such
+// as toolexec.
 func (s *Server) SetPeer(name string, answers bool) {
 	status := healthv1.HealthCheckResponse_NOT_SERVING
 	if answers {
@@ -152,8 +152,8 @@ func (s *Server) SetPeer(name string, answers bool) {
 	s.health.SetServingStatus(name, status)
 }
 
-// Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server
-// was stopped before Serve had begun.
+// Serve accepts connections of l until the server is stopped, and closes l. It then returns nil, also if the server was
+// stopped before Serve began.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.Server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
@@ -164,8 +164,8 @@ func (s *Server) Serve(l net.Listener) error {
 // cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.
 const cutGrace = 2 * time.Second
 
-// Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends. Handlers that go on all
-// the same for two more seconds are given up: they may still run when Drain returns.
+// Drain reports not ready, waits for calls in flight, and cancels those that still run when ctx ends. Handlers that
+// continue for two more seconds are abandoned: they may still run when Drain returns.
 func (s *Server) Drain(ctx context.Context) {
 	s.SetReady(false)
 	done := make(chan struct{})

@@ -27,13 +27,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// requestIDHeader carries the id under which a call stands in the logs of every service it passes.
+// requestIDHeader carries the id of a call in the logs of every service that handles it.
 const requestIDHeader = "x-request-id"
 
-// open are services that need no credential: they tell nothing about runs.
+// open are services that need no credential: they disclose nothing about runs.
 var open = []string{"/grpc.health.v1.Health/", reflectionPrefix}
 
-// reflectionPrefix begins the methods of reflection.
+// reflectionPrefix is the prefix of the methods of reflection.
 const reflectionPrefix = "/grpc.reflection."
 
 // chain is all interceptors in their order, written out once for unary calls and once for streams.
@@ -42,10 +42,10 @@ type chain struct {
 	auth      auth.Authenticator
 	metrics   *telemetry.CallMetrics
 	validator protovalidate.Validator
-	// blobs has values that stand apart of messages.
+	// blobs stores the offloaded values of messages.
 	blobs offload.Store
-	// known are the methods that are registered, and plain those of them that have one request, one answer and a
-	// credential. They are complete before calls come.
+	// known are the registered methods, and plain those of them that have one request, one answer and a credential.
+	// They are complete before the first call.
 	known, plain map[string]bool
 	// unauthenticatedCalls are the calls without a credential.
 	strangers unauthenticatedCalls
@@ -64,7 +64,8 @@ func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h
 	return c.offer(ctx, request, resp)
 }
 
-// accept makes a message of a call whole and checks it. First is the first one, which says what project the call is in.
+// accept restores the offloaded values of a call's message and validates it. First is the first message, which names
+// the project of the call.
 func (c *chain) accept(ctx context.Context, first, m proto.Message) error {
 	if m == nil {
 		return nil
@@ -98,8 +99,8 @@ func (c *chain) offer(ctx context.Context, first proto.Message, answer any) (any
 	return m, nil
 }
 
-// guarded returns desc with its calls of one request as streams, so that the chain has them before their request is
-// read: gRPC runs interceptors of the others after that.
+// guarded returns desc with its unary methods as streams, so that the chain runs before their request is read: gRPC
+// runs interceptors of unary methods after that.
 func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	all := *desc
 	all.Methods, all.Streams = nil, slices.Clone(desc.Streams)
@@ -109,8 +110,8 @@ func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &all
 }
 
-// one serves a method with one request and one answer. It is counted before the answer is sent, so that who has the
-// answer finds it counted.
+// one serves a method with one request and one answer. The call is counted before the answer is sent, so that a client
+// that has the answer finds it counted.
 func (c *chain) one(method string, handler grpc.MethodHandler) grpc.StreamHandler {
 	return func(srv any, ss grpc.ServerStream) error {
 		answer, err := c.answer(method, srv, ss, handler)
@@ -121,7 +122,7 @@ func (c *chain) one(method string, handler grpc.MethodHandler) grpc.StreamHandle
 	}
 }
 
-// answer is what a method answers to the one request of ss.
+// answer returns a method's answer to the one request of ss.
 func (c *chain) answer(method string, srv any, ss grpc.ServerStream, handler grpc.MethodHandler) (answer any, err error) {
 	ctx := ss.Context()
 	end := c.begin(ctx, method)
@@ -158,7 +159,7 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	return serve(ss)
 }
 
-// begin opens a call. The returned function closes it, with the context as it became: it turns a panic into INTERNAL,
+// begin opens a call. The returned function closes it, with the context of its end: it turns a panic into INTERNAL,
 // logs and counts the final code, and writes the status.
 func (c *chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
 	start := time.Now()
@@ -194,7 +195,7 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 // unknownMethod is the label of all methods that are not registered, whose names callers choose.
 const unknownMethod = "unknown"
 
-// label is what a method is called in metrics.
+// label is the name of a method in metrics.
 func (c *chain) label(method string) string {
 	if c.known[method] || methodOf(method) != nil {
 		return method
@@ -209,7 +210,7 @@ func requestID(ctx context.Context) string {
 	return resource.NewID()
 }
 
-// admit finds out who calls. Without a credential that is accepted only the open services are served; the context then
+// admit authenticates the caller. Without an accepted credential only the open services are served; the context then
 // has no principal.
 func (c *chain) admit(ctx context.Context, method string) (context.Context, error) {
 	p, err := c.auth.Authenticate(ctx, token(metadata.ValueFromIncomingContext(ctx, "authorization")))
@@ -244,7 +245,7 @@ func (c *chain) validate(m proto.Message) error {
 	return fields.Err()
 }
 
-// allowed are the words of an enum without those of the numbers that a field may not have.
+// allowed are the words of an enum without those of the numbers that a field must not have.
 func allowed(d protoreflect.EnumDescriptor, but protoreflect.List) string {
 	words := enum.Words(d)
 	for i := range but.Len() {
@@ -254,7 +255,7 @@ func allowed(d protoreflect.EnumDescriptor, but protoreflect.List) string {
 	return strings.Join(words, ", ")
 }
 
-// fault says which rule a field breaks. That it is missing has one form, whichever rule refuses it.
+// fault describes the rule that a field breaks. A missing field has one description, whichever rule refuses it.
 func fault(v *protovalidate.Violation) string {
 	if !v.RuleValue.IsValid() { // A rule with words of its own.
 		return v.Proto.GetMessage()
@@ -294,7 +295,7 @@ type admitted struct {
 
 func (s *admitted) Context() context.Context { return s.ctx }
 
-// checkedStream validates what is received and bounds what is sent.
+// checkedStream validates received messages and bounds sent ones.
 type checkedStream struct {
 	grpc.ServerStream
 	chain *chain

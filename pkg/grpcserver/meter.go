@@ -20,37 +20,37 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
-// What a call takes in the transport, measured with grpc-go 1.85: by itself, and for each byte of its header list as
-// HTTP/2 counts it (the metadata of 16 KiB of the smallest fields takes 58 KiB).
+// The memory of a call in the transport, measured with grpc-go 1.85: its fixed part, and its part for each byte of its
+// header list as HTTP/2 counts it (the metadata of 16 KiB of the smallest fields takes 58 KiB).
 const (
 	callBytes       = 4 << 10
 	headerListBytes = 4
 )
 
-// headerTable is the size of the table of header fields that the transport has (RFC 9113, section 6.5.2), and
-// largestFrame the largest frame that it takes.
+// headerTable is the size of the transport's table of header fields (RFC 9113, section 6.5.2), and largestFrame the
+// largest frame that it accepts.
 const (
 	headerTable  = 4 << 10
 	largestFrame = 16 << 10
 )
 
-// frameHeader is the length of what each frame begins with (RFC 9113, section 4.1).
+// frameHeader is the length of a frame's header (RFC 9113, section 4.1).
 const frameHeader = 9
 
-// meter is a connection that is not read while its caller, who has shown no credential, makes the server hold too much.
-// gRPC's transport holds a call until its last frame is sent, and a client whose flow-control window is 0 never lets it
-// be sent. So the meter reads the headers of all frames, in both directions, and notes what each call holds until the
-// frame that ends it. Each frame also takes work, for which strangers have a rate: see toll. Once a credential is
-// accepted the meter lets everything through.
+// meter is a connection that is not read while its unauthenticated caller makes the server hold too much. gRPC's
+// transport holds a call until its last frame is sent, and a client whose flow-control window is 0 never lets it be
+// sent. So the meter reads the headers of all frames, in both directions, and records how much each call holds until
+// the frame that ends it. Each frame also costs work, which is rate-limited for strangers: see toll. Once a credential
+// is accepted the meter lets everything through.
 //
-// Read ends at least with every frame. When the transport reads again it has handled all frames before, so that a
-// credential in the first HEADERS frame is known before the frame that follows it is read.
+// Read ends at least with every frame. When the transport reads again it has handled all frames before, so that the
+// meter knows of a credential in the first HEADERS frame before the next frame is read.
 type meter struct {
 	net.Conn
 	known atomic.Bool
 	toll  toll
 
-	// Read's: what is left of the current frame, below, and what was read ahead.
+	// Read's: the rest of the current frame, below, and the bytes read ahead.
 	left    int
 	ahead   []byte
 	headers *hpack.Decoder
@@ -58,7 +58,7 @@ type meter struct {
 	frames  int // read so far
 	asked   bool
 
-	// Write's: what is left of the current frame, and what there is of the next frame's header.
+	// Write's: the rest of the current frame, and the known part of the next frame's header.
 	rest  int
 	begun []byte
 
@@ -68,15 +68,15 @@ type meter struct {
 	mu      sync.Mutex
 	calls   map[uint32]*weight
 	current uint32 // the call whose HEADERS frame was read last
-	// in is what calls hold: their headers, and data that was not received. out is what they have answered that is not
-	// sent.
+	// in is the size held by calls: their headers, and data that was not received. out is the size of their unsent
+	// answers.
 	in, out int
 	writing bool
 	changed chan struct{} // closed when one of these has changed
 }
 
-// weight is what one call holds, in bytes. A call that the client resets, or the server because its deadline has
-// passed, keeps its weight: its handler may still run, and nothing shows when the transport has released it.
+// weight is the size held by one call, in bytes. A call that the client resets, or the server because its deadline has
+// passed, keeps its weight: its handler may still run, and the transport does not report when it has released the call.
 type weight struct {
 	in, out int
 	aborted bool
@@ -92,7 +92,7 @@ func newMeter(conn net.Conn, shared *sharedWork) *meter {
 	return m
 }
 
-// know says that the caller has shown a credential.
+// know records that the caller is authenticated.
 func (m *meter) know() {
 	connlimit.MarkAuthenticated(m.Conn)
 	m.known.Store(true)
@@ -174,12 +174,12 @@ func (m *meter) next() error {
 		m.data(id, size)
 	case http2.FrameRSTStream:
 		m.abort(id)
-	default: // The transport bounds what other frames take, as long as it can write.
+	default: // The transport bounds the cost of other frames, as long as it can write.
 	}
 	return nil
 }
 
-// room waits while calls hold too much, or the client does not read what the connection sends.
+// room waits while calls hold too much, or the client does not read the connection's output.
 func (m *meter) room() error {
 	patience := time.NewTimer(bound.StrangerPause)
 	defer patience.Stop()
@@ -216,7 +216,7 @@ func (m *meter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sent notes what was written.
+// sent accounts for written bytes.
 func (m *meter) sent(p []byte) {
 	for len(p) > 0 {
 		if m.rest > 0 {
@@ -298,7 +298,7 @@ func (m *meter) received(id uint32, size int) {
 	})
 }
 
-// answer notes a message that is about to be sent, once there is room for it beside those that are not sent yet.
+// answer accounts for a message that is about to be sent, once there is room for it beside the unsent ones.
 func (m *meter) answer(ctx context.Context, id uint32, size int) error {
 	for {
 		m.mu.Lock()
@@ -325,7 +325,7 @@ func (m *meter) answer(ctx context.Context, id uint32, size int) error {
 	}
 }
 
-// settle notes by how much an answer is larger than what was noted before it was made.
+// settle adds the amount by which an answer exceeds its reservation.
 func (m *meter) settle(id uint32, more int) {
 	m.reweigh(id, func(w *weight) {
 		w.out += more

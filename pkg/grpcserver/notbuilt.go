@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// notBuilt is the error of a method that no server implements where the protocol says that it is not built, else err.
+// notBuilt is the error of a method that no server implements if the protocol declares that it is not built, else err.
 func notBuilt(method string, err error) error {
 	if status.Code(err) != codes.Unimplemented {
 		return err
@@ -30,7 +30,7 @@ func notBuilt(method string, err error) error {
 }
 
 // methodOf returns the descriptor of a method that this program knows, such as `/package.Service/Method`, or nil.
-// Methods that are passed on to other services are among them.
+// Forwarded methods are included.
 func methodOf(method string) protoreflect.MethodDescriptor {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service).Append(protoreflect.Name(name)))

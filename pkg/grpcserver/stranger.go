@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// unauthenticatedCalls are the calls without a credential that run. When another one comes than there may be, the
-// oldest is ended, so that health checks are answered while somebody holds all calls that there are.
+// unauthenticatedCalls are the calls in flight without a credential. When another one exceeds their bound, the oldest
+// is ended, so that health checks are answered while one client occupies all the others.
 type unauthenticatedCalls struct {
 	max int
 
@@ -30,8 +30,8 @@ type unauthenticatedCalls struct {
 
 var errCrowded = errors.New("too many calls without a credential")
 
-// serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call where there
-// are too many.
+// serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call if there are
+// too many.
 func (s *unauthenticatedCalls) serve(ctx context.Context, ss grpc.ServerStream, handler func(grpc.ServerStream) error) error {
 	defer s.enter(ender(ctx))()
 	own, _ := ctx.Value(weighedKey{}).(weighed)
@@ -42,7 +42,7 @@ func (s *unauthenticatedCalls) serve(ctx context.Context, ss grpc.ServerStream, 
 	return err
 }
 
-// enter notes a call, by what ends it. The returned function forgets it.
+// enter registers a call, by the function that ends it. The returned function removes it.
 func (s *unauthenticatedCalls) enter(end context.CancelCauseFunc) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,11 +58,12 @@ func (s *unauthenticatedCalls) enter(end context.CancelCauseFunc) (leave func())
 	}
 }
 
-// unauthenticatedStream receives small messages alone, and its connection's meter knows what it receives and sends.
+// unauthenticatedStream receives small messages alone, and reports received and sent messages to its connection's
+// meter.
 type unauthenticatedStream struct {
 	grpc.ServerStream
 	weighed // nothing on a connection whose other calls have shown a credential
-	// reserved says that the meter has room for the answer to the last message.
+	// reserved means that the meter has reserved room for the answer to the last message.
 	reserved bool
 }
 
@@ -80,8 +81,8 @@ func (s *unauthenticatedStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// reserve waits until there is room for an answer, where answers are so large that none should be made before, and
-// until the work of making it is allowed.
+// reserve waits for the room of an answer, if answers are so large that none should be made before, and for the work of
+// making it.
 func (s *unauthenticatedStream) reserve() error {
 	if !s.large || s.reserved {
 		return nil
@@ -94,10 +95,10 @@ func (s *unauthenticatedStream) reserve() error {
 	return err
 }
 
-// messageHeader is the length of what each message begins with: whether it is compressed, and how long it is.
+// messageHeader is the length of a message's header: the compression flag and the length.
 const messageHeader = 5
 
-// incoming is what gRPC's transport has of a call: the framing of messages is then in our hands, and so is their bound,
+// incoming is a call in gRPC's transport: with it the server handles the framing of messages itself, and their bound,
 // which gRPC has for whole servers only.
 type incoming interface {
 	ReadMessageHeader(header []byte) error
@@ -139,8 +140,7 @@ func (s *unauthenticatedStream) RecvMsg(m any) error {
 	return nil
 }
 
-// connections has calls know the connection that they come on, which is metered. Beside that it is the credentials that
-// it holds.
+// connections gives calls access to their metered connection, in addition to the wrapped credentials.
 type connections struct {
 	credentials.TransportCredentials
 	// work is how much the server does for strangers.

@@ -18,16 +18,15 @@ type weighedKey struct{}
 type weighed struct {
 	meter *meter
 	call  uint32
-	// large says that its answers are.
+	// large means that its answers are.
 	large bool
 }
 
-// tap has calls before the transport reads on. It looks for the credential of a connection's first calls: once it has
-// found one the connection is no stranger's. A credential that is rejected is counted once, by admit.
+// tap handles calls before the transport continues reading. It looks for the credential of a connection's first calls:
+// once it has found one the connection is no longer a stranger's. A rejected credential is counted once, by admit.
 //
-// It has the server be able to end a stream: a read or a write that waits for the client then fails. Calls with one
-// request of known callers need that not. It refuses no call: gRPC keeps a timer for one that is refused here, until
-// the deadline that the call came with.
+// It enables the server to end a stream: a read or a write that waits for the client then fails. Unary calls of known
+// callers do not need that. It refuses no call: for a call refused here gRPC keeps a timer until the call's deadline.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	m := metered(ctx)
 	if m != nil && !m.known.Load() {
@@ -55,7 +54,7 @@ func token(values []string) string {
 	return auth.Bearer(values[0])
 }
 
-// ender is what ends the stream of a context; nil of a call with one request of a known caller.
+// ender ends the stream of a context; nil for a unary call of a known caller.
 func ender(ctx context.Context) context.CancelCauseFunc {
 	end, _ := ctx.Value(enderKey{}).(context.CancelCauseFunc)
 	return end

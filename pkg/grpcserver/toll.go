@@ -19,20 +19,20 @@ const (
 	answerWork = 100 // of reflection, which has the server encode all descriptors of a file
 )
 
-// toll bounds the work for one connection of a stranger. Each connection has some work of its own, so that a health
-// check need not wait while others flood the server; beyond that it takes from what all of them share. At most one
-// piece of work of a connection waits for the shared work at a time, so that connections take turns.
+// toll bounds the work for one connection of a stranger. Each connection has a share of its own, so that a health check
+// need not wait while others flood the server; further work is taken from the shared rate. At most one piece of work of
+// a connection waits for the shared rate at a time, so that connections take turns.
 type toll struct {
 	own    *rate.Limiter
 	first  turn // among the pieces of this connection
 	shared *sharedWork
 }
 
-// sharedWork is what the connections of a server share.
+// sharedWork is shared by the connections of a server.
 type sharedWork struct {
 	rate *rate.Limiter
-	// next is held by the one piece that takes from rate. Pieces that wait for it are served in the order of arrival,
-	// and have taken nothing when they are given up.
+	// next is held by the one piece that takes from rate. Waiting pieces are served in the order of arrival, and have
+	// taken nothing when they are abandoned.
 	next turn
 }
 
@@ -48,8 +48,8 @@ func newToll(shared *sharedWork) toll {
 	return toll{own: own, first: make(turn, 1), shared: shared}
 }
 
-// pay waits until the server may do work for the connection. It fails when ctx ends or the connection is closed; the
-// work is then not counted.
+// pay waits until the server may do work for the connection. If ctx ends or the connection is closed, pay fails and the
+// work does not count.
 func (m *meter) pay(ctx context.Context, work int) error {
 	if m.known.Load() || m.toll.own.AllowN(time.Now(), work) {
 		return nil

@@ -3,9 +3,9 @@ package headtail
 
 import "unicode/utf8"
 
-// Cut returns text when it is at most limit bytes long, else its first limit/2 bytes and its last limit-limit/2 bytes
-// with nothing between. A character that the cut would halve is left out, so that valid UTF-8 stays valid and the
-// result may be a few bytes shorter than limit. A limit of 0 or less keeps nothing.
+// Cut returns text if it is at most limit bytes long, else its first limit/2 bytes and its last limit-limit/2 bytes
+// without the middle. A character that the cut would split is omitted, so that valid UTF-8 stays valid and the result
+// may be a few bytes shorter than limit. A limit of 0 or less returns an empty text.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

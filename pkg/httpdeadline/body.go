@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Bodies ends requests whose client stops to send the body: a read fails, and the connection ends, when nothing came
-// for within. A client that is only slow is not cut off, since each read has the time anew. A body that the handler
-// leaves unread is bounded likewise.
+// Bodies ends requests whose client stops sending the body: a read fails, and the connection ends, if nothing arrives
+// within the limit. A slow client is not cut off, since each read has the full time. A body that the handler leaves
+// unread has the same bound.
 func Bodies(next http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {

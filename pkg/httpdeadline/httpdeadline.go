@@ -1,5 +1,5 @@
-// Package httpdeadline ends answers whose client does not read them, and requests whose client does not send them. A
-// server is otherwise held for as long as a client likes: by its goroutine, and by all that the answer holds upstream.
+// Package httpdeadline ends answers whose client does not read them, and requests whose client does not send them.
+// Otherwise a client could occupy a server indefinitely: its goroutine, and all upstream resources of the answer.
 package httpdeadline
 
 import (
@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Writer is an http.ResponseWriter whose client has to go on reading: a write fails when it cannot be done within a
-// time, and so does all after it. A client that is only slow is not cut off, since each write has the time anew. It is
-// for one goroutine.
+// Writer is an http.ResponseWriter whose client has to keep reading: a write that exceeds its time fails, and so do all
+// later ones. A slow client is not cut off, since each write has the full time. It is not safe for concurrent use.
 type Writer struct {
 	http.ResponseWriter
 
@@ -18,7 +17,7 @@ type Writer struct {
 	until   time.Time
 }
 
-// NewWriter returns a writer over w. within bounds each write; zero is no bound. The server lifts the bound when the
+// NewWriter returns a writer over w. within bounds each write; zero is no bound. The server lifts the bound once the
 // handler has returned and the rest was sent.
 func NewWriter(w http.ResponseWriter, within time.Duration) *Writer {
 	return &Writer{ResponseWriter: w, control: http.NewResponseController(w), within: within}
@@ -32,7 +31,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError sends what was written.
+// FlushError sends the buffered data.
 func (w *Writer) FlushError() error {
 	if err := w.arm(); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package inprocess joins gRPC clients and a gRPC server of one process by byte streams in memory. All else is as over
-// the network: HTTP/2, its flow control and its bounds.
+// Package inprocess connects gRPC clients and a gRPC server of one process by byte streams in memory. HTTP/2, its flow
+// control and its bounds are the same as over the network.
 package inprocess
 
 import (
@@ -18,6 +18,6 @@ const streamBytes = 256 << 10
 // Listen makes a listener.
 func Listen() *Listener { return &Listener{bufconn.Listen(streamBytes)} }
 
-// Dial makes a connection to the server that accepts next, whatever the address. It waits until ctx ends, and fails
-// once the listener is closed.
+// Dial connects to the server that accepts next, whatever the address. It waits until ctx ends, and fails once the
+// listener is closed.
 func (l *Listener) Dial(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }

@@ -1,4 +1,4 @@
-// Package json has no code: it says which of the packages below to use.
+// Package json has no code: it documents which of the packages below to use.
 //
 // Use encoding/json unless one of these needs applies:
 //

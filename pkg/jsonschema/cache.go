@@ -10,7 +10,8 @@ import (
 // maxCachedBytes bounds the schema text that a cache holds; compiled schemas take some ten times as much.
 const maxCachedBytes = 4 << 20
 
-// Cache keeps compiled schemas by their text, those used last. The zero value is ready to use, also concurrently.
+// Cache caches compiled schemas by their text, the most recently used ones. The zero value is ready to use. It is safe
+// for concurrent use.
 type Cache struct {
 	mu     sync.Mutex
 	byText *lru.Cache[string, *Schema]

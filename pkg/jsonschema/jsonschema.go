@@ -1,10 +1,9 @@
 // Package jsonschema checks JSON against JSON Schema, as tools declare it for their arguments and options.
 //
-// Schemas are kept as the text they came in, since models see them. Validation is that of
-// github.com/santhosh-tekuri/jsonschema, draft 7 unless a schema names another, with two differences: every violation
-// is reported, also an enum beside a wrong type, since a model that sees all of them mends all of them; and `format`
-// asserts nothing. Schemas come from strangers, so nothing outside of them is ever read, and size, nesting and numbers
-// are bounded.
+// Schemas keep their original text, since models see them. Validation is that of github.com/santhosh-tekuri/jsonschema,
+// draft 7 unless a schema names another, with two differences: every violation is reported, also an enum beside a wrong
+// type, since a model that sees all of them corrects all of them; and `format` asserts nothing. Schemas are untrusted,
+// so nothing outside of them is ever read, and size, nesting and numbers are bounded.
 package jsonschema
 
 import (
@@ -25,14 +24,14 @@ const (
 	MaxDepth = bound.SchemaDepth
 	// MaxSchemaBytes bounds the text of a schema.
 	MaxSchemaBytes = bound.SchemaBytes
-	// maxDigits bounds the text and the exponent of a number: what is larger costs seconds to compare.
+	// maxDigits bounds the text and the exponent of a number: comparing larger ones takes seconds.
 	maxDigits = bound.SchemaDigits
 )
 
 var (
-	// ErrTooDeep says that a schema or a value nests deeper than MaxDepth.
+	// ErrTooDeep is the error for a schema or a value that nests deeper than MaxDepth.
 	ErrTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
-	// ErrNumber says that a number has too many digits to be compared.
+	// ErrNumber is the error for a number with too many digits to be compared.
 	ErrNumber = errors.New("a number is out of range")
 )
 
@@ -45,8 +44,8 @@ type Schema struct {
 	compiled *jsonschema.Schema
 }
 
-// Compile reads a schema. It fails on text that is no schema, on references that lead out of it or in circles, on
-// patterns outside RE2, and on schemas over MaxSchemaBytes or MaxDepth or that apply too many schemas to one value.
+// Compile compiles a schema. It fails on text that is not a schema, on references that lead out of it or are circular,
+// on patterns outside RE2, and on schemas over MaxSchemaBytes or MaxDepth or that apply too many schemas to one value.
 func Compile(text json.RawMessage) (*Schema, error) {
 	if len(text) > MaxSchemaBytes {
 		return nil, fmt.Errorf("the schema is larger than %d bytes", MaxSchemaBytes)
@@ -101,8 +100,8 @@ func (s *Schema) Members() map[string]string {
 	return members
 }
 
-// Check returns every violation of the schema by a JSON document, in a fixed order; none when the document is valid. It
-// fails when the document cannot be checked: it is no JSON, or ErrTooDeep, or ErrNumber.
+// Check returns every violation of the schema by a JSON document, in a fixed order; none if the document is valid. It
+// fails if the document cannot be checked: it is not JSON, or ErrTooDeep, or ErrNumber.
 func (s *Schema) Check(document json.RawMessage) ([]Violation, error) {
 	value, err := decode(document)
 	if err != nil {

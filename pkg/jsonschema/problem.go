@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// explain says what is wrong with a schema in the words of its author, who knows neither the name under which it is
-// compiled nor the library.
+// explain describes the fault of a schema in terms of its author, who knows neither the name under which it is compiled
+// nor the library.
 func explain(err error) error {
 	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if cause, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
@@ -37,7 +37,7 @@ func explain(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), location, ""))
 }
 
-// findLoop finds a schema that comes to itself again at the same value, and returns where it stands.
+// findLoop finds a schema that refers to itself at the same value, and returns its path.
 func findLoop(root *jsonschema.Schema) (at string, found bool) {
 	states := map[*jsonschema.Schema]state{}
 	var seen []*jsonschema.Schema
@@ -59,8 +59,7 @@ func findLoop(root *jsonschema.Schema) (at string, found bool) {
 		return false
 	}
 	found = visit(root)
-	// Members and items are smaller than what they are in, so a way through them ends somewhere: each is a beginning of
-	// its own.
+	// Members and items are smaller than their container, so a path through them ends: each is a start of its own.
 	for i := 0; i < len(seen) && !found; i++ {
 		found = slices.ContainsFunc(partOfValue(seen[i]), visit)
 	}
@@ -68,7 +67,7 @@ func findLoop(root *jsonschema.Schema) (at string, found bool) {
 }
 
 // findCostly finds a schema, in root or below it, that applies more schemas to one value than bound.SchemaApplications:
-// references that each name the next one twice double the work with every step. Root has no loops.
+// references of which each refers to the next one twice double the work with every step. Root has no loops.
 func findCostly(root *jsonschema.Schema) (at string, found bool) {
 	costs := map[*jsonschema.Schema]int{nil: 0}
 	var cost func(s *jsonschema.Schema) int
@@ -144,7 +143,7 @@ func partOfValue(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// appendSchemas appends what is a schema or a list of schemas; the library has members that may be something else.
+// appendSchemas appends a schema or a list of schemas; some members of the library may also be something else.
 func appendSchemas(all []*jsonschema.Schema, either any) []*jsonschema.Schema {
 	switch v := either.(type) {
 	case *jsonschema.Schema:

@@ -9,9 +9,9 @@ var (
 	mapKeywords    = []string{"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
 
-// separate returns a schema that means the same, without `format`, in which `type`, `enum` and `const` stand apart from
-// each other and from the rest, so that a failure of one does not hide the others: {"type": T, "enum": E, …} becomes
-// {…, "allOf": [{"type": T}, {"enum": E}]}.
+// separate returns a schema that means the same, without `format`, in which `type`, `enum` and `const` are separate
+// from each other and from the rest, so that a failure of one does not hide the others: {"type": T, "enum": E, …}
+// becomes {…, "allOf": [{"type": T}, {"enum": E}]}.
 func separate(schema any) any {
 	object, ok := schema.(map[string]any)
 	if !ok {

@@ -17,12 +17,11 @@ var english = message.NewPrinter(language.English)
 
 // Violation is one breach of a schema.
 type Violation struct {
-	// Keyword is the schema's keyword that does not hold, such as `type` or `required`; empty where the schema is
-	// `false`.
+	// Keyword is the violated keyword of the schema, such as `type` or `required`; empty if the schema is `false`.
 	Keyword string
 	// At is the JSON pointer (RFC 6901) of the value that breaks it; empty for the whole document.
 	At string
-	// Message says what is wrong there, for people and models.
+	// Message describes the violation, for people and models.
 	Message string
 	// Unknown are the members that the schema does not know, where it allows no others.
 	Unknown []string
@@ -75,7 +74,7 @@ func collect(err *jsonschema.ValidationError, add func(Violation)) {
 	}
 }
 
-// bounded says that a number is out of a bound.
+// bounded describes the violation of a numeric bound.
 func bounded(bound string, got, want *big.Rat) string {
 	number := func(r *big.Rat) string {
 		f, _ := r.Float64()
@@ -84,7 +83,7 @@ func bounded(bound string, got, want *big.Rat) string {
 	return "is " + number(got) + "; want " + bound + " " + number(want)
 }
 
-// alternatives tells why none of several schemas holds, or that more than one does.
+// alternatives explains why none of several schemas matches, or that more than one does.
 func alternatives(err *jsonschema.ValidationError) string {
 	var reasons []string
 	for _, cause := range err.Causes {

@@ -9,14 +9,14 @@ import (
 )
 
 // Patience is how long a stop waits for a part beyond its share of the grace. A part that does not end within it is
-// given up, so that none keeps the process from its end.
+// abandoned, so that it cannot block the end of the process.
 const Patience = 5 * time.Second
 
 // Part is something with a life. Start returns when the part works; Stop returns when it has ended. Either may be nil.
 type Part struct {
 	// Name is for errors.
 	Name string
-	// Start begins the part; work that goes on must outlive ctx, which bounds the start alone.
+	// Start starts the part; its background work must outlive ctx, which bounds the start alone.
 	Start func(ctx context.Context) error
 	// Stop ends it; ctx bounds how long it may take.
 	Stop func(ctx context.Context) error
@@ -31,7 +31,7 @@ type Group struct {
 // Add puts parts at the end.
 func (g *Group) Add(parts ...Part) { g.parts = append(g.parts, parts...) }
 
-// Start starts the parts in order. When one fails, those that were started are stopped, and its error is returned.
+// Start starts the parts in order. If one fails, the started ones are stopped, and its error is returned.
 func (g *Group) Start(ctx context.Context) error {
 	for ; g.started < len(g.parts); g.started++ {
 		p := g.parts[g.started]
@@ -46,7 +46,7 @@ func (g *Group) Start(ctx context.Context) error {
 }
 
 // Stop stops the started parts in reverse, each within an equal share of grace, and returns all their errors. A part
-// that has not ended [Patience] after its share is an error, and may still run when Stop returns.
+// that has not ended [Patience] after its share results in an error, and may still run when Stop returns.
 func (g *Group) Stop(ctx context.Context, grace time.Duration) error {
 	var faults []error
 	share := grace / time.Duration(max(1, g.started))

@@ -11,7 +11,7 @@ type Bounds struct {
 	Min, Start, Max int
 	// Cooldown is how long after a decrease the limit stays.
 	Cooldown time.Duration
-	// DecreaseFactor is what a decrease multiplies the limit by, above 0 and below 1.
+	// DecreaseFactor is the factor of a decrease, above 0 and below 1.
 	DecreaseFactor float64
 	// ScaleUp is the part of the limit that an increase adds once a rate limit was met, above 0 and at most 1.
 	ScaleUp float64
@@ -25,8 +25,8 @@ const (
 )
 
 // Controller is the rule by which a limit adapts, without any slots. It works in rounds: a round ends after as many
-// clean successes as the limit is high. When the limit was nearly used up in a round, it doubles, or grows slowly once
-// a rate limit was met. A rate limit lowers it at once and starts a cooldown in which nothing counts.
+// clean successes as the limit is high. If the limit was nearly used up in a round, it doubles, or grows slowly after
+// the first rate limit. A rate limit lowers it at once and starts a cooldown in which nothing counts.
 //
 // A Controller is not safe for concurrent use.
 type Controller struct {
@@ -77,8 +77,8 @@ func (c *Controller) Clean(now time.Time, subject string) {
 	}
 }
 
-// RateLimited notes an answer that asks to slow down. How long the other side wants to be left alone does not matter
-// here: the request itself waits for that, and the limit has its own cooldown.
+// RateLimited records an answer that asks to slow down. The requested delay does not matter here: the request itself
+// waits for it, and the limit has its own cooldown.
 func (c *Controller) RateLimited(now time.Time, subject string) {
 	c.newRound()
 	c.met = true
@@ -89,7 +89,7 @@ func (c *Controller) RateLimited(now time.Time, subject string) {
 	c.change(max(niceDown(int(float64(c.limit)*c.bounds.DecreaseFactor)), c.min, 1), RateLimit, now, subject)
 }
 
-// SetMax changes the highest limit, by hand. A lower one takes effect at once, a higher one only lets the limit grow.
+// SetMax sets the highest limit manually. A lower one takes effect at once, a higher one only allows the limit to grow.
 // It fails with ErrTooLow.
 func (c *Controller) SetMax(n int, now time.Time) error {
 	if n < 1 {

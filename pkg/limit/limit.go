@@ -1,10 +1,10 @@
-// Package limit bounds how much goes on at once under a key: requests in flight to one account of a provider, say.
+// Package limit bounds concurrency under a key, such as requests in flight to one account of a provider.
 //
-// A key names a pool. A pool has a limit, which is fixed or adapts to what the other side bears, and a queue. The queue
-// is fair between tenants: each has its own line, and lines are served in turn. Whoever must come back after a failed
-// attempt may stand at the head of its own line, never of another's.
+// A key names a pool. A pool has a limit, which is fixed or adapts to the other side's capacity, and a queue. The queue
+// is fair between tenants: each has its own line, and lines are served in turn. A retry after a failed attempt may be
+// put at the head of its own line, never of another's.
 //
-// Limiter is the port; Memory is the implementation for one process. limittest holds the suite that every
+// Limiter is the port; Memory is the implementation for one process. limittest contains the suite that every
 // implementation passes.
 package limit
 
@@ -20,32 +20,32 @@ var ErrFull = errors.New("too many callers wait")
 // ErrUnknownPool is returned for a key under which nothing was ever acquired.
 var ErrUnknownPool = errors.New("no such pool")
 
-// ErrTooLow is returned where a limit would be below 1, at which nothing could go on.
+// ErrTooLow is the error for a limit below 1, at which no request could run.
 var ErrTooLow = errors.New("a limit must be at least 1")
 
 // Limiter admits callers to pools. All methods are safe for concurrent use.
 type Limiter interface {
 	// Acquire waits for a slot of the pool under r.Key and returns the function that frees it, which may be called more
-	// than once. The first call for a key makes the pool with r's bounds; later bounds are not looked at. It fails with
-	// ErrFull at once when r.MaxWaiting callers wait already, and with ctx's error when ctx ends first.
+	// than once. The first call for a key makes the pool with r's bounds; later bounds are ignored. It fails with
+	// ErrFull at once if r.MaxWaiting callers wait already, and with ctx's error if ctx ends first.
 	Acquire(ctx context.Context, r Request) (release func(), err error)
-	// Report tells an adaptive pool how a request went; a fixed one does not listen. Subject is what the history of the
-	// limit names. A key without a pool is ignored.
+	// Report reports the outcome of a request to an adaptive pool; a fixed one ignores it. Subject is the name in the
+	// history of the limit. A key without a pool is ignored.
 	Report(ctx context.Context, key string, outcome Outcome, subject string)
 	// Pools returns the state of all pools, by key.
 	Pools(ctx context.Context) ([]Pool, error)
-	// SetMax changes the limit of a fixed pool, or the highest limit of an adaptive one. Nobody who holds a slot loses
-	// it. It fails with ErrUnknownPool or ErrTooLow.
+	// SetMax changes the limit of a fixed pool, or the highest limit of an adaptive one. Held slots are not affected.
+	// It fails with ErrUnknownPool or ErrTooLow.
 	SetMax(ctx context.Context, key string, n int) (Pool, error)
 }
 
-// Request asks for a slot.
+// Request is a request for a slot.
 type Request struct {
 	// Key names the pool.
 	Key string
-	// Tenant names the line to stand in; lines are served in turn.
+	// Tenant names the line of the caller; lines are served in turn.
 	Tenant string
-	// Front stands at the head of the line: for an attempt that follows a failed one.
+	// Front puts the caller at the head of the line: for an attempt that follows a failed one.
 	Front bool
 	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always let in.
 	MaxWaiting int
@@ -87,11 +87,11 @@ type Change struct {
 	Time     time.Time
 	Old, New int
 	Reason   Reason
-	// Subject is what brought the change, such as a model; empty for a manual one.
+	// Subject is the cause of the change, such as a model; empty for a manual one.
 	Subject string
 }
 
-// Reason says why a limit changed.
+// Reason is the reason why a limit changed.
 type Reason string
 
 // Reasons.

@@ -16,7 +16,8 @@ type Memory struct {
 
 var _ Limiter = (*Memory)(nil)
 
-// pool is guarded by Memory.mu: what it does is short, and one lock keeps the order of arrival the same for everybody.
+// pool is guarded by Memory.mu: its operations are short, and one lock keeps the order of arrival the same for all
+// callers.
 type pool struct {
 	key        string
 	fixed      int
@@ -170,7 +171,7 @@ func (p *pool) free() {
 	p.admit()
 }
 
-// admit hands free slots to those who wait: one to each line in turn.
+// admit hands free slots to waiting callers: one to each line in turn.
 func (p *pool) admit() {
 	for len(p.lines) > 0 && p.inUse < p.limit() {
 		l := p.lines[0]
@@ -201,7 +202,7 @@ func (p *pool) enqueue(r Request, w *waiter) {
 	p.waiting++
 }
 
-// remove takes a waiter out of its line and says whether it was there.
+// remove removes a waiter from its line and reports whether it was there.
 func (p *pool) remove(tenant string, w *waiter) bool {
 	i := slices.IndexFunc(p.lines, func(l *line) bool { return l.tenant == tenant })
 	if i < 0 {

@@ -1,7 +1,7 @@
-// Package lru keeps values by key up to a bound on their weight. When a new one would go over it, those that were not
-// used for longest go.
+// Package lru keeps values by key up to a bound on their weight. When a new value would exceed it, the least recently
+// used ones are evicted.
 //
-// It has no lock: whoever keeps values has one for more than this.
+// It has no lock: its users need one that guards more than the cache.
 package lru
 
 import (
@@ -38,8 +38,8 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return element.Value.(*entry[K, V]).value, true
 }
 
-// Put keeps a value in the place of the key's former one, and returns those that had to go, the longest unused first. A
-// value that weighs more than all may weigh goes itself.
+// Put stores a value in place of the key's former one, and returns the evicted ones, the longest unused first. A value
+// that exceeds the bound by itself is evicted.
 func (c *Cache[K, V]) Put(key K, value V, weight int64) (gone []V) {
 	if former, ok := c.Remove(key); ok {
 		gone = append(gone, former)
@@ -64,7 +64,7 @@ func (c *Cache[K, V]) Remove(key K) (value V, ok bool) {
 	return c.drop(element), true
 }
 
-// All yields keys and values, the one used last first. The cache must not be changed meanwhile.
+// All yields keys and values, the most recently used first. The cache must not be modified during the iteration.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for element := c.recent.Front(); element != nil; element = element.Next() {

@@ -1,11 +1,11 @@
-// Package prefix names a conversation by a hash over all its messages, so that a conversation that grows need not be
-// sent, encoded and hashed again as a whole.
+// Package prefix names a conversation by a hash over all its messages, so that a growing conversation need not be sent,
+// encoded and hashed again as a whole.
 //
 //	hash(0) = zero      hash(n) = SHA-256(hash(n-1) ‖ digest of message n)
 //
-// Whoever knows hash(n) computes the next one from the next message alone. The digest is SHA-256 over the message's
-// deterministic encoding, so that two builds with different fields of a message may disagree: a hash that is not known
-// is never an error of its caller, and the messages are sent again.
+// The next hash is computed from hash(n) and the next message alone. The digest is SHA-256 over the message's
+// deterministic encoding, so that two builds with different fields of a message may disagree: an unknown hash is never
+// an error of its caller, and the messages are sent again.
 package prefix
 
 import (
@@ -23,13 +23,13 @@ import (
 // version is how hashes are made, and the beginning of their text. Another way needs another one.
 const version = "1-"
 
-// Hash stands for the messages of a conversation up to one of them. The zero Hash stands for none.
+// Hash identifies the messages of a conversation up to one of them. The zero Hash identifies none.
 type Hash [sha256.Size]byte
 
 // Digest is the hash of one message alone.
 type Digest [sha256.Size]byte
 
-// DigestOf returns the digest of a message and its encoded size in bytes. It fails where the message cannot be encoded,
+// DigestOf returns the digest of a message and its encoded size in bytes. It fails if the message cannot be encoded,
 // such as for text that is not UTF-8.
 func DigestOf(m *modelv1.ChatMessage) (d Digest, size int, err error) {
 	buffer := buffers.Get().(*[]byte)
@@ -60,7 +60,7 @@ func (h Hash) Next(d Digest) Hash {
 // String returns the hash as requests have it: the version of the hash, a dash and 64 hexadecimal digits.
 func (h Hash) String() string { return version + hex.EncodeToString(h[:]) }
 
-// Parse reads what String writes. It is false for anything else, be it a hash of another version.
+// Parse parses String's output. It is false for anything else, also for a hash of another version.
 func Parse(text string) (h Hash, ok bool) {
 	digits, ok := strings.CutPrefix(text, version)
 	if !ok || len(digits) != hex.EncodedLen(len(h)) {

@@ -1,5 +1,5 @@
-// Package programtest builds the programs that tests start. All tests of a checkout share the results, below bin/test:
-// a program whose sources are unchanged is not linked again, by any package and in any run.
+// Package programtest builds the programs that tests start. All tests of a checkout share the results, in bin/test: a
+// program whose sources are unchanged is not linked again, by any package and in any run.
 package programtest
 
 import (
@@ -14,14 +14,14 @@ import (
 )
 
 // Build builds main packages, named from the module's root as ./path, without C and with the given build tags. It
-// returns a new folder that has the programs and that later builds leave as it is; the caller removes it. Build may be
-// called concurrently, and by several processes.
+// returns a new folder with the programs, which later builds do not change; the caller removes it. Build is safe for
+// concurrent use, also by several processes.
 func Build(tags string, packages ...string) (dir string, err error) {
 	root, err := goldentest.ModuleRoot()
 	if err != nil {
 		return "", err
 	}
-	// One folder for each list of programs, so that it has those and no other.
+	// One folder for each list of programs, so that it contains exactly those.
 	shared := filepath.Join(root, "bin", "test", name(tags, packages))
 	if err := os.MkdirAll(shared, 0o750); err != nil {
 		return "", err
@@ -34,7 +34,7 @@ func Build(tags string, packages ...string) (dir string, err error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", shared, err)
 	}
-	// Go links a program again where the one that lies there is of other sources.
+	// Go links a program again if the present one has other sources.
 	args := append([]string{"build", "-tags", tags, "-o", shared + "/"}, packages...)
 	build := exec.Command("go", args...)
 	build.Dir = root
@@ -45,7 +45,7 @@ func Build(tags string, packages ...string) (dir string, err error) {
 	return private(shared, packages)
 }
 
-// name is that of the folder that a build's programs lie in.
+// name is the name of a build's folder.
 func name(tags string, packages []string) string {
 	name := tags
 	for _, p := range packages {
@@ -55,7 +55,7 @@ func name(tags string, packages []string) string {
 }
 
 // private returns a new folder with the programs of a shared one. Go removes a program before it writes another in its
-// place, so that a link keeps what it was made of.
+// place, so that a link keeps its content.
 func private(shared string, packages []string) (dir string, err error) {
 	dir, err = os.MkdirTemp(filepath.Dir(shared), "run-")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package regularfile opens regular files and nothing else. A named pipe, a terminal or a device can make its reader
-// wait for ever or never end, so a path that somebody else wrote is opened here. Some files of /proc, and files of a
-// server that is away, call themselves regular and make a reader wait as well: reading them ends with a context.
+// Package regularfile opens regular files and nothing else. A named pipe, a terminal or a device can block its reader
+// or never end, so untrusted paths are opened here. Some files of /proc, and files of an unreachable server, appear
+// regular and block a reader as well: reading them ends with a context.
 package regularfile
 
 import (
@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// Error says why what is at a path is not read.
+// Error is the reason why the file at a path is not read.
 type Error struct {
-	// Path is what was to be read.
+	// Path is the path of the file.
 	Path string
-	// Why says what is at Path, or which bound it is over, and what to do.
+	// Why describes what is at Path, or the exceeded bound, and the remedy.
 	Why string
 }
 
@@ -80,8 +80,8 @@ func tooLarge(path string, maxBytes int64) *Error {
 	return &Error{path, fmt.Sprintf("is larger than %d bytes, the most that is read", maxBytes)}
 }
 
-// ReaderPastCache returns a reader of r that fails with the context's error once that has ended, also where r is being
-// read: that read is left to itself, and may never end. r must bear to be closed meanwhile, as an [os.File] does.
+// ReaderPastCache returns a reader of r that fails with the context's error once that has ended, also during a read of
+// r: that read is abandoned, and may never end. It must be safe to close r during a read, as with an [os.File].
 func ReaderPastCache(ctx context.Context, r io.Reader) io.Reader {
 	return &leavingReader{ctx: ctx, r: r}
 }

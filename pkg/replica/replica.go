@@ -1,13 +1,13 @@
-// Package replica says which processes of a service live. A replica is a place where a service runs, with a name that
-// stays the same over restarts; a process is one life of it, with a name that no other process ever has. Each replica
-// of a service has one row in a [Table]:
+// Package replica tracks which processes of a service are alive. A replica is a place where a service runs, with a name
+// that stays the same over restarts; a process is one life of it, with a unique name. Each replica of a service has one
+// row in a [Table]:
 //
 //	{service, name, process, address, epoch, beat}    Join: a new process, epoch + 1 │ Beat: beat = the store's clock │ Leave: no process
 //
 // The clock is the store's, so that clocks of machines need not agree. A process that was replaced, has left, or has
-// not beaten for longer than the time to live counts as dead, and others may take over what it had claimed. The dead
-// process itself cannot know that it was given up, so [Process.Fence] keeps it from starting anything once it could not
-// beat for as long.
+// not sent a heartbeat for longer than the time to live counts as dead, and others may take over its claims. The dead
+// process itself cannot know that, so [Process.Fence] prevents it from starting anything once it could not send a
+// heartbeat for that long.
 package replica
 
 import (
@@ -27,15 +27,15 @@ import (
 var ErrUnknown = errors.New("replica: the process has left or was replaced")
 
 // Table keeps the rows of replicas. Every change is durable before its method returns nil, and is one statement of the
-// store. Methods are safe for concurrent use.
+// store. Its methods are safe for concurrent use.
 type Table interface {
-	// Join makes m.Process the process of a replica. The process before counts as dead from then on. Of the row that it
-	// returns the epoch is higher than that of all processes before, and Silence is how long ago the process before
-	// beat last; zero where there was none.
+	// Join makes m.Process the process of a replica. The previous process counts as dead from then on. The returned
+	// row's epoch is higher than that of all earlier processes, and its Silence is the time since the last heartbeat of
+	// the previous process; zero if there was none.
 	Join(ctx context.Context, m Member) (Row, error)
-	// Beat says that a process lives. It fails with [ErrUnknown].
+	// Beat records a heartbeat of a process. It fails with [ErrUnknown].
 	Beat(ctx context.Context, process string) error
-	// Leave says that a process has ended. It leaves others alone.
+	// Leave records that a process has ended. It does not affect other processes.
 	Leave(ctx context.Context, process string) error
 	// List returns the rows of all replicas, by service and name.
 	List(ctx context.Context) ([]Row, error)
@@ -47,14 +47,14 @@ type Member struct {
 	Service string
 	// Name is that of the replica, unique in its service and the same after a restart.
 	Name string
-	// Process names a process from its start to its end. No other process ever has the name. It is empty for a replica
-	// whose process has left.
+	// Process names a process from its start to its end. The name is unique. It is empty for a replica whose process
+	// has left.
 	Process string
 	// Address is where others reach the process, host:port.
 	Address string
 }
 
-// Row is what a table says of a replica.
+// Row is a table's row of a replica.
 type Row struct {
 	Member
 
@@ -118,7 +118,7 @@ func (p *Process) Name() string {
 	return p.cfg.Name
 }
 
-// Epoch tells the process from those that the replica had before.
+// Epoch distinguishes the process from earlier ones of the replica.
 func (p *Process) Epoch() int64 { return p.joined.Epoch }
 
 // Absent is for how long the replica had no process before this one; zero for a new replica.
@@ -150,7 +150,7 @@ func (p *Process) Run(ctx context.Context) {
 	}
 }
 
-// Beat says once that this process lives. It fails with [ErrUnknown] where another process has joined as the same
+// Beat sends one heartbeat of this process. It fails with [ErrUnknown] if another process has joined as the same
 // replica: this one must end.
 func (p *Process) Beat(ctx context.Context) error {
 	began := time.Now()
@@ -173,8 +173,8 @@ func (p *Process) Beat(ctx context.Context) error {
 	return nil
 }
 
-// Fence reports whether this process may start work that it has claimed: it has beaten within its time to live. Lapses
-// counts the times when it had not. After each of them others may have what this process had claimed before.
+// Fence reports whether this process may start work that it has claimed: it has sent a heartbeat within its time to
+// live. Lapses counts the times when it had not. After each of them others may have this process's earlier claims.
 //
 //	beat ──▶ open ── TTL without a beat ──▶ shut ── beat ──▶ open, one lapse more
 func (p *Process) Fence() (lapses int, open bool) {
@@ -183,13 +183,13 @@ func (p *Process) Fence() (lapses int, open bool) {
 	return p.lapses, elapsed(p.beat, time.Now()) <= p.cfg.TTL
 }
 
-// elapsed is the longer of the times that passed by the monotonic clock, which stops while the machine sleeps, and by
-// the wall clock, which may be set.
+// elapsed is the longer of the elapsed times by the monotonic clock, which stops while the machine sleeps, and by the
+// wall clock, which may be set.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
-// Leave says that this process has ended, so that others need not wait.
+// Leave records that this process has ended, so that others need not wait.
 func (p *Process) Leave(ctx context.Context) error { return p.cfg.Table.Leave(ctx, p.cfg.Process) }
 
 // Alive reports whether a process lives, for all that is known.

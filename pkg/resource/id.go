@@ -12,7 +12,7 @@ import (
 const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // NewID makes the id of a resource, of a request or of a call: 18 characters, the first ten of which are the time in
-// milliseconds, so that ids sort by it; the others are random. Effect keys begin with ids, so they are short. It is
+// milliseconds, so that ids sort by time; the others are random. Effect keys begin with ids, so they are short. It is
 // safe for concurrent use.
 func NewID() string {
 	var random [8]byte
@@ -20,8 +20,8 @@ func NewID() string {
 	return encode(uint64(time.Now().UnixMilli()), 10) + encode(binary.BigEndian.Uint64(random[:]), 8)
 }
 
-// DerivedID makes the same id of the same parts, in the form of [NewID] but without a time: what was begun under it is
-// found again by a later process.
+// DerivedID derives an id from parts, in the form of [NewID] but without a time: equal parts have equal ids, so that a
+// later process finds work by its id.
 func DerivedID(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

@@ -17,8 +17,8 @@ const maskField = "update_mask"
 
 // Mask returns which of the settable fields an update of message changes (AIP-134): those that mask names or, where it
 // is empty, those that are set in message. The path `*` names all of them. Names and etags, and fields that only the
-// server sets, are passed over, so that what was read can be sent back changed. It fails with INVALID_REQUEST for the
-// field `update_mask` where the mask names anything else, and where nothing is to be changed.
+// server sets, are ignored, so that a message that was read can be sent back modified. It fails with INVALID_REQUEST
+// for the field `update_mask` if the mask names anything else, or nothing is to be changed.
 func Mask(mask *fieldmaskpb.FieldMask, message proto.Message, settable ...string) ([]string, error) {
 	m := message.ProtoReflect()
 	var changes []string
@@ -51,8 +51,8 @@ func Mask(mask *fieldmaskpb.FieldMask, message proto.Message, settable ...string
 	return changes, nil
 }
 
-// maskPath reads a path whose parts are names in the schema or in JSON, and returns it as the schema writes it. Fields
-// is nil where d has no such field.
+// maskPath parses a path whose parts are names in the schema or in JSON, and returns it with the schema's names. Fields
+// is nil if d has no such field.
 func maskPath(d protoreflect.MessageDescriptor, path string) (name string, fields []protoreflect.FieldDescriptor) {
 	var names []string
 	for part := range strings.SplitSeq(path, ".") {

@@ -18,10 +18,9 @@ type List interface {
 	GetPageToken() string
 }
 
-// Page is the page that a request asks for.
+// Page is a requested page.
 type Page struct {
-	// After is the position that the page follows; empty for the first page. What a position is, each list says for
-	// itself.
+	// After is the position that the page follows; empty for the first page. Each list defines its positions.
 	After string
 	// Size is how many entries the page has at most.
 	Size int
@@ -29,8 +28,7 @@ type Page struct {
 	request List
 }
 
-// PageOf reads a request's page_size and page_token. It fails with INVALID_CURSOR where the token is that of another
-// list.
+// PageOf reads a request's page_size and page_token. It fails with INVALID_CURSOR if the token belongs to another list.
 func PageOf(request List) (Page, error) {
 	after, err := position("page_token", request.GetPageToken(), request)
 	return Page{After: after, Size: PageSize(request.GetPageSize()), request: request}, err
@@ -47,15 +45,15 @@ func PageSize(asked int32) int {
 	return int(asked)
 }
 
-// AfterNumber is After where positions are numbers from 0; it is 0 for the first page. It fails with INVALID_CURSOR
-// where After is none.
+// AfterNumber is After for positions that are numbers from 0; it is 0 for the first page. It fails with INVALID_CURSOR
+// if After is not a number.
 func (p Page) AfterNumber() (int64, error) { return number("page_token", p.After) }
 
 // Token is the token of the page that follows a position.
 func (p Page) Token(position string) string { return token(position, p.request) }
 
-// Cut leaves of found, for which one entry more than Size was looked for, what is on the page, and returns the next
-// page's token; empty when there is none.
+// Cut returns the entries of found that are on the page, and the next page's token; empty if there is none. Found has
+// up to one entry more than Size.
 func Cut[E any](p Page, found []E, position func(E) string) (page []E, next string) {
 	if len(found) <= p.Size {
 		return found, ""
@@ -64,7 +62,7 @@ func Cut[E any](p Page, found []E, position func(E) string) (page []E, next stri
 	return page, p.Token(position(page[p.Size-1]))
 }
 
-// Cursor writes the cursor of a watch that goes on after a sequence number of what request asked for.
+// Cursor returns the cursor of a watch of request that continues after a sequence number.
 func Cursor(after int64, request proto.Message) string {
 	return token(strconv.FormatInt(after, 10), request)
 }
@@ -112,7 +110,7 @@ func Unreadable(field string) error {
 	return rpcerr.InvalidCursor(field, "%s cannot be read; begin again without it", field)
 }
 
-// digest hashes what a token is bound to: the request without its page_size and page_token.
+// digest hashes the request that a token is bound to: without its page_size and page_token.
 func digest(request proto.Message) uint32 {
 	m := proto.Clone(request).ProtoReflect()
 	for _, field := range []string{"page_size", "page_token"} {

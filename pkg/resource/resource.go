@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// DefaultProject is the project of those who name none.
+// DefaultProject is the project of requests that name none.
 const DefaultProject = "projects/default"
 
 // isProjectID reports whether s is 1 to 63 lower-case letters, digits and -, begins with a letter and does not end with
@@ -120,5 +120,5 @@ func Format(project string, collectionsAndIDs ...string) string {
 	return strings.Join(append([]string{"projects", project}, collectionsAndIDs...), "/")
 }
 
-// LastID returns what stands after a name's last slash.
+// LastID returns the part after a name's last slash.
 func LastID(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

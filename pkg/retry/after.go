@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/seconds"
 )
 
-// resetHeaders tell when a rate limit is lifted; they count where Retry-After says nothing. The names are those of
+// resetHeaders give the time when a rate limit ends; they count if Retry-After is missing. The names are those of
 // OpenAI and Anthropic.
 var resetHeaders = []string{
 	"X-Ratelimit-Reset-Requests",
@@ -22,10 +22,10 @@ var resetHeaders = []string{
 	"Anthropic-Ratelimit-Output-Tokens-Reset",
 }
 
-// After returns how long a server's headers ask to wait, counted from now, or zero when they do not say. Retry-After
-// comes first; where it is absent, unreadable or not positive, the longest of the headers about rate limits counts. A
-// value is a number of seconds, a duration such as `1m30s` or `500ms`, an HTTP date or an ISO time; a time without a
-// zone is UTC.
+// After returns the delay that a server's headers ask for, from now, or zero if they have none. Retry-After has
+// precedence; if it is absent, unreadable or not positive, the longest of the headers about rate limits counts. A value
+// is a number of seconds, a duration such as `1m30s` or `500ms`, an HTTP date or an ISO time; a time without a zone is
+// UTC.
 func After(headers http.Header, now time.Time) time.Duration {
 	if wait := parseWait(headers.Get("Retry-After"), now); wait > 0 {
 		return wait
@@ -37,7 +37,7 @@ func After(headers http.Header, now time.Time) time.Duration {
 	return longest
 }
 
-// parseWait reads one value; what cannot be read or lies in the past is zero.
+// parseWait parses one value; an unreadable value or one in the past is zero.
 func parseWait(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if text == "" {

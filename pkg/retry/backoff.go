@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Backoff grows the waits between the attempts of one loop: they double from First up to Max. Each wait is shortened at
-// random by up to half, so that callers that failed together do not return together. The zero value does not wait. A
+// Backoff computes the waits between the attempts of one loop: they double from First up to Max. Each wait is shortened
+// at random by up to half, so that callers that failed together do not return together. The zero value does not wait. A
 // Backoff belongs to one loop; it is not safe for concurrent use.
 //
 //	for backoff := (retry.Backoff{First: 50 * time.Millisecond, Max: 5 * time.Second}); ; {
@@ -31,8 +31,8 @@ func (b *Backoff) Next() time.Duration {
 	return wait - time.Duration(rand.Float64()*float64(wait)/2) //nolint:gosec // Jitter is no secret.
 }
 
-// Wait sleeps after one more failure. It fails with the cause of ctx's end when that comes first.
+// Wait sleeps after one more failure. If ctx ends first, it fails with the cause of that.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
-// Reset begins anew with First: an attempt succeeded.
+// Reset restarts with First, after a successful attempt.
 func (b *Backoff) Reset() { b.next = 0 }

@@ -1,6 +1,6 @@
-// Package retry decides when to try again: [Backoff] waits between the attempts of a loop, [Schedule] and [Policy] are
-// the documented waits of model calls, and [After] reads what a server asks for in its headers. The package knows no
-// transport; which errors are transient is decided by pkg/rpcerr.
+// Package retry decides when to retry: [Backoff] waits between the attempts of a loop, [Schedule] and [Policy] are the
+// documented waits of model calls, and [After] reads the delay in a server's headers. The package is independent of the
+// transport; pkg/rpcerr decides which errors are transient.
 package retry
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Schedule computes growing waits with a random part. The zero value waits for nothing; Default is the schedule of
-// model calls, whose form is Inspect's. Loops of our own use [Backoff].
+// Schedule computes growing waits with a random part. The zero value does not wait; Default is the schedule of model
+// calls, whose form is Inspect's. Our own loops use [Backoff].
 type Schedule struct {
 	// First is the wait after the first failure, without its random part. It doubles with each further one.
 	First time.Duration
@@ -27,8 +27,8 @@ func Default() Schedule {
 	return Schedule{First: 3 * time.Second, Jitter: 3 * time.Second, Max: 30 * time.Minute}
 }
 
-// Delay returns how long to sleep after failure n, counted from 1. A positive asked is what the server asked for: it
-// takes the place of the schedule, with up to a tenth more, and Max bounds it too.
+// Delay returns how long to sleep after failure n, counted from 1. A positive asked is the server's requested delay: it
+// replaces the schedule, with up to a tenth more, and Max bounds it too.
 func (s Schedule) Delay(n int, asked time.Duration) time.Duration {
 	random := s.Random
 	if random == nil {
@@ -44,12 +44,12 @@ func (s Schedule) Delay(n int, asked time.Duration) time.Duration {
 	return time.Duration(min(wait, math.MaxInt64/2))
 }
 
-// Policy says when to give up. The zero value never does.
+// Policy decides when to give up. The zero value never does.
 type Policy struct {
 	// MaxRetries bounds the attempts after the first; nil is no bound, and zero allows one attempt.
 	MaxRetries *int
-	// Timeout bounds the time since the first attempt began; nil is no bound, and zero allows one attempt. It is asked
-	// after a failure and never cuts an attempt.
+	// Timeout bounds the time since the first attempt began; nil is no bound, and zero allows one attempt. It is
+	// checked after a failure and never cuts an attempt.
 	Timeout *time.Duration
 }
 

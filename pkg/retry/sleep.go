@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d, and not at all where d is not positive. It fails with the cause of ctx's end when that comes
-// first.
+// Sleep waits for d, or returns at once if d is not positive. If ctx ends first, it fails with the cause of that.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

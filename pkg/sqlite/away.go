@@ -23,9 +23,8 @@ func isDamaged(err error) bool {
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
-// explain gives the failures of the database itself their kind, which [rpcerr.StoreAway] reports: its disk is full or
-// fails, another process holds its lock, memory is short, or it is damaged. It is the one place that classifies them;
-// all other errors stay as they are.
+// explain classifies the failures of the database itself, for [rpcerr.StoreAway]: its disk is full or fails, another
+// process holds its lock, memory is short, or it is damaged. No other code classifies them; other errors are unchanged.
 func explain(err error) error {
 	failed, ok := errors.AsType[*driver.Error](err)
 	if !ok || rpcerr.StoreAway(err) {

@@ -22,7 +22,7 @@ type stmt struct {
 	iterating bool
 }
 
-// effect tells how to find out whether a statement has changed anything.
+// effect is the way to find out whether a statement has changed anything.
 type effect uint8
 
 const (
@@ -67,7 +67,7 @@ func (c *conn) prepare(ctx context.Context, query string) (*stmt, error) {
 
 // exec runs a statement that is not a caller's, such as BEGIN.
 func (c *conn) exec(query string) error {
-	ctx := context.Background() // a transaction is begun and ended whoever still waits for it
+	ctx := context.Background() // a transaction begins and ends even if its caller has left
 	s, err := c.prepare(ctx, query)
 	if err != nil {
 		return err

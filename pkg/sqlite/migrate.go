@@ -12,9 +12,9 @@ const versionTable = `CREATE TABLE IF NOT EXISTS schema_version (
 	version   INTEGER NOT NULL
 ) WITHOUT ROWID`
 
-// Migrate brings the tables of one namespace up to date: it runs, in one transaction, those steps that this file has
-// not seen. A step is one or more statements. Steps are only ever appended; one that has run anywhere is never edited.
-// It fails with [ErrNewerSchema] when the file has seen more steps than are given.
+// Migrate brings the tables of one namespace up to date: it runs, in one transaction, the steps that this file has not
+// had. A step is one or more statements. Steps are append-only; a step that has run anywhere is never edited. It fails
+// with [ErrNewerSchema] if the file has had more steps than are passed.
 func (db *DB) Migrate(ctx context.Context, namespace string, steps []string) error {
 	return db.Write(ctx, func(tx *Tx) error {
 		var version int

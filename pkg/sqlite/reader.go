@@ -29,8 +29,8 @@ func openReaders(ctx context.Context, dsn string, n int) (*readers, error) {
 	return r, nil
 }
 
-// Read runs fn on a connection of its own; all queries of fn see one state of the database, which holds every write
-// answered before. It waits while all connections are in use. It fails with [ErrClosed], with ctx's error when that
+// Read runs fn on a connection of its own; all queries of fn see one state of the database, which has every write
+// acknowledged before. It waits while all connections are in use. It fails with [ErrClosed], with ctx's error if that
 // ends before a connection is free or during a query, and else with fn's error; a failure of the database itself has a
 // kind ([Away]).
 func (db *DB) Read(ctx context.Context, fn func(*View) error) error {

@@ -1,17 +1,17 @@
-// Package sqlite runs one SQLite database for many callers in one process: a single writer goroutine that gathers the
-// writes waiting at that moment into one transaction and syncs the disk once for all of them, and a pool of read-only
-// connections beside it.
+// Package sqlite runs one SQLite database for many callers in one process: a single writer goroutine that collects the
+// waiting writes into one transaction and syncs the disk once for all of them, and a pool of read-only connections
+// beside it.
 //
-// The one idea is group commit. A caller hands [DB.Write] a function; the function is answered only when the
-// transaction that holds its changes is on disk, so a nil error means durable. The more callers wait, the more
-// functions share one sync, and the price of durability per write falls as the load rises.
+// Its one idea is group commit. A caller passes a function to [DB.Write], which returns only once the transaction with
+// the function's changes is on disk, so a nil error means durable. The more callers wait, the more functions share one
+// sync, and the cost of durability per write falls as the load rises.
 //
 //	caller ─ Write(fn) ─┐                    ┌ fn, fn, fn … ┐
 //	caller ─ Write(fn) ─┼─▶ queue ─▶ BEGIN ─▶│  one by one  │─▶ COMMIT + fsync ─▶ answer all
 //	caller ─ Write(fn) ─┘                    └──────────────┘
 //
-// What the tables mean is left to the packages that own them; each registers its schema with [DB.Migrate] under a
-// namespace of its own.
+// The packages that own the tables define their meaning; each registers its schema with [DB.Migrate] under a namespace
+// of its own.
 package sqlite
 
 import (
@@ -39,13 +39,13 @@ var (
 type Options struct {
 	// Readers is the number of read-only connections, and so the number of [DB.Read] calls that run at once. Zero is 4.
 	Readers int
-	// BusyTimeout bounds the wait for a lock that another process holds on the file. Zero is 2s: who waits
-	// hears then that the database is away.
+	// BusyTimeout bounds the wait for a lock that another process holds on the file. Zero is 2s: the caller then learns
+	// that the database is unavailable.
 	BusyTimeout time.Duration
 	// MaxBatch bounds the functions that share one transaction. Zero is 1024.
 	MaxBatch int
-	// VFS names the virtual file system of SQLite's below the database. Empty is the operating system's; tests name one
-	// that fails (pkg/sqlite/sqlitefault).
+	// VFS names SQLite's virtual file system below the database. Empty is the operating system's; tests name one that
+	// fails (pkg/sqlite/sqlitefault).
 	VFS string
 }
 
@@ -70,8 +70,8 @@ type DB struct {
 	closeErr  error
 }
 
-// Open opens the database at path and creates it, readable by its owner alone, when it is not there. The directory must
-// exist. The caller must Close the database.
+// Open opens the database at path; it creates a missing file, readable by its owner alone. The directory must exist.
+// The caller must Close the database.
 func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	opts = opts.withDefaults()
 	path, err := filepath.Abs(path)
@@ -95,8 +95,8 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	return &DB{writer: w, readers: r}, nil
 }
 
-// Close refuses new calls, lets the queued writes and the running reads finish, and closes the file. Calls after the
-// first wait for it and return its error.
+// Close refuses new calls, waits for the queued writes and the running reads, and closes the file. Later calls wait for
+// the first and return its error.
 func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		// The writer goes last: the last connection to close folds the write-ahead log into the main file, and a
@@ -108,7 +108,7 @@ func (db *DB) Close() error {
 	return db.closeErr
 }
 
-// Stats counts what the writer has done since Open.
+// Stats are the writer's counters since Open.
 type Stats struct {
 	Commits uint64 // transactions committed; one disk sync each, unless nothing in it changed
 	Writes  uint64 // functions answered with nil
@@ -122,8 +122,8 @@ func (db *DB) Stats() Stats {
 	return Stats{Commits: c.commits.Load(), Writes: c.writes.Load(), Failed: c.failed.Load(), Reruns: c.reruns.Load()}
 }
 
-// restrict creates the file and takes it from everyone but its owner. SQLite gives the write-ahead log and the shared
-// memory file the mode of the main file.
+// restrict creates the file and removes the permissions of everyone but its owner. SQLite gives the write-ahead log and
+// the shared memory file the mode of the main file.
 func restrict(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -16,10 +16,10 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// View is what a function given to [DB.Read] sees: the database as it was when the function's first query began. It
-// belongs to that function and its goroutine, and fails with [ErrTxDone] afterwards.
+// View is the argument of a function passed to [DB.Read]: the database as it was when the function's first query began.
+// It belongs to that function and its goroutine, and fails with [ErrTxDone] afterwards.
 //
-// Statements are prepared once per connection and kept by their text, so the text should be a constant and values
+// Statements are prepared once per connection and cached by their text, so the text should be a constant and values
 // should be arguments.
 type View struct {
 	ctx  context.Context
@@ -30,9 +30,9 @@ type View struct {
 	broken error
 }
 
-// Tx is what a function given to [DB.Write] sees: the database with the changes of the functions before it in the same
-// transaction, and its own. The transaction itself is the writer's: a function runs no COMMIT or ROLLBACK, and none of
-// the conflict clauses OR ROLLBACK and OR FAIL.
+// Tx is the argument of a function passed to [DB.Write]: the database with the changes of the functions before it in
+// the same transaction, and its own. The transaction itself is the writer's: a function runs no COMMIT or ROLLBACK, and
+// none of the conflict clauses OR ROLLBACK and OR FAIL.
 type Tx struct {
 	View
 }
@@ -57,7 +57,7 @@ func (v *View) Query(query string, args ...any) iter.Seq2[Row, error] {
 	}
 }
 
-// QueryRow runs a query of which the first row matters. Its Scan runs the query, and fails with [sql.ErrNoRows] when
+// QueryRow runs a query and returns its first row. The row's Scan runs the query, and fails with [sql.ErrNoRows] if
 // there is no row.
 func (v *View) QueryRow(query string, args ...any) Row {
 	return firstRow{view: v, query: query, args: args}
@@ -79,7 +79,7 @@ func (r firstRow) Scan(dest ...any) error {
 	return sql.ErrNoRows
 }
 
-// Exec runs one statement that changes something. Its result tells the number of affected rows and the last row id.
+// Exec runs one statement that changes something. Its result has the number of affected rows and the last row id.
 func (tx *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if tx.broken != nil {
 		return nil, tx.broken
@@ -114,7 +114,7 @@ func (tx *Tx) script(statements string) error {
 	return tx.note(err)
 }
 
-// query starts a query. A statement whose rows are being read further up the stack is prepared anew for this use.
+// query starts a query. A statement whose rows are being read by a caller is prepared again for this use.
 func (v *View) query(query string, args []any) (rows *sql.Rows, release func(), err error) {
 	if v.broken != nil {
 		return nil, nil, v.broken
@@ -143,7 +143,7 @@ func (v *View) query(query string, args []any) (rows *sql.Rows, release func(), 
 	}, nil
 }
 
-// note keeps a failure of the database itself. After one SQLite may have rolled the transaction back already, and a
+// note records a failure of the database itself. After one SQLite may have rolled the transaction back already, and a
 // further statement would then run, and commit, outside of any.
 func (v *View) note(err error) error {
 	if v.broken == nil && breaksTransaction(err) {
@@ -152,8 +152,8 @@ func (v *View) note(err error) error {
 	return err
 }
 
-// breaksTransaction tells the failures of the database (https://www.sqlite.org/lang_transaction.html, "Response To
-// Errors Within A Transaction") from those of one statement, which leave the transaction as it was.
+// breaksTransaction distinguishes failures of the database (https://www.sqlite.org/lang_transaction.html, "Response To
+// Errors Within A Transaction") from those of one statement, which leave the transaction intact.
 func breaksTransaction(err error) bool {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {

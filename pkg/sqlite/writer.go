@@ -53,17 +53,17 @@ func openWriter(ctx context.Context, dsn string, maxBatch int) (*writer, error) 
 	return w, nil
 }
 
-// Write queues fn for the next transaction and returns nil once that is committed and synced to disk. When fn returns
-// an error its own changes are undone, those of the others in the transaction stand, and Write returns that error. When
-// the commit fails, or the database itself does, every function in the transaction fails with that error ([Away]).
+// Write queues fn for the next transaction and returns nil once that is committed and synced to disk. If fn returns an
+// error its own changes are undone, those of the others in the transaction remain, and Write returns that error. If the
+// commit fails, or the database itself does, every function in the transaction fails with that error ([Away]).
 //
-// While fn is queued the end of ctx withdraws it, and Write returns ctx's error; from then on Write waits for the
-// outcome, so that an error of ctx always means that fn has had no effect. [ErrClosed] is returned after Close.
+// While fn is queued the end of ctx withdraws it, and Write returns ctx's error; once fn has started Write waits for
+// the outcome, so that an error of ctx always means that fn has had no effect. [ErrClosed] is returned after Close.
 //
-// fn runs on the writer's goroutine and everyone waits for it: it should do nothing but talk to tx. It may run twice,
-// when another function of its transaction fails midway; only the last run counts, so it should set, not add to, what
-// it hands out. A panic of fn counts as an error and is raised again in the caller. fn must not call [runtime.Goexit],
-// which is what a failing test's FailNow does.
+// fn runs on the writer's goroutine and blocks all other writes: it should only use tx. It may run twice, if another
+// function of its transaction fails midway; only the last run counts, so it should set, not add to, its results. A
+// panic of fn counts as an error and is raised again in the caller. fn must not call [runtime.Goexit], which a failing
+// test's FailNow does.
 func (db *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -138,11 +138,11 @@ func (w *writer) run() {
 	}
 }
 
-// next waits for writes and takes up to maxBatch of them, in order of arrival. It returns none when the writer is
+// next waits for writes and removes up to maxBatch of them, in order of arrival. It returns none if the writer is
 // closing and all are done.
 func (w *writer) next() []*write {
-	// The callers just answered are about to write again. Letting them run first makes one full transaction out of what
-	// would else be two halves that take turns.
+	// The callers just answered are about to write again. Letting them run first makes one full transaction instead of
+	// two halves that alternate.
 	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,12 +168,12 @@ func (w *writer) next() []*write {
 	return batch
 }
 
-// errRerun asks for a second, guarded run of a transaction.
+// errRerun requests a second, guarded run of a transaction.
 var errRerun = errors.New("a function failed after a change")
 
-// commit runs a batch in one transaction and sets the outcome of each function. The first run is bare: savepoints cost
-// about a third of a small write, and nearly every function that fails has changed nothing by then. When one has, all
-// is rolled back and run again with a savepoint around each.
+// commit runs a batch in one transaction and sets the outcome of each function. The first run has no savepoints: they
+// cost about a third of a small write, and nearly every function that fails has changed nothing by then. If one has,
+// all is rolled back and run again with a savepoint around each.
 func (w *writer) commit(batch []*write) {
 	err := w.transact(batch, false)
 	if errors.Is(err, errRerun) && len(batch) == 1 {
@@ -190,7 +190,7 @@ func (w *writer) commit(batch []*write) {
 	}
 }
 
-// transact runs a batch in one transaction. An error means that nothing of it stands.
+// transact runs a batch in one transaction. An error means that none of its changes remain.
 func (w *writer) transact(batch []*write, guarded bool) error {
 	if err := w.conn.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("sqlite: begin: %w", err)
@@ -240,7 +240,7 @@ func (w *writer) runOne(q *write, guarded bool) error {
 }
 
 // rollback ends the transaction, if SQLite has not ended it itself. When it fails, so does the next BEGIN, and with it
-// every later write, loudly.
+// every later write, so that the failure is noticed.
 func (w *writer) rollback() { _ = w.conn.exec("ROLLBACK") }
 
 // call runs the function and keeps its outcome.

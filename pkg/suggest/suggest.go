@@ -6,7 +6,7 @@ import "slices"
 // most is how many letters a name may differ in.
 const most = 2
 
-// Name returns the known name that is nearest to what was written; empty where none is near, or it is known itself.
+// Name returns the known name nearest to the input; empty if none is near, or the input is known.
 func Name(written string, known []string) string {
 	best, least := "", min(most, max(1, len(written)/2))+1
 	for _, name := range slices.Sorted(slices.Values(known)) {
@@ -23,7 +23,7 @@ func Name(written string, known []string) string {
 	return best
 }
 
-// Question asks whether the nearest known name was meant, with a blank behind it; empty where none is near.
+// Question suggests the nearest known name as a question, followed by a blank; empty if none is near.
 func Question(written string, known []string) string {
 	if name := Name(written, known); name != "" {
 		return "did you mean " + name + "? "

@@ -29,7 +29,7 @@ func ParseChange(text string) (Change, error) {
 	return Change{path: strings.Split(path, "."), value: n, text: text}, nil
 }
 
-// parseValue reads YAML that does not stand in the file, so that its nodes have no lines.
+// parseValue reads YAML from outside the file, so that its nodes have no lines.
 func parseValue(text string) (*yaml.Node, error) {
 	n, err := yamlnode.Parse([]byte(text))
 	if err != nil {

@@ -24,7 +24,7 @@ var formats = map[string]agentv1.DatasetFormat{
 func (r *reader) dataset(n *yaml.Node) error {
 	d := &agentv1.Dataset{}
 	r.task.Spec.Dataset = d
-	switch n.Kind { //nolint:exhaustive // The rest is a map, or a fault that mapping tells.
+	switch n.Kind { //nolint:exhaustive // The rest is a map, or a fault that mapping reports.
 	case yaml.SequenceNode:
 		return r.inline(n, d)
 	case yaml.ScalarNode:
@@ -56,8 +56,8 @@ func (r *reader) dataset(n *yaml.Node) error {
 	return r.datasetFile(n, name, d, file)
 }
 
-// fields reads a mapping from fields of a sample to columns. Its names are checked here, where their lines are known;
-// the server reads the rest.
+// fields reads a mapping from fields of a sample to columns. Its names are validated here, where their lines are known;
+// the server validates the rest.
 func (r *reader) fields(n *yaml.Node, to *string) error {
 	if n.Kind == yaml.MappingNode {
 		skip := func(*yaml.Node) error { return nil }
@@ -99,7 +99,7 @@ func (r *reader) datasetFile(n *yaml.Node, name string, d *agentv1.Dataset, file
 	return nil
 }
 
-// inline reads samples that stand in the task file.
+// inline reads samples in the task file itself.
 func (r *reader) inline(n *yaml.Node, d *agentv1.Dataset) error {
 	if n.Kind != yaml.SequenceNode {
 		return r.fault(n, "samples must be a list, not %s", show(n))

@@ -22,7 +22,7 @@ type Files interface {
 	Read(ctx context.Context, name string, most int64) ([]byte, error)
 }
 
-// MissingError says that there is no file of a name, and what would do.
+// MissingError is the error for a missing file; it lists alternatives.
 type MissingError struct{ Message string }
 
 // Error is the message.
@@ -33,7 +33,7 @@ const BodyType = "application/octet-stream"
 
 // folder is the files of this machine. Only regular files are read.
 type folder struct {
-	// dir is where relative paths start, and start says so in faults.
+	// dir is the base of relative paths, and start describes it in faults.
 	dir, start string
 	// bodies are the files that were named by their content.
 	bodies []Body

@@ -9,7 +9,7 @@ import (
 // known names the keys there are.
 func known(keys map[string]key) string { return strings.Join(sortedKeys(keys), ", ") }
 
-// hint says which key may have been meant, and which there are.
+// hint suggests the key that may have been meant, and lists the valid ones.
 func hint(got string, keys map[string]key) string {
 	return suggest.Question(got, sortedKeys(keys)) + "known keys: " + known(keys)
 }

@@ -20,8 +20,8 @@ func (r *reader) jsonText(v *string) key {
 	}
 }
 
-// asJSON turns a value into JSON text. Keys keep their order and numbers their digits; dates and binary values are
-// texts, as they stand.
+// asJSON converts a value to JSON text. Keys keep their order and numbers their digits; dates and binary values become
+// texts, as written.
 func (r *reader) asJSON(n *yaml.Node) (string, error) {
 	var b strings.Builder
 	if err := r.writeJSON(&b, n, 0); err != nil {

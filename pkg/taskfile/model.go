@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// scriptArg is the argument of a model that names a file of scripted answers; blobPrefix marks one that names a body
+// scriptArg is the argument of a model that names a file of scripted answers; blobPrefix marks a reference to a body
 // instead.
 const (
 	scriptArg  = "script"

@@ -17,8 +17,8 @@ type key func(*yaml.Node) error
 // entry is a key of a map with its value.
 type entry struct{ key, value *yaml.Node }
 
-// entries returns what a map holds, in order. Maps that it merges (`<<: *other`) come last, without what it has itself.
-// yamlnode has made sure that no map merges itself.
+// entries returns the entries of a map, in order. Entries of merged maps (`<<: *other`) come last, without the map's
+// own keys. yamlnode ensures that no map merges itself.
 func entries(n *yaml.Node) []entry {
 	var own, merged []entry
 	has := map[string]bool{}
@@ -134,7 +134,7 @@ func optional[T any](r *reader, v **T) key {
 	}
 }
 
-// shape says what fits into v, for messages.
+// shape describes the type of v, for messages.
 func shape(v any) string {
 	switch v.(type) {
 	case *string:
@@ -153,7 +153,7 @@ func shape(v any) string {
 	return "something else"
 }
 
-// show tells a value, for messages.
+// show formats a value, for messages.
 func show(n *yaml.Node) string {
 	const long = 40
 	switch {

@@ -7,9 +7,9 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// Override is what wins over a task file for one evaluation. What is zero changes nothing.
+// Override are the settings that have precedence over a task file for one evaluation. Zero fields change nothing.
 type Override struct {
-	// Models are in place of those of the file, and ModelArgs, whose values are YAML, in place of all their arguments.
+	// Models replace those of the file, and ModelArgs, whose values are YAML, replace all their arguments.
 	Models    []string
 	ModelArgs map[string]string
 	// Limit and SampleIDs exclude each other, and each takes the other's place.
@@ -17,7 +17,7 @@ type Override struct {
 	SampleIDs []string
 	// Epochs and MaxSamples are at least 1.
 	Epochs, MaxSamples int32
-	// Driver is that of all sandboxes, which AllowUnisolated lets be made although a part of their isolation is
+	// Driver replaces that of all sandboxes; AllowUnisolated allows creating them although a part of their isolation is
 	// missing.
 	Driver          string
 	AllowUnisolated bool
@@ -25,7 +25,7 @@ type Override struct {
 	Tags []string
 }
 
-// Override lays o over what the file says. Files are those that arguments of models name; nil are those of the working
+// Override overlays the task with o. Files are those that arguments of models name; nil uses those of the working
 // directory, which become bodies of the task.
 func (t *Task) Override(ctx context.Context, o Override, files Files) error {
 	s := t.Spec

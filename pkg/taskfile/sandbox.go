@@ -130,8 +130,8 @@ func (r *reader) placed(n *yaml.Node, most int64) (content []byte, mode uint32, 
 // checkScorer is the scorer whose files are placed in the sandbox.
 const checkScorer = "exec"
 
-// checkFiles reads files of this machine among the files of a check, and gives the parameters with their content in
-// their place.
+// checkFiles reads files of this machine among the files of a check, and returns the parameters with the content in
+// place of the files.
 func (r *reader) checkFiles(params *yaml.Node) (*yaml.Node, error) {
 	out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: params.Line, Column: params.Column}
 	for _, e := range entries(params) {

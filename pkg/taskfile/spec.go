@@ -180,7 +180,7 @@ func (r *reader) epochs(n *yaml.Node) error {
 	})
 }
 
-// selection says which samples run.
+// selection defines which samples run.
 func (r *reader) selection(n *yaml.Node) error {
 	s := r.task.Spec
 	return r.mapping(n, "samples", map[string]key{

@@ -1,12 +1,12 @@
 // Package taskfile reads task files, YAML that describes an evaluation, for the command line and for the server. The
 // format is described in docs/task-file.md.
 //
-// A task file names other files (a dataset, a scripted model's answers) by paths relative to itself. They do not travel
-// in the specification: each is named there by its content ([Files]). Those of this machine are listed in Bodies for
-// the caller to upload first. So a task runs the same on the server next door and on this machine.
+// A task file names other files (a dataset, a scripted model's answers) by paths relative to itself. The specification
+// does not contain them: it names each by its content ([Files]). Those of this machine are listed in Bodies for the
+// caller to upload first. So a task runs the same on a remote server and on this machine.
 //
-// Whatever the file says about names (of solvers, tools, scorers, models, drivers) and about their parameters is for
-// the server to judge, which knows them; this package knows the shape alone.
+// The server validates names (of solvers, tools, scorers, models, drivers) and their parameters, since it knows them;
+// this package validates only the structure.
 package taskfile
 
 import (
@@ -43,9 +43,9 @@ type Body struct {
 	Ref *contentv1.BlobRef
 }
 
-// Load reads the task file at path, with changes laid over it in order. Every fault names the file, the line and what
-// would do; all faults are joined. Only regular files are read, the task file and those that it names; ctx ends the
-// reading.
+// Load reads the task file at path, with changes applied to it in order. Every fault names the file, the line and a
+// valid form; all faults are joined. Only regular files are read, the task file and those that it names; the end of ctx
+// ends the reading.
 func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -103,8 +103,8 @@ func Read(ctx context.Context, path string, text []byte, files Files, changes ..
 	return r.task, nil
 }
 
-// ModelArgs turns arguments of a model into JSON text. Relative paths in them start in the working directory, dir.
-// Bodies are the files that they name.
+// ModelArgs converts arguments of a model to JSON text. Relative paths in them are relative to the working directory,
+// dir. Bodies are the files that they name.
 func ModelArgs(ctx context.Context, dir string, args map[string]string) (text string, bodies []Body, err error) {
 	files := workingDirectory(dir)
 	text, err = modelArgs(ctx, files, args)
@@ -135,7 +135,7 @@ type reader struct {
 	path  string
 	files Files
 	task  *Task
-	// key is the key whose value is being read, after those that it is in, for faults.
+	// key is the path of the key whose value is being read, for faults.
 	key string
 	// modelArgs are arguments of every model, from the top-level key model_args.
 	modelArgs string

@@ -8,22 +8,22 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// place is the path that an error of the server begins with: names of fields, each but the last with a colon behind it.
-// A sample may stand between them. What follows it may name files and columns, and is left as it is.
+// place matches the path at the start of a server's error: names of fields, each but the last followed by a colon. A
+// sample may be among them. The rest may name files and columns, and is left unchanged.
 var place = regexp.MustCompile(`^(?:` + field + `: )*(?:sample [^:]*: )?(?:` + field + `: )*(?:` + field + `)?`)
 
 const field = `[a-z_]\w*(?:\[(?:\d+|"[^"]*")\]|[./]\w+)*`
 
-// parameters stands before the name of one.
+// parameters precedes the name of a parameter.
 const parameters = ": parameters "
 
-// Naming is a name of the API, and what people know it by.
+// Naming maps a name of the API to the name that people use.
 type Naming struct {
 	Field *regexp.Regexp
 	Name  string
 }
 
-// commonWords are for every command, and come last.
+// commonWords apply to every command, and come last.
 var commonWords = []Naming{
 	{regexp.MustCompile(`^spec\.`), ""},
 	{regexp.MustCompile(`^model\.model: `), "model: "},
@@ -35,8 +35,7 @@ var commonWords = []Naming{
 	{regexp.MustCompile(`\b(metadata|fields|extra_body)_json\b`), "$1"},
 }
 
-// Words are the names that a task file has for fields of the API, in the order in which they are put in. They are not
-// to be changed.
+// Words are a task file's names for fields of the API, in the order of their replacement. They must not be modified.
 var Words = []Naming{
 	{regexp.MustCompile(`^spec\.dataset\.inline\.samples\[`), "dataset["},
 	{regexp.MustCompile(`^spec\.dataset\.file\.`), "dataset."},

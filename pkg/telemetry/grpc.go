@@ -30,8 +30,8 @@ func NewCallMetrics(r prometheus.Registerer) *CallMetrics {
 	return m
 }
 
-// Of returns m for the calls that one service takes. In one process a call to the gateway is one to the service behind
-// it too.
+// Of returns m for the calls of one service. Within one process a call to the gateway is also one to the service behind
+// it.
 func (m *CallMetrics) Of(service string) *CallMetrics {
 	return &CallMetrics{service: service, duration: m.duration, inFlight: m.inFlight}
 }

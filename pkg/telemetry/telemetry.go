@@ -29,14 +29,14 @@ func NewLogger(cfg Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// NewRegistry makes a registry of metrics with those of the Go runtime and the process.
+// NewRegistry makes a registry with the metrics of the Go runtime and the process.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// Page shows metrics as they are scraped. It asks nobody who they are.
+// Page serves metrics in the form for scraping. It does not authenticate.
 func Page(g prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{})
 }

@@ -11,9 +11,9 @@ import (
 // scales are the factors of the letters behind a number.
 var scales = map[byte]float64{'k': 1e3, 'm': 1e6, 'b': 1e9}
 
-// Parse reads `500000`, `500k`, `output:1m` or `(input*0.1)+output:1m`: a whole number from 0 to 2^53, perhaps with k,
-// m or b (thousands, millions, thousands of millions), perhaps after a formula and a colon, which says what counts. The
-// formula is returned as it is written; without one it is empty, and all tokens count.
+// Parse reads `500000`, `500k`, `output:1m` or `(input*0.1)+output:1m`: a whole number from 0 to 2^53, optionally with
+// k, m or b (thousands, millions, thousands of millions), optionally after a formula and a colon, which defines what
+// counts. The formula is returned unchanged; without one it is empty, and all tokens count.
 func Parse(text string) (tokens int64, formula string, err error) {
 	number := strings.TrimSpace(text)
 	if at := strings.LastIndexByte(number, ':'); at >= 0 {

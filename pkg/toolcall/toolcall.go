@@ -1,6 +1,6 @@
-// Package toolcall decides what the service that plans the calls of an assistant message and the one that executes them
-// must decide alike: which calls run side by side, which are skipped after a failure, and which entries of a run's
-// store a tool may use. It executes nothing and keeps no state.
+// Package toolcall holds the rules on which the service that plans the calls of an assistant message and the one that
+// executes them must agree: which calls run in parallel, which are skipped after a failure, and which entries of a
+// run's store a tool may use. It executes nothing and keeps no state.
 package toolcall
 
 import (
@@ -12,8 +12,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// StageEnd returns the end of the stage that begins with a call, as an index past its last call. Neighbours that may
-// run side by side are one stage, every other call is a stage of its own.
+// StageEnd returns the end of the stage that begins with a call, as an index past its last call. Consecutive calls that
+// may run in parallel are one stage, every other call is a stage of its own.
 func StageEnd(begin, calls int, parallel func(call int) bool) int {
 	end := begin + 1
 	if parallel(begin) {
@@ -24,12 +24,12 @@ func StageEnd(begin, calls int, parallel func(call int) bool) int {
 	return end
 }
 
-// FailFast names the functions whose calls run one after another; after one of them failed, the later ones of the same
+// FailFast names the functions whose calls run sequentially; after one of them failed, the later ones of the same
 // function are skipped.
 type FailFast []string
 
-// FailFastOf reads what an assistant message wants: the member `tool_calls_fail_fast` of its metadata. Metadata of
-// another form want nothing.
+// FailFastOf reads the setting of an assistant message: the member `tool_calls_fail_fast` of its metadata. Metadata of
+// another form have no setting.
 func FailFastOf(m *modelv1.ChatMessage) FailFast {
 	var metadata struct {
 		Functions FailFast `json:"tool_calls_fail_fast"`
@@ -45,7 +45,7 @@ func (f FailFast) Parallel(function string, allowed bool) bool {
 	return allowed && !slices.Contains(f, function)
 }
 
-// Skips reports whether a call is skipped; failed says whether an earlier call of a function failed.
+// Skips reports whether a call is skipped; failed reports whether an earlier call of a function failed.
 func (f FailFast) Skips(function string, failed func(function string) bool) bool {
 	return slices.Contains(f, function) && failed(function)
 }

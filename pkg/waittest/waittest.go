@@ -1,5 +1,5 @@
-// Package waittest bounds the waits of tests, so that a test whose event never comes fails with its name instead of
-// holding the whole run until the time limit of its package.
+// Package waittest bounds the waits of tests, so that a test whose event never happens fails with its name instead of
+// blocking the whole run until the time limit of its package.
 //
 // Inside a bubble of testing/synctest it is not needed: there a wait that cannot end is a panic that shows it.
 package waittest
@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Bound is how long a test waits for one event. It is far above what a loaded machine takes.
+// Bound is how long a test waits for one event. It is far above the delays of a loaded machine.
 const Bound = time.Minute
 
-// For waits for a value of ch, or for its end, and returns the value. It fails the test at once after [Bound], with
-// what was missing, and logs what every goroutine waits for. Only the test's own goroutine may call it, in cleanups
-// too.
+// For waits for a value of ch, or for its end, and returns the value. After [Bound] it fails the test at once, with the
+// name of the missing event, and logs the stack of every goroutine. Only the test's own goroutine may call it, in
+// cleanups too.
 func For[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	late := time.NewTimer(Bound)
@@ -34,7 +34,7 @@ func For[T any](t testing.TB, ch <-chan T, what string) T {
 	panic("unreachable: Fatalf ends the goroutine")
 }
 
-// Return waits until f returns, as For does. f is what waits by itself: that of a sync.WaitGroup, of a server or of a
+// Return waits until f returns, as For does. f is a blocking wait: that of a sync.WaitGroup, of a server or of a
 // process.
 func Return(t testing.TB, f func(), what string) {
 	t.Helper()
@@ -47,7 +47,7 @@ func Return(t testing.TB, f func(), what string) {
 }
 
 // Hold waits for a value of ch, for its end, or for the end of the test, whichever comes first. It is for the
-// goroutines of servers and tools that a test scripts: a test that fails early leaves none of them waiting.
+// goroutines of servers and tools that a test scripts: if a test fails early, none of them remains blocked.
 func Hold[T any](t testing.TB, ch <-chan T) {
 	select {
 	case <-ch:

@@ -1,6 +1,6 @@
-// Package yamlnode parses YAML that others wrote into a node tree that is safe to walk: what its aliases and merges
-// unfold to is bounded, and no value contains itself. A walk over the tree needs no bounds of its own. The bounds are
-// those of pkg/bound.
+// Package yamlnode parses untrusted YAML into a node tree that is safe to walk: the expansion of its aliases and merges
+// is bounded, and no value contains itself. A walk over the tree needs no bounds of its own. The bounds are those of
+// pkg/bound.
 //
 // What the values mean is left to the caller.
 package yamlnode
@@ -25,13 +25,12 @@ var (
 	ErrTooLarge = errors.New("the YAML is too large")
 )
 
-// indicators are the characters of which one begins every value but the first. A value that is left out has the one of
-// its key.
+// indicators are the characters of which one begins every value but the first. An omitted value has that of its key.
 const indicators = "-?:,[{"
 
-// Parse returns the value of a YAML document; nil when the text has none. It fails on text that is no YAML, on more
-// than one document, and with ErrTooDeep, ErrCycle or ErrTooLarge on a document beyond a bound, which the message names
-// with the line. Parse does not wait for anything: a text within the bounds takes a few seconds at most.
+// Parse returns the value of a YAML document; nil if the text has none. It fails on text that is not YAML, on more than
+// one document, and with ErrTooDeep, ErrCycle or ErrTooLarge on a document beyond a bound, which the message names with
+// the line. Parse does not block: a text within the bounds takes a few seconds at most.
 func Parse(text []byte) (*yaml.Node, error) {
 	if len(text) > bound.YAMLBytes {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, len(text), bound.YAMLBytes)
@@ -64,10 +63,10 @@ func Parse(text []byte) (*yaml.Node, error) {
 	return root, err
 }
 
-// size is what a value unfolds to.
+// size is the expanded size of a value.
 type size struct {
 	nodes, depth, bytes int
-	// keys are those of a map, or of the maps of a list, which a map may merge.
+	// keys are those of a map, or of the maps of a list that a map may merge.
 	keys int
 }
 
@@ -77,8 +76,8 @@ type checker struct {
 	known map[*yaml.Node]size
 }
 
-// measure returns the size of n, which lies below depth others. An alias only refers to a value that began before it,
-// so the walk itself is never deeper than the text.
+// measure returns the size of n, which is below depth others. An alias only refers to a value that began before it, so
+// the walk itself is never deeper than the text.
 func (c *checker) measure(n *yaml.Node, depth int) (size, error) {
 	if depth >= bound.YAMLDepth {
 		return size{}, fmt.Errorf("line %d: %w", n.Line, ErrTooDeep)

@@ -11,7 +11,7 @@ import (
 // surrogates finds escaped surrogates, a pair where there is one, and skips escaped backslashes.
 var surrogates = regexp.MustCompile(`\\\\|(?i:\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|\\u(d[89a-f][0-9a-f]{2}))`)
 
-// withoutSurrogates writes escaped pairs of surrogates, which JSON has and YAML does not, as the one character that
+// withoutSurrogates replaces escaped surrogate pairs, which JSON has and YAML does not, with the one character that
 // they mean. Half a pair becomes U+FFFD.
 func withoutSurrogates(text string) string {
 	return surrogates.ReplaceAllStringFunc(text, func(found string) string {

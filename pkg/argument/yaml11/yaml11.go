@@ -1,9 +1,9 @@
-// Package yaml11 turns a YAML document into JSON by the scalar rules of YAML 1.1: `yes` is true, `010` is 8, `12:30` is
-// 750.
+// Package yaml11 converts a YAML document to JSON by the scalar rules of YAML 1.1: `yes` is true, `010` is 8, `12:30`
+// is 750.
 //
-// Models now and then send bare text where a tool call wants a JSON object, and what such text means was settled by
-// parsers of YAML 1.1. Syntax is left to go.yaml.in/yaml/v3; only its node tree is used, since its own values follow
-// YAML 1.2. What plain text means is decided by the patterns of https://yaml.org/type/, in the reading that PyYAML gave
+// Models sometimes send bare text where a tool call requires a JSON object, and parsers of YAML 1.1 have defined the
+// meaning of such text. go.yaml.in/yaml/v3 parses the syntax; only its node tree is used, since its own values follow
+// YAML 1.2. The meaning of plain text follows the patterns of https://yaml.org/type/, in the reading that PyYAML gave
 // them: single letters are no booleans, and an exponent needs a point and a sign.
 package yaml11
 
@@ -18,14 +18,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
-// ToJSON reads one YAML document and returns it as compact JSON. Empty text is null. Keys keep their order; of equal
-// keys the last value counts, at the place of the first. Keys that are no text become the JSON form of their value.
+// ToJSON parses one YAML document and returns it as compact JSON. Empty text is null. Keys keep their order; of equal
+// keys the last value counts, at the place of the first. Keys that are not text become the JSON form of their value.
 // Values that JSON lacks stay text as written: dates and times, binary, infinities and not-a-number.
 //
 // Surrogates that are escaped in quoted text are read as JSON reads them.
 //
-// It fails on text that is no YAML, on more than one document, on keys that are lists or maps, on tags outside the YAML
-// 1.1 types, and with the errors of pkg/yamlnode on documents beyond its bounds.
+// It fails on text that is not YAML, on more than one document, on keys that are lists or maps, on tags outside the
+// YAML 1.1 types, and with the errors of pkg/yamlnode on documents beyond its bounds.
 func ToJSON(text string) (json.RawMessage, error) {
 	document, err := toJSON(text)
 	if err != nil && surrogates.MatchString(text) {
@@ -49,7 +49,7 @@ func toJSON(text string) (json.RawMessage, error) {
 	return w.buf.Bytes(), nil
 }
 
-// writer writes a node tree as JSON. yamlnode has bounded what it unfolds to.
+// writer writes a node tree as JSON. yamlnode has bounded its expansion.
 type writer struct{ buf bytes.Buffer }
 
 func (w *writer) node(n *yaml.Node) error {
@@ -126,7 +126,8 @@ func (f *fields) set(name string, value *yaml.Node) {
 	f.values[name] = value
 }
 
-// collect adds the members of n to f. What a merge key (`<<`) brings comes first, so that n's own members win over it.
+// collect adds the members of n to f. The members of a merge key (`<<`) come first, so that n's own members replace
+// them.
 func (w *writer) collect(f *fields, n *yaml.Node) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if isMerge(n.Content[i]) {
@@ -198,7 +199,7 @@ func key(n *yaml.Node) (string, error) {
 	return name, json.Unmarshal(value, &name)
 }
 
-// tagged reports whether n has no tag written, or one of those.
+// tagged reports whether n has no explicit tag, or one of those.
 func tagged(n *yaml.Node, tags ...string) bool {
 	if n.Style&yaml.TaggedStyle == 0 {
 		return true

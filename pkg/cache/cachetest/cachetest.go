@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/cache"
 )
 
-// Harness says how to test an implementation.
+// Harness describes an implementation to test.
 type Harness struct {
 	// Run calls f as a subtest, in surroundings where advance lets the time of the cache pass.
 	Run func(t *testing.T, name string, f func(t *testing.T, advance func(time.Duration)))

@@ -21,8 +21,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Run runs a program with these variables and arguments until ctx ends. Ready is told its address once it serves; nil
-// tells nobody.
+// Run runs a program with these variables and arguments until ctx ends. Ready, unless nil, is called with the address
+// once it serves.
 func Run(ctx context.Context, c daemon.Configuration, env map[string]string, ready func(net.Addr), args ...string) error {
 	lookUp := func(name string) (string, bool) {
 		value, ok := env[name]
@@ -49,8 +49,8 @@ type Program struct {
 	t         *testing.T
 }
 
-// Start runs a program on a port of its own, with a data directory and a token of its own and these variables beside
-// them. It is stopped when the test ends, which must be without a fault.
+// Start runs a program on a port of its own, with a data directory and a token of its own and these variables. It is
+// stopped when the test ends, and must stop without an error.
 func Start(t *testing.T, c daemon.Configuration, env map[string]string) *Program {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func (p *Program) connect(o grpcclient.Options) *grpc.ClientConn {
 	return conn
 }
 
-// AssertServing checks that the program says of a gRPC service that it serves.
+// AssertServing checks that the program reports a gRPC service as serving.
 func (p *Program) AssertServing(service string) {
 	p.t.Helper()
 	health, err := healthv1.NewHealthClient(p.Stranger()).Check(p.t.Context(), &healthv1.HealthCheckRequest{Service: service})

@@ -1,9 +1,9 @@
-// Package jsonread is json.Unmarshal for long documents: it walks the bytes once, where encoding/json checks the whole
-// document before it begins and looks at each text twice again. Long prompts are read ten times as fast.
+// Package jsonread is json.Unmarshal for long documents: it reads the bytes once, whereas encoding/json validates the
+// whole document before it begins and scans each text twice again. Long prompts are read ten times as fast.
 //
-// It takes what is common and leaves the rest to encoding/json: a document that is faulty, that does not fit, that
-// names a member twice or in other letters than the field's, or a type that it does not know. So values and errors are
-// those of encoding/json, always.
+// It handles the common cases and delegates the rest to encoding/json: a document that is faulty, that does not fit,
+// that names a member twice or in other letters than the field's, or a type that it does not know. So values and errors
+// are always those of encoding/json.
 package jsonread
 
 import (
@@ -17,14 +17,14 @@ import (
 	"sync"
 )
 
-// TextTaker is a json.Unmarshaler for values that are often texts. A text is given to it as it reads; all else it gets
-// by UnmarshalJSON, as encoding/json gives it everything. Both must mean the same.
+// TextTaker is a json.Unmarshaler for values that are often texts. It receives a text decoded; it receives all other
+// values by UnmarshalJSON, which encoding/json uses for all. Both must mean the same.
 type TextTaker interface {
 	json.Unmarshaler
 	TakeText(text string)
 }
 
-// maxDepth is how deep values may be nested here. encoding/json goes deeper, and has a bound too.
+// maxDepth bounds the nesting of values here. encoding/json allows more, and has a bound too.
 const maxDepth = 512
 
 // Unmarshal is json.Unmarshal into a value that is zero.
@@ -47,7 +47,7 @@ func Unmarshal(doc []byte, into any) error {
 // decoder reads the next value into v, which is zero. It fails where encoding/json should try.
 type decoder func(r *reader, v reflect.Value) bool
 
-// decoders are those of types met so far.
+// decoders caches the decoders of types.
 var decoders sync.Map // of reflect.Type to decoder
 
 func decoderOf(t reflect.Type) decoder {

@@ -44,7 +44,7 @@ func (r *reader) next() byte {
 	return 0
 }
 
-// ends says that nothing follows.
+// ends reports whether nothing but blanks follows.
 func (r *reader) ends() bool {
 	r.next()
 	return r.at == len(r.doc)
@@ -203,8 +203,8 @@ func (r *reader) text() (string, bool) {
 	return string(inside), ok
 }
 
-// inside reads a text. What it returns is a part of the document where it stands there as it reads, and else valid
-// until the next text is read.
+// inside reads a text. Its result is a part of the document if the text has no escapes, and else valid until the next
+// text is read.
 //
 // Most texts have neither escapes nor quotes within, which bytes.IndexByte finds out with vector instructions.
 func (r *reader) inside() ([]byte, bool) {
@@ -262,7 +262,7 @@ func (r *reader) skipText() bool {
 	return false
 }
 
-// widest is how many bytes stand for one byte at most: those of U+FFFD for one that is no UTF-8.
+// widest is the maximal number of bytes that replace one byte: those of U+FFFD for one that is not UTF-8.
 const widest = len("\uFFFD")
 
 // unquote reads the rest of a text into the scratch.
@@ -282,7 +282,7 @@ func (r *reader) unquote() ([]byte, bool) {
 	return nil, false
 }
 
-// unquoteStretch reads the next bytes of a text one by one and appends what they stand for.
+// unquoteStretch decodes the next bytes of a text one by one and appends the result.
 func (r *reader) unquoteStretch(to []byte) (_ []byte, ended, ok bool) {
 	const room = widest*jsonscan.Stretch + utf8.UTFMax
 	d := len(to)
@@ -329,8 +329,8 @@ func (r *reader) unquoteStretch(to []byte) (_ []byte, ended, ok bool) {
 	return to[:d], false, true
 }
 
-// escape reads the escape that b begins with. Half of a pair of surrogates stands for U+FFFD. size is 0 where it is
-// none.
+// escape decodes the escape at the start of b. Half of a surrogate pair becomes U+FFFD. size is 0 for an invalid
+// escape.
 func escape(b []byte) (char rune, size int) {
 	if len(b) > 1 && jsonscan.Unescape(b[1]) != 0 {
 		return rune(jsonscan.Unescape(b[1])), 2
@@ -349,7 +349,7 @@ func escape(b []byte) (char rune, size int) {
 	return char, size
 }
 
-// hex4 reads what begins as \u0000 does.
+// hex4 decodes an escape of the form \u0000.
 func hex4(b []byte) (char rune, ok bool) {
 	if len(b) < len(`\u0000`) || b[0] != '\\' || b[1] != 'u' {
 		return 0, false

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Raw is a value as it is written. Unmarshal makes it a part of the document, where a json.RawMessage is a copy: the
-// document must not change while it is used.
+// Raw is an undecoded value. Unmarshal makes it a part of the document, whereas a json.RawMessage is a copy: the
+// document must not be modified while it is used.
 type Raw []byte
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -39,5 +39,5 @@ func (t *TextOrRaw) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// Absent says that the member is not there or null.
+// Absent reports whether the member is missing or null.
 func (t TextOrRaw) Absent() bool { return !t.IsText && (len(t.Raw) == 0 || string(t.Raw) == "null") }

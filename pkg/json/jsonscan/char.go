@@ -2,8 +2,8 @@ package jsonscan
 
 import "unicode/utf8"
 
-// Kind is what a byte is within a text: AsIs, Beyond, Control, or else the letter that stands for it behind a
-// backslash, such as 'n' for a line break. A quote and a backslash stand for themselves there.
+// Kind is the class of a byte within a text: AsIs, Beyond, Control, or else the letter that represents it after a
+// backslash, such as 'n' for a line break. A quote and a backslash represent themselves.
 type Kind uint8
 
 // Kinds that are no letters.
@@ -16,14 +16,14 @@ const (
 	Beyond
 )
 
-// KindOf returns what a byte is.
+// KindOf returns the class of a byte.
 func KindOf(c byte) Kind { return textKinds[c] }
 
-// Unescape returns what a letter behind a backslash stands for; zero where it stands for nothing by itself.
+// Unescape returns the byte that a letter after a backslash represents; zero if it represents none by itself.
 func Unescape(letter byte) byte { return letters[letter] }
 
-// Stretch is how many bytes to look at one by one where Plain has stopped, before it is called again: others that are
-// not plain are likely to follow, as in code or JSON that a text holds.
+// Stretch is the number of bytes to inspect one by one after Plain has stopped, before it is called again: more bytes
+// that are not plain are likely to follow, as in code or in JSON within a text.
 const Stretch = 64
 
 var letters = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}

@@ -3,11 +3,11 @@ package jsonscan
 import "bytes"
 
 // AtMost reports whether a document has at most so many values. A member and its name are one value, an empty object or
-// list counts as two. It checks nothing else. It is for readers that make something of each value; a long document with
-// few values is passed over at the speed of memory.
+// list counts as two. It validates nothing else. It is for readers that create something for each value; it scans a
+// long document with few values at the speed of memory.
 func AtMost(doc []byte, values int) bool {
 	if 1+bytes.Count(doc, []byte(","))+bytes.Count(doc, []byte("{"))+bytes.Count(doc, []byte("[")) <= values {
-		return true // The same with those within texts.
+		return true // The same, with those within texts.
 	}
 	s := scanner{doc: doc}
 	for n := 1; s.at < len(doc); {

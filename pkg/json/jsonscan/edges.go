@@ -13,10 +13,10 @@ func Ends(doc []byte) (head, tail []byte) {
 	return doc[:edge], doc[len(doc)-edge:]
 }
 
-// Edges finds members that lie near the beginning or the end of a long object, and does not look at what is between:
-// usage stands behind an answer, however long that is. It is for documents that are known to be well-formed; of these
-// it finds a member where Object does, or not at all, in which case Object has the last word. Where a name is there
-// twice, one of them is found. Short documents are read whole.
+// Edges finds members near the beginning or the end of a long object, and skips what is between: usage follows an
+// answer, however long that is. It requires well-formed documents; it finds a member where Object does, or not at all,
+// in which case the caller must use Object. If a name occurs twice, one of them is found. Short documents are read
+// whole.
 func Edges(doc []byte, names []string, found []Span) {
 	head, tail := Ends(doc)
 	if tail == nil {
@@ -57,11 +57,11 @@ func first(doc []byte, names []string, found []Span) {
 	}
 }
 
-// last finds the last member of that name that is the object's own and begins behind from.
+// last finds the last member of that name that is the object's own and begins after from.
 //
-// Within texts quotes are escaped. So where a name stands in quotes without a backslash before them, there is a text of
-// its own, and where the rest of the document reads from there as members and their end, that text is a name in the
-// object that ends last: the outermost.
+// Quotes are escaped within texts. So a quoted name without a backslash before it is a text of its own, and if the rest
+// of the document parses from there as members and their end, that text is a name in the object that ends last: the
+// outermost.
 func last(doc []byte, from int, name string) Span {
 	quoted := []byte(`"` + name + `"`)
 	for end := len(doc); ; {

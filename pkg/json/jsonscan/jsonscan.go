@@ -1,12 +1,12 @@
-// Package jsonscan finds where members of a JSON object lie, without decoding the document: a program that passes a
-// request on unchanged needs to know the few values that it routes by, and nothing of the rest.
+// Package jsonscan finds the positions of members of a JSON object without decoding the document: a program that
+// forwards a request unchanged needs only the few values by which it routes.
 //
-// The scan reads the outermost object member by member. It passes over nested values by their quotes and brackets alone
-// and does not check them: what is no JSON within them is left to whoever reads the document in earnest. For a document
-// that is JSON, nested no more than MaxDepth deep, it finds what encoding/json does.
+// The scan reads the outermost object member by member. It skips nested values by their quotes and brackets alone.
+// Nested values are not validated; the decoder that reads the document does that. For a document that is JSON, nested
+// no more than MaxDepth deep, it finds what encoding/json does.
 //
-// What a byte within a text is, and how far a text needs no escape, is for readers and writers of JSON too: Plain,
-// KindOf.
+// Readers and writers of JSON also use the classes of bytes within a text, and the length of a text that needs no
+// escape: Plain, KindOf.
 package jsonscan
 
 import (
@@ -21,24 +21,24 @@ type Span struct {
 	Start, End int
 }
 
-// Found reports whether the member is there.
+// Found reports whether the member is present.
 func (s Span) Found() bool { return s.End > s.Start }
 
 // Of returns the bytes of the span in its document; none where the member is not there.
 func (s Span) Of(doc []byte) []byte { return doc[s.Start:s.End] }
 
-// ErrNotObject says that a document is no JSON object.
+// ErrNotObject is the error for a document that is not a JSON object.
 var ErrNotObject = errors.New("is no JSON object")
 
-// MaxDepth bounds how many objects and lists lie within one another, the outermost included. Readers go down into a
-// document by calling themselves, and most of them have a bound of their own between 128 and 10,000.
+// MaxDepth bounds the nesting of objects and lists, the outermost included. Readers of documents are recursive, and
+// most of them have a bound of their own between 128 and 10,000.
 const MaxDepth = 512
 
-// ErrTooDeep says that a document is nested more deeply than MaxDepth.
+// ErrTooDeep is the error for a document that is nested more deeply than MaxDepth.
 var ErrTooDeep = fmt.Errorf("is nested more than %d levels deep", MaxDepth)
 
-// DuplicateError says that a wanted member is there twice: readers differ in which of them counts, so neither can be
-// relied on.
+// DuplicateError is the error for a wanted member that occurs twice: readers differ in which of them counts, so neither
+// is reliable.
 type DuplicateError struct {
 	// Name is the member's.
 	Name string
@@ -49,9 +49,9 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("has the member %q more than once", e.Name)
 }
 
-// Object finds members of the object that doc is: found[i] becomes where the value of the member names[i] lies. found
-// must be as long as names. Names are compared as they read, whatever escapes they are written with. It fails with an
-// error that wraps ErrNotObject, with ErrTooDeep, or with *DuplicateError.
+// Object finds members of the object in doc: found[i] becomes the position of the value of the member names[i]. found
+// must be as long as names. Names are compared in their decoded form. It fails with an error that wraps ErrNotObject,
+// with ErrTooDeep, or with *DuplicateError.
 func Object(doc []byte, names []string, found []Span) error {
 	clear(found)
 	s := scanner{doc: doc}
@@ -96,7 +96,7 @@ func Object(doc []byte, names []string, found []Span) error {
 type scanner struct {
 	doc []byte
 	at  int
-	// tooDeep says why the scan broke off.
+	// tooDeep is set if the scan stopped for the depth.
 	tooDeep bool
 }
 

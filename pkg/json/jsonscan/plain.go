@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Plain returns how many bytes at the start of text are ASCII that a JSON text holds as it is, without an escape. It
-// looks at eight bytes at once: prompts are mostly such text, and they are long.
+// Plain returns the number of bytes at the start of text that are ASCII and need no escape in a JSON text. It inspects
+// eight bytes at once: prompts are mostly such text, and they are long.
 func Plain[T string | []byte](text T) int {
 	const (
 		ones  = 0x0101010101010101
@@ -18,7 +18,7 @@ func Plain[T string | []byte](text T) int {
 		quote := word ^ (ones * '"')
 		slash := word ^ (ones * '\\')
 		// A byte below 0x20, a quote, a backslash or one above 0x7f sets its highest bit. Borrows only reach bytes
-		// behind such a one, so the first that is set is right.
+		// after such a one, so the first set bit is right.
 		if found := (word | (word - ones*0x20) | (quote - ones) | (slash - ones)) & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}

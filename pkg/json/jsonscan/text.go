@@ -8,9 +8,9 @@ import (
 
 // text passes over the rest of a text, its closing quote included.
 //
-// Most texts hold no quotes, and bytes.IndexByte finds their end with vector instructions. Those that quote other texts
-// (code, JSON as a tool answers it) have an escaped quote every few bytes: from the first one on they are looked
-// through by blocks, without a branch for each quote.
+// Most texts contain no quotes, and bytes.IndexByte finds their end with vector instructions. Texts that quote other
+// texts (code, JSON of a tool's answer) have an escaped quote every few bytes: from the first one on they are scanned
+// by blocks, without a branch for each quote.
 func (s *scanner) text() bool {
 	i := bytes.IndexByte(s.doc[s.at:], '"')
 	if i < 0 {
@@ -20,7 +20,7 @@ func (s *scanner) text() bool {
 		s.at += i + 1
 		return true
 	}
-	// Backslashes before the quote belong to it or to one another, so the block begins before them.
+	// Backslashes before the quote escape it or one another, so the block begins before them.
 	start := s.at + i - 1
 	for start > s.at && s.doc[start-1] == '\\' {
 		start--
@@ -74,7 +74,7 @@ func zeros(x uint64) uint64 {
 
 // follow returns a bit for each byte of a block that a backslash escapes, given whether the first one is, and whether
 // the first byte of the next block is. A run of backslashes escapes what follows when its length is odd: adding the
-// starts of runs that begin at odd places carries through them and tells the two apart.
+// starts of runs that begin at odd places carries through them and distinguishes the two.
 func follow(backslash, escape uint64) (escaped, next uint64) {
 	const even = 0x5555555555555555
 	backslash &^= escape

@@ -1,9 +1,8 @@
-// Package jsonwrite writes JSON by appending, with members in the order of the calls and with JSON text of others
-// passed through byte for byte.
+// Package jsonwrite writes JSON by appending, with members in the order of the calls and with foreign JSON text passed
+// through byte for byte.
 //
-// It is for documents whose bytes must not depend on the run of the program: requests to providers, whose prompt caches
-// compare prefixes, and the JSON form of messages. Nothing here reflects, and a text without anything to escape costs
-// one copy.
+// It is for documents whose bytes must be deterministic: requests to providers, whose prompt caches compare prefixes,
+// and the JSON form of messages. It uses no reflection, and a text without anything to escape costs one copy.
 package jsonwrite
 
 import (
@@ -12,8 +11,8 @@ import (
 	"strconv"
 )
 
-// Writer builds one JSON document. The zero value is ready to use. The caller keeps the order of a document: a Key
-// before each value of an object, no Key in a list.
+// Writer builds one JSON document. The zero value is ready to use. The caller is responsible for the structure of a
+// document: a Key before each value of an object, no Key in a list.
 type Writer struct {
 	buf   []byte
 	comma bool
@@ -25,10 +24,10 @@ func NewWriter(size int) *Writer { return &Writer{buf: make([]byte, 0, size)} }
 // Append returns a writer that appends to dst, with room for size bytes.
 func Append(dst []byte, size int) *Writer { return &Writer{buf: slices.Grow(dst, size)} }
 
-// Bytes returns what was written. It is valid until the next call.
+// Bytes returns the written document. It is valid until the next call.
 func (w *Writer) Bytes() []byte { return w.buf }
 
-// String returns what was written as a text.
+// String returns the written document as a string.
 func (w *Writer) String() string { return string(w.buf) }
 
 // BeginObject opens an object.

@@ -9,11 +9,10 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// widest is what a byte becomes at most.
+// widest is the maximal encoded size of a byte.
 const widest = len(`\u0000`)
 
-// AppendText appends text as a JSON string, with no more escapes than JSON asks for. Bytes that are no UTF-8 become
-// U+FFFD.
+// AppendText appends text as a JSON string, with only the escapes that JSON requires. Invalid UTF-8 becomes U+FFFD.
 func AppendText(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	for {

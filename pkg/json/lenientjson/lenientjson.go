@@ -1,8 +1,8 @@
-// Package lenientjson reads JSON objects written by people and by other programs the way the reference's validation
-// does: a number may stand in a text, `10.0` is an integer, `yes` is true, null is absent. What cannot be read so is a
+// Package lenientjson reads JSON objects written by people and by other programs as the reference's validation does: a
+// number may be in a text, `10.0` is an integer, `yes` is true, null is absent. A value that cannot be read so is a
 // fault that names its field.
 //
-// An Object collects faults instead of returning one from every call: read all fields, then ask Err once.
+// An Object collects faults instead of returning one from every call: read all fields, then call Err once.
 package lenientjson
 
 import (
@@ -30,7 +30,7 @@ func Parse(document []byte) (*Object, error) {
 	return o, errors.Join(faults...)
 }
 
-// newObject reads raw as an object at path; what is no object is a fault and reads as an empty one.
+// newObject reads raw as an object at path; any other value is a fault and reads as an empty object.
 func newObject(raw json.RawMessage, path string, faults *[]error) *Object {
 	o := &Object{path: path, faults: faults}
 	if err := json.Unmarshal(raw, &o.members); err != nil {
@@ -65,7 +65,7 @@ func (o *Object) at(name string) string {
 	return o.path + "." + name
 }
 
-// Has reports whether the field is there, null or not.
+// Has reports whether the field is present, null or not.
 func (o *Object) Has(name string) bool {
 	_, ok := o.members[name]
 	return ok
@@ -80,7 +80,7 @@ func (o *Object) Raw(name string) json.RawMessage {
 	return raw
 }
 
-// Require adds a fault when the field is absent or null, and returns whether it is there.
+// Require adds a fault if the field is absent or null, and reports whether it is present.
 func (o *Object) Require(name string) bool {
 	if o.Raw(name) == nil {
 		o.Fail(name, "is required")
@@ -117,7 +117,7 @@ func (o *Object) Object(name string) *Object {
 }
 
 // RawObject returns the text of a field that is an object, without blanks around it and with the last of members that
-// share a name. It is empty when the field is absent or null.
+// share a name. It is empty if the field is absent or null.
 func (o *Object) RawObject(name string) string {
 	raw := o.Raw(name)
 	if raw == nil {
@@ -143,7 +143,7 @@ func (o *Object) Any(name string) string {
 	return string(tidy)
 }
 
-// List returns the items of a field, and whether it is there and not null.
+// List returns the items of a field, and whether it is present and not null.
 func (o *Object) List(name string) (items []json.RawMessage, ok bool) {
 	raw := o.Raw(name)
 	if raw == nil {
@@ -156,7 +156,7 @@ func (o *Object) List(name string) (items []json.RawMessage, ok bool) {
 	return items, true
 }
 
-// Objects reads a list of objects, and says whether the field is there.
+// Objects reads a list of objects, and reports whether the field is present.
 func (o *Object) Objects(name string) (objects []*Object, ok bool) {
 	items, ok := o.List(name)
 	for i, item := range items {

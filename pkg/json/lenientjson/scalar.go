@@ -51,7 +51,7 @@ func (o *Object) Enum(name string, allowed ...string) *string {
 	return text
 }
 
-// Strings reads a list of texts, and says whether it is there.
+// Strings reads a list of texts, and reports whether it is present.
 func (o *Object) Strings(name string) (texts []string, ok bool) {
 	items, ok := o.List(name)
 	for i, item := range items {
@@ -65,7 +65,7 @@ func (o *Object) Strings(name string) (texts []string, ok bool) {
 	return texts, ok
 }
 
-// StringMap reads an object whose values are texts, and says whether it is there.
+// StringMap reads an object whose values are texts, and reports whether it is present.
 func (o *Object) StringMap(name string) (texts map[string]string, ok bool) {
 	child := o.Object(name)
 	if child == nil {
@@ -78,8 +78,8 @@ func (o *Object) StringMap(name string) (texts map[string]string, ok bool) {
 	return texts, true
 }
 
-// Int64 reads an integer: a number without a fraction, a text that holds one, or a truth value. Nil when it is absent
-// or null.
+// Int64 reads an integer: a number without a fraction, a text that contains one, or a boolean. Nil if it is absent or
+// null.
 func (o *Object) Int64(name string) *int64 { return read(o, name, AsInt, "must be an integer") }
 
 // Int32 is Int64 within 32 bits.

@@ -1,9 +1,9 @@
 // Package orderedjson reads and writes JSON whose objects keep the order of their members and whose numbers keep their
 // digits.
 //
-// Arguments of tools and their schemas are JSON written by others. Where the platform has to change a part of such a
-// document, the rest must come out as it went in: an order of keys that a provider's cache relies on, an integer of
-// thirty digits, a 1.0 that is no 1.
+// Arguments of tools and their schemas are foreign JSON. If the platform changes a part of such a document, the rest
+// must stay the same: an order of keys that a provider's cache relies on, an integer of thirty digits, a 1.0 that is
+// not a 1.
 package orderedjson
 
 import (
@@ -95,9 +95,9 @@ func (o *Object) All() iter.Seq2[string, any] {
 // MarshalJSON writes the object in its order, without blanks.
 func (o *Object) MarshalJSON() ([]byte, error) { return Append(nil, o), nil }
 
-// Decode reads one JSON document. Values are nil, bool, json.Number, string, []any and *Object. Of members with one
-// name the last value counts, at the place of the first; what is no Unicode in a text becomes U+FFFD. It fails on what
-// encoding/json refuses.
+// Decode decodes one JSON document. Values are nil, bool, json.Number, string, []any and *Object. Of members with one
+// name the last value counts, at the place of the first; invalid Unicode in a text becomes U+FFFD. It fails on input
+// that encoding/json refuses.
 func Decode(document []byte) (any, error) {
 	value, _, err := decode(document)
 	return value, err
@@ -116,8 +116,8 @@ func DecodeObject(document []byte) (*Object, error) {
 	return object, nil
 }
 
-// Tidy returns document without blanks around it, and else as it is where every reader agrees about what it says. Where
-// a name occurs twice or a text holds what is no Unicode, it returns the document as Decode reads it.
+// Tidy returns document without blanks around it, and otherwise unchanged if all readers agree on its content. If a
+// name occurs twice or a text contains invalid Unicode, it returns the document as Decode reads it.
 func Tidy(document []byte) (json.RawMessage, error) {
 	value, exact, err := decode(document)
 	if err != nil {
@@ -206,7 +206,7 @@ func Append(dst []byte, value any) []byte {
 	}
 }
 
-// appendText writes text as a JSON string, with no more escapes than JSON asks for.
+// appendText writes text as a JSON string, with only the escapes that JSON requires.
 func appendText(dst []byte, text string) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -215,7 +215,7 @@ func appendText(dst []byte, text string) []byte {
 	return append(dst, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
 
-// decode also reports whether the value says exactly what the document says.
+// decode also reports whether the value has exactly the document's content.
 func decode(document []byte) (value any, exact bool, err error) {
 	// Unmarshal checks the whole document, and how deep it nests, before anything is built.
 	var whole json.RawMessage
@@ -240,8 +240,8 @@ func (r *reader) next() byte {
 	return r.rest[0]
 }
 
-// item reads over what stands before an item, a bracket or a comma, and reports whether there is one. Where there is
-// none it reads over the end.
+// item consumes the bracket or comma before an item, and reports whether there is an item. If there is none it consumes
+// the end.
 func (r *reader) item(end byte) bool {
 	if r.next() != end {
 		r.rest = r.rest[1:]
@@ -288,7 +288,7 @@ func (r *reader) object() *Object {
 	return object
 }
 
-// text reads a text, and notes what the decoder may have replaced.
+// text reads a text, and records whether the decoder may have replaced something.
 func (r *reader) text() string {
 	end, plain := 1, true
 	for ; r.rest[end] != '"'; end++ {

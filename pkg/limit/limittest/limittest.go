@@ -12,10 +12,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Harness says how to test an implementation.
+// Harness describes an implementation to test.
 type Harness struct {
-	// Run calls f as a subtest, in surroundings where settle returns once every caller of Acquire has been admitted or
-	// waits in its line.
+	// Run calls f as a subtest, in an environment where settle returns once every caller of Acquire has been admitted
+	// or waits in its line.
 	Run func(t *testing.T, name string, f func(t *testing.T, settle func()))
 	// New makes a limiter without pools.
 	New func(t *testing.T) limit.Limiter

@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/replica"
 )
 
-// Harness says how to get the table under test.
+// Harness describes how to get the table under test.
 type Harness struct {
 	// New returns an empty table.
 	New func(t *testing.T) replica.Table

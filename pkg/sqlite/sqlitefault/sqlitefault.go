@@ -1,7 +1,7 @@
 // Package sqlitefault puts a disk under SQLite that a test can let fail.
 //
-// It is one of SQLite's virtual file systems over the usual one: files are real, and a write or a sync fails while the
-// test says so.
+// It is a virtual file system of SQLite over the usual one: files are real, and a write or a sync fails while the test
+// requests it.
 package sqlitefault
 
 import (
@@ -14,7 +14,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Fault is what fails.
+// Fault is the failing operation.
 type Fault int32
 
 // The faults of a disk.
@@ -22,7 +22,7 @@ const (
 	None Fault = iota
 	// Full has no space for anything written.
 	Full
-	// Sync takes what is written, and fails to bring it to the medium.
+	// Sync accepts writes, and fails to bring them to the medium.
 	Sync
 	// Gone fails at everything: writes, syncs and reads.
 	Gone
@@ -78,7 +78,7 @@ func (d *Disk) is(faults ...Fault) bool {
 	return false
 }
 
-// mounted is a disk as SQLite knows it. The registry keeps it from the collector, since SQLite holds no pointer that
+// mounted is a disk in SQLite's form. The registry protects it from the collector, since SQLite holds no pointer that
 // the collector sees.
 type mounted struct {
 	disk   *Disk
@@ -165,11 +165,11 @@ func syncFile(tls *libc.TLS, p uintptr, flags int32) int32 {
 	return function[func(*libc.TLS, uintptr, int32) int32](f.usual.FxSync)(tls, p, flags)
 }
 
-// at is what lies at an address that SQLite gave, which is none of Go's memory, or is kept by the registry.
+// at returns the value at an address that SQLite passed, which is outside Go's memory, or is kept by the registry.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// pointer is a function as SQLite's translation to Go holds it: the word that a func value is. It is only for functions
-// of the package, which stay where they are.
+// pointer is a function in the form of SQLite's translation to Go: the word that a func value is. It is only for
+// functions of the package, which are never moved.
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 
 // function is the way back.

@@ -1,5 +1,5 @@
-// Package workertest has workers for tests: one that a test leads by the hand, over any stream, and one that serves
-// functions.
+// Package workertest provides workers for tests: one that a test controls step by step, over any stream, and one that
+// serves functions.
 package workertest
 
 import (
@@ -80,7 +80,7 @@ func (w *Worker) Register(r *workerv1.Register) *workerv1.Registered {
 	return registered
 }
 
-// Next returns the next frame, answering pings that come before it.
+// Next returns the next frame, and answers pings before it.
 func (w *Worker) Next() *workerv1.ConnectResponse {
 	w.t.Helper()
 	for {
@@ -114,7 +114,7 @@ func (w *Worker) Ended() error {
 	}
 }
 
-// receive waits for the next frame, and fails the test with what is missing when none comes.
+// receive waits for the next frame, and fails the test with the name of the missing frame if there is none.
 func (w *Worker) receive(what string) (frame *workerv1.ConnectResponse, err error) {
 	w.t.Helper()
 	waittest.Return(w.t, func() { frame, err = w.stream.Recv() }, what)
@@ -140,7 +140,7 @@ func Result(key, payload string) *workerv1.ConnectRequest {
 	return &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Result{Result: &workerv1.CallResult{Key: key, Outcome: &workerv1.CallResult_PayloadJson{PayloadJson: payload}}}}
 }
 
-// Progress says that a call goes on.
+// Progress sends progress of a call.
 func Progress(key, message string) *workerv1.ConnectRequest {
 	return &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Progress{Progress: &workerv1.CallProgress{Key: key, Message: message}}}
 }
@@ -202,7 +202,7 @@ func (c client) Recv() (*workerv1.ConnectResponse, error) {
 	}
 }
 
-// server is the host's end; of gRPC's stream only what a host uses.
+// server is the host's end, with the part of gRPC's stream that a host uses.
 type server struct {
 	workerv1.WorkerService_ConnectServer
 	pipe *pipe

@@ -1,4 +1,4 @@
-// Package jsonreadtest holds jsonread against encoding/json, for the types of whoever reads with it.
+// Package jsonreadtest compares jsonread with encoding/json, for the types of jsonread's users.
 package jsonreadtest
 
 import (
