@@ -1,11 +1,10 @@
-// Package corpustest keeps journals that were recorded once, and holds every later fold to the states that they had.
+// Package corpustest stores recorded journals, and checks that every later fold gives the recorded states.
 //
 //	engine in a test ── Record ──▶ NAME.jsonl         the events, one a line; never written again
 //	fold ───────────── Check ───▶ NAME.states.jsonl  what each event changed in the state, one a line
 //
-// With the flag -update, Record writes journals that are not there, and Check the states of those that have none, or
-// have those of another fold version. A fold that comes to other states needs a version of its own, since the runs of
-// old journals keep theirs.
+// With the flag -update, Record writes missing journals, and Check writes missing states and those of another fold
+// version. A fold with other states needs a version of its own, since the runs of old journals keep theirs.
 package corpustest
 
 import (
@@ -33,8 +32,8 @@ const (
 	statesSuffix  = ".states.jsonl"
 )
 
-// Record holds what an engine wrote against the recorded journal of the name: both have the same kinds of events. With
-// the flag -update it writes the journal where there is none. It never writes over one.
+// Record compares an engine's journal with the recorded journal of the name: both must have the same kinds of events.
+// With the flag -update it writes a missing journal. It never overwrites one.
 func Record(t *testing.T, dir, name string, events iter.Seq2[*agentv1.Event, error]) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -60,15 +59,15 @@ func Record(t *testing.T, dir, name string, events iter.Seq2[*agentv1.Event, err
 type Fold struct {
 	// Version is the fold's.
 	Version int
-	// New returns the state of a journal without events, and what folds an event into it.
+	// New returns the state of a journal without events, and the function that folds an event into it.
 	New func(journal string) (state any, apply func(*agentv1.Event) error)
-	// Skip are fields that are no part of what is folded, such as caches: `Type.field`.
+	// Skip are fields that are not part of the folded state, such as caches: `Type.field`.
 	Skip []string
-	// Show returns what stands for a value in place of its fields; false for nothing.
+	// Show returns a replacement for a value, which is dumped instead of its fields; false if there is none.
 	Show func(path string, value any) (any, bool)
 }
 
-// Check folds each journal of a folder, and compares the state after each event with what it was when it was recorded.
+// Check folds each journal of a folder, and compares the state after each event with the recorded one.
 func Check(t *testing.T, dir string, f Fold) {
 	t.Helper()
 	for name, events := range journals(t, dir) {
@@ -136,7 +135,7 @@ func read(t *testing.T, path string) (events []*agentv1.Event) {
 	return events
 }
 
-// states are the lines of a file of states: the version, then what each event changed.
+// states are the lines of a file of states: the version, then the changes of each event.
 func (f Fold) states(t *testing.T, events []*agentv1.Event) []string {
 	t.Helper()
 	lines := []string{string(marshal(t, map[string]any{"fold_version": f.Version}))}
@@ -154,7 +153,7 @@ func (f Fold) states(t *testing.T, events []*agentv1.Event) []string {
 	return lines
 }
 
-// changes returns what a JSON merge patch says of a change; nil for none.
+// changes returns a JSON merge patch of a change; nil if nothing changed.
 func changes(before, after any) any {
 	old, isOld := before.(map[string]any)
 	fresh, isNew := after.(map[string]any)

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// dump returns all that a state holds as JSON has it: structs by the names of their fields, lists by their places, and
-// without what is zero.
+// dump returns a whole state in the form of JSON: structs by the names of their fields, lists by their positions, and
+// without zero values.
 func (f Fold) dump(t *testing.T, state any) any {
 	t.Helper()
 	var all any
@@ -71,7 +71,7 @@ func (f Fold) value(t *testing.T, path string, v reflect.Value) any {
 	}
 }
 
-// fields are the fields of a struct, those that are not exported too.
+// fields are the fields of a struct, unexported ones included.
 func (f Fold) fields(t *testing.T, path string, v reflect.Value) any {
 	t.Helper()
 	all := map[string]any{}

@@ -46,7 +46,7 @@ type Parts struct {
 	// Agents and Scorers are those that runs may name.
 	Agents  []agent.Definition
 	Scorers []score.Definition
-	// VFS is what the database lies on; empty is the usual disk.
+	// VFS is the virtual file system of the database; empty is the usual disk.
 	VFS string
 	// Dir is its folder; empty is one of the test's own.
 	Dir string
@@ -62,18 +62,18 @@ type Fleet struct {
 	Sandboxes *servicetest.Sandboxes
 	Agents    *agent.Registry
 	Scorers   *score.Registry
-	// Workers hosts workers of scorers and of agents' functions; nil where there are none.
+	// Workers hosts workers of scorers and of agents' functions; nil if there are none.
 	Workers *workers.Workers
 	Notes   *progress.Board
 	Config  engine.Config
-	// Replica is what the next engine joins as: by default `local` in a table of the fleet's own.
+	// Replica is the configuration with which the next engine joins: by default `local` in a table of the fleet's own.
 	Replica replica.Config
 	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
 	Wrap       func(journal.Store) journal.Store
 	WrapModels modelv1.ModelServiceClient
-	// Adjust changes what the next engine works with; nil leaves it.
+	// Adjust changes the dependencies of the next engine; nil changes nothing.
 	Adjust func(*engine.Deps)
-	// Lack is what keeps new work from beginning.
+	// Lack returns the reason why no new work may start.
 	Lack func() string
 	// Logger is that of engines; nil logs to the test where it is verbose.
 	Logger *slog.Logger
@@ -113,8 +113,8 @@ func New(t testing.TB, parts Parts) *Fleet {
 	return f
 }
 
-// table is the table of replicas: its clock is that of the test, and its beats are writes of the database, which fail
-// when those do.
+// table is the table of replicas: its clock is that of the test. Its beats are writes of the database, and fail if
+// those do.
 type table struct {
 	memory.Table
 
@@ -178,7 +178,7 @@ func (f *Fleet) Start() *Fleet {
 	return f
 }
 
-// End ends the engine, as a process that is told to stop.
+// End ends the engine, like a process that is asked to stop.
 func (f *Fleet) End() {
 	if f.Stop != nil {
 		f.Stop()
@@ -272,7 +272,7 @@ func Step(name, params string, tools ...string) *agentv1.AgentRef {
 	return ref
 }
 
-// Texts returns what messages say, each after the first letter of its role and before the kind of its error.
+// Texts returns the texts of messages, each after the first letter of its role and before the kind of its error.
 func Texts(messages []*modelv1.ChatMessage) []string {
 	var all []string
 	for _, m := range messages {

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Filter changes what is seen of a conversation. It does not change the messages given.
+// Filter changes a view of a conversation. It does not change the given messages.
 type Filter func([]*modelv1.ChatMessage) []*modelv1.ChatMessage
 
 // Names of the filters.
@@ -128,7 +128,7 @@ func Render(call *toolv1.ToolCall) string {
 	return call.GetFunction() + "(\n    " + strings.Join(arguments, ",\n    ") + "\n)"
 }
 
-// literal writes a JSON value; a text stands in single quotes.
+// literal writes a JSON value; a text is in single quotes.
 func literal(value any) string {
 	text, ok := value.(string)
 	if !ok {

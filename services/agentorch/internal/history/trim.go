@@ -1,8 +1,8 @@
-// Package history changes conversations: it trims what has grown too long for a model's context, and filters what one
-// agent sees of another's work.
+// Package history changes conversations: it trims those that are too long for a model's context, and filters an agent's
+// view of another agent's work.
 //
-// Everything here is pure. A message that is changed is a copy without an id, since a changed message is another
-// message; whoever puts it into a conversation gives it one.
+// The package is pure. A changed message is a copy without an id, since it is another message; the caller that adds it
+// to a conversation gives it one.
 package history
 
 import (
@@ -20,10 +20,10 @@ import (
 // DefaultPreserve is the part of a conversation that trimming keeps by default.
 const DefaultPreserve = 0.7
 
-// Trim shortens a conversation. System messages and the input stay; of the rest, the oldest go until the part preserve
-// is left, and then whatever has lost its counterpart: results whose call is gone, calls whose result is gone, and an
-// answer at the very end. Citations go from the texts that stay, since what they point to may be gone. It fails when
-// preserve is outside 0 to 1.
+// Trim shortens a conversation. System messages and the input stay. Of the rest, the oldest are removed until the part
+// preserve is left, and then the messages that have lost their counterpart: results without a call, calls without a
+// result, and an answer at the very end. Citations are removed from the remaining texts, since their targets may be
+// gone. Trim fails if preserve is outside 0 to 1.
 func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMessage, error) {
 	if !(preserve >= 0 && preserve <= 1) {
 		return nil, fmt.Errorf("preserve is %v; want a part from 0 to 1", preserve)
@@ -41,8 +41,8 @@ func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMes
 	return trimmed, nil
 }
 
-// partition tells the messages that always stay from the conversation proper. Where nothing is marked as input, the
-// front of the conversation up to its first user message is.
+// partition separates the messages that always stay from the conversation proper. If no message is marked as input, the
+// messages up to the first user message are the input.
 func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.ChatMessage) {
 	for _, m := range messages {
 		switch {
@@ -67,7 +67,7 @@ func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.
 	return system, input, rest
 }
 
-// isSummary reports whether a message stands for a part of the conversation that was replaced.
+// isSummary reports whether a message replaces a part of the conversation.
 func isSummary(m *modelv1.ChatMessage) bool {
 	var metadata map[string]json.RawMessage
 	if m.GetMetadataJson() == "" || json.Unmarshal([]byte(m.GetMetadataJson()), &metadata) != nil {
@@ -110,7 +110,7 @@ func calls(m *modelv1.ChatMessage, id string) bool {
 	return slices.ContainsFunc(m.GetToolCalls(), func(c *toolv1.ToolCall) bool { return c.GetId() == id })
 }
 
-// withCalls leaves those calls whose ids are given.
+// withCalls keeps only the calls with the given ids.
 func withCalls(m *modelv1.ChatMessage, ids []string) *modelv1.ChatMessage {
 	if !slices.ContainsFunc(m.GetToolCalls(), func(c *toolv1.ToolCall) bool { return !slices.Contains(ids, c.GetId()) }) {
 		return m

@@ -1,14 +1,14 @@
-// Package limit decides when a run has reached a bound. It is pure: what it says follows from the bounds and from what
-// was used.
+// Package limit decides when a run has reached a bound. It is pure: its results depend only on the bounds and the
+// usage.
 //
-// The rules of the bounds differ, and follow the reference:
+// The rules differ between the bounds, and follow the reference:
 //
 //	messages  more than the bound when messages are added; as many as the bound before a model call
 //	tokens    more than the bound after a model call, whose answer is then not kept; as many as the bound before one
 //	cost      as tokens
 //	turns     more than the bound after a model call, whose answer is then not kept
 //	time      the bound by wall clock
-//	working   the bound by the clock that stands while the run waits
+//	working   the bound by a clock that stops while the run waits
 package limit
 
 import (
@@ -37,7 +37,7 @@ const (
 	Operator = agentv1.LimitType_LIMIT_TYPE_OPERATOR
 )
 
-// Use is what a run has used.
+// Use is the usage of a run.
 type Use struct {
 	// Messages is the length of the conversation.
 	Messages int
@@ -53,8 +53,7 @@ type Set struct {
 	meter  *Meter
 }
 
-// New reads bounds; nil are none. It fails on a bound that is negative or no finite number and on a formula that cannot
-// be read.
+// New reads bounds; nil means none. It fails on a bound that is negative or not finite, and on an invalid formula.
 func New(bounds *agentv1.RunLimits) (*Set, error) {
 	meter, err := NewMeter(bounds.GetTokenFormula())
 	if err != nil {
@@ -71,7 +70,7 @@ func New(bounds *agentv1.RunLimits) (*Set, error) {
 	return &Set{bounds: bounds, meter: meter}, nil
 }
 
-// Bounds returns what the set was made from. It must not be changed.
+// Bounds returns the bounds of the set. They must not be changed.
 func (s *Set) Bounds() *agentv1.RunLimits {
 	if s == nil {
 		return nil
@@ -125,8 +124,8 @@ func (s *Set) Spent(u Use) *agentv1.LimitReached {
 	return nil
 }
 
-// AfterGenerate returns the bound that a model call broke, or nil. The call's own turn is counted in u, unless Spent
-// says that it is none.
+// AfterGenerate returns the bound that a model call broke, or nil. The call's own turn is included in u, unless Spent
+// reports that the call is not a turn.
 func (s *Set) AfterGenerate(u Use) *agentv1.LimitReached {
 	if hit := s.Spent(u); hit != nil {
 		return hit
@@ -137,8 +136,8 @@ func (s *Set) AfterGenerate(u Use) *agentv1.LimitReached {
 	return nil
 }
 
-// TimedOut returns the bound of wall time that elapsed breaks, or nil. Left is what is left of it; negative where there
-// is no bound.
+// TimedOut returns the bound of wall time that elapsed breaks, or nil. Left is the remaining time; negative if there is
+// no bound.
 func (s *Set) TimedOut(elapsed time.Duration) (hit *agentv1.LimitReached, left time.Duration) {
 	return clock(Time, s.Bounds() != nil && s.Bounds().Time != nil, s.Bounds().GetTime().AsDuration(), elapsed)
 }
@@ -190,7 +189,7 @@ func Settable() []string {
 	return names
 }
 
-// Retune returns base with the named fields of now: those that now has not are lifted.
+// Retune returns base with the named fields of now. It removes those that now lacks.
 func Retune(base, now *agentv1.RunLimits, names []string) *agentv1.RunLimits {
 	retuned := &agentv1.RunLimits{}
 	if base != nil {
@@ -200,7 +199,7 @@ func Retune(base, now *agentv1.RunLimits, names []string) *agentv1.RunLimits {
 	for _, name := range names {
 		f := to.Descriptor().Fields().ByName(protoreflect.Name(name))
 		switch {
-		case f == nil: // Of a later version, which would not have been let in.
+		case f == nil: // Of a later version; its command is not accepted.
 		case from.Has(f):
 			to.Set(f, from.Get(f))
 		default:
@@ -210,6 +209,6 @@ func Retune(base, now *agentv1.RunLimits, names []string) *agentv1.RunLimits {
 	return retuned
 }
 
-// inputTokens and outputTokens are what a formula is about.
+// inputTokens and outputTokens are the variables of a formula.
 func inputTokens(u *modelv1.ModelUsage) float64  { return float64(chat.InputTokens(u)) }
 func outputTokens(u *modelv1.ModelUsage) float64 { return float64(u.GetOutputTokens()) }

@@ -20,21 +20,21 @@ type Mail struct {
 	Command journal.Command
 	// RequestID is the id of the caller's request, for the error where it was used for another command.
 	RequestID string
-	// Read reads what is new in the journal, and reports whether the journal has ended: one that has takes no commands.
-	// It is called before the command is posted, and after each append.
+	// Read reads new events of the journal, and reports whether the journal has ended: an ended journal takes no
+	// commands. It is called before the command is posted, and after each append.
 	Read func(ctx context.Context) (ended bool, err error)
 	// Posted is called when the command is durable, to wake the owner.
 	Posted func()
-	// Enough reports whether the sender waits no longer, of what was read and of the number of the event that took the
-	// command, 0 while none has.
+	// Enough reports whether the sender may stop waiting, given what was read and the number of the event that recorded
+	// the command, 0 while there is none.
 	Enough func(taken int64) bool
-	// Every, unless zero, is how long the sender waits without an append until it reads again.
+	// Every, unless zero, is the interval after which the sender reads again without an append.
 	Every time.Duration
 }
 
-// Send posts a command and returns when the journal has ended or Mail.Enough says so. A journal that has ended is read,
-// and gets no command. A command that was posted before is not posted again. While the store is away Send retries,
-// until ctx ends: an operator's wish counts most when something is wrong.
+// Send posts a command and returns when the journal has ended or Mail.Enough returns true. An ended journal is read,
+// but gets no command. It is idempotent by the command's id. While the store is away Send retries until ctx ends: an
+// operator's command matters most during a fault.
 func Send(ctx context.Context, store journal.Store, m Mail) error {
 	for backoff := (retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}); ; {
 		err := send(ctx, store, m)
@@ -66,7 +66,7 @@ func send(ctx context.Context, store journal.Store, m Mail) error {
 		if err != nil {
 			return false, err
 		}
-		// Asked after the journal was read: of one that had ended by then, the answer is the last one.
+		// Taken is called after the read: if the journal had ended by then, its result is final.
 		taken, err := store.Taken(ctx, m.Journal, m.Command.ID)
 		if err != nil && !(ended && errors.Is(err, journal.ErrNotFound)) {
 			return false, journal.Gone(err, m.Journal)
@@ -75,7 +75,7 @@ func send(ctx context.Context, store journal.Store, m Mail) error {
 	})
 }
 
-// defaultPatience is how long clients wait that do not say.
+// defaultPatience is how long clients wait that set no time.
 const defaultPatience = time.Minute
 
 // Patience is how long a client wants to wait.

@@ -1,6 +1,5 @@
-// Package progress names what is known of the effects of runs while they are open, for those who watch: attempts that
-// failed and are made again, what workers say of their work. Nothing of it is journaled, and nothing depends on it; the
-// journal has the intent and, in the end, the outcome.
+// Package progress shows the progress of open effects to watchers: failed attempts that are retried, progress lines of
+// workers. It is not journaled, and nothing depends on it; the journal holds the intent and, in the end, the outcome.
 package progress
 
 import (

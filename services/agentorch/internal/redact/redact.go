@@ -1,6 +1,6 @@
-// Package redact takes what users, models and tools wrote out of messages of the protocol, for viewers who may see
-// what happened but not what was said. The protocol marks such fields with the option evalfleet.options.v1.content;
-// nothing here knows them by name.
+// Package redact removes content that users, models and tools wrote from messages of the protocol, for viewers who may
+// see what happened but not the content. The protocol marks such fields with the option evalfleet.options.v1.content;
+// this package does not know them by name.
 package redact
 
 import (
@@ -12,8 +12,8 @@ import (
 	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 )
 
-// Content returns a copy of m without content. Fields that this version does not know are left out too, since they may
-// be content. The copy shares values with m, so neither may be changed any more.
+// Content returns a copy of m without content. It also drops unknown fields, since they may be content. The copy shares
+// values with m, so neither may be changed afterwards.
 func Content[M proto.Message](m M) M {
 	from := m.ProtoReflect()
 	if !from.IsValid() {
@@ -78,8 +78,8 @@ func plain(message protoreflect.MessageDescriptor) bool {
 	return is
 }
 
-// plains has what was found out about types.
+// plains caches facts about types.
 var plains sync.Map // protoreflect.MessageDescriptor → bool
 
-// fields has what was found out about fields: to read an option takes longer than all else that is done with one.
+// fields caches facts about fields: reading an option is the slowest part of the work on a field.
 var fields sync.Map // protoreflect.FieldDescriptor → bool

@@ -196,7 +196,7 @@ func (k *Keeper) Expire(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// page is how many journals are looked at together, and pageBytes what their rows may have.
+// page is the number of journals per look, and pageBytes bounds their rows.
 const (
 	page      = 500
 	pageBytes = 16 << 20
@@ -218,7 +218,7 @@ func (k *Keeper) expire(ctx context.Context, kind journal.Kind, before time.Time
 			after = row.Ref
 			created, ended, err := life(row)
 			if err != nil {
-				errs = append(errs, err) // It is kept, and those after it have their own time.
+				errs = append(errs, err) // It is kept; the later ones are judged by themselves.
 				continue
 			}
 			if !created.Before(before) {

@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
-// nonFinite is the only key of the object that stands for a number which JSON cannot write. No map value may have it as
+// nonFinite is the only key of the object that represents a number which JSON cannot write. No map value may have it as
 // its only key.
 const nonFinite = "$number"
 
@@ -91,7 +91,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Null at the root is unscored. A list or map within a list or map is an
+// UnmarshalJSON reads the format of MarshalJSON. Null at the root is unscored. A list or map within a list or map is an
 // error.
 func (v *Value) UnmarshalJSON(raw []byte) error {
 	if string(bytes.TrimSpace(raw)) == "null" {
@@ -175,7 +175,7 @@ func parseMap(dec *json.Decoder) (Value, error) {
 	return Map(entries...), nil
 }
 
-// parseItem reads a scalar, or the object that stands for a number which JSON cannot write.
+// parseItem reads a scalar, or the object that represents a number which JSON cannot write.
 func parseItem(dec *json.Decoder) (Value, error) {
 	token, err := dec.Token()
 	if err != nil {

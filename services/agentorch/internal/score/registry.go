@@ -13,20 +13,21 @@ import (
 
 // Definition describes a scorer that task files may name.
 type Definition struct {
-	// Name is what task files write.
+	// Name is the scorer's name in task files.
 	Name string
 	// Description is one sentence for lists of scorers.
 	Description string
 	// Params are the parameters that New takes.
 	Params param.List
-	// Metrics name the metrics that are computed where a task names none.
+	// Metrics name the metrics for tasks that name none.
 	Metrics []string
-	// NeedsTarget says that the scorer compares with the sample's target: without one its score would mean nothing.
+	// NeedsTarget is set if the scorer compares with the sample's target: without a target its score would mean
+	// nothing.
 	NeedsTarget bool
 	// NamesTarget reports whether parameters refer to the sample's target, of a scorer that compares with it only where
 	// they do; nil for never.
 	NamesTarget func(params json.RawMessage) bool
-	// Warn says what is unsafe about parameters that New takes, empty where nothing is; nil for never.
+	// Warn returns a warning about unsafe parameters that New accepts; empty if there is none. Nil never warns.
 	Warn func(params json.RawMessage) string
 	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Scorer, error)
@@ -37,9 +38,9 @@ func (d Definition) Compares(params json.RawMessage) bool {
 	return d.NeedsTarget || d.NamesTarget != nil && d.NamesTarget(params)
 }
 
-// Lacks reports whether a scorer that compares with targets could judge nothing by these. No scorer can where there is
-// none. One that needs a target cannot where one is blank, since every answer or none would match it; a program that
-// only names the target may well expect an empty one.
+// Lacks reports whether a scorer that compares with targets cannot judge by these targets. No scorer can if there are
+// none. A scorer that needs a target cannot if one is blank, since every answer or none would match it; a program that
+// only names the target may expect an empty one.
 func (d Definition) Lacks(targets []string) bool {
 	if !d.NeedsTarget {
 		return len(targets) == 0
@@ -71,7 +72,7 @@ func (r *Registry) Definitions() []Definition {
 	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Definition returns the scorer of a name. It fails with NOT_FOUND SCORER_NOT_FOUND, which names those that are known.
+// Definition returns the scorer of a name. It fails with NOT_FOUND SCORER_NOT_FOUND, and lists the known names.
 func (r *Registry) Definition(name string) (Definition, error) {
 	d, ok := r.definitions[name]
 	if !ok {

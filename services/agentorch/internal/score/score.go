@@ -1,12 +1,12 @@
-// Package score judges what a model answered. It holds the model of scores, the port that scorers implement and the
-// registry that names them.
+// Package score judges answers of models. It holds the model of scores, the port that scorers implement and the
+// registry of their names.
 //
-// The one idea: a scorer decides and never acts. Next gets all that is known about a sample and returns its score, or
-// asks for one effect that it needs first (a program run in the sandbox, a grader model's answer). Whoever drives the
-// sample performs the effect, journals its result and asks again with it. Most scorers need no effect; they are a Func.
+// The main idea: a scorer decides and never acts. Next gets all facts about a sample and returns its score, or requests
+// one effect that it needs first (a program run in the sandbox, a grader model's answer). The engine performs the
+// effect, journals its result and calls Next again with it. Most scorers need no effect; they are a Func.
 //
-// Sub-packages: builtin has the scorers that are pure, metric the numbers over all samples, reduce turns the epochs of
-// a sample into one score, result puts these together into an evaluation's results. Nothing here does I/O.
+// Sub-packages: builtin has the pure scorers, metric computes numbers over all samples, reduce turns the epochs of a
+// sample into one score, result combines these into an evaluation's results. Nothing here does I/O.
 package score
 
 import "encoding/json"
@@ -23,12 +23,12 @@ const (
 // Score is the judgement of one scorer on one sample.
 type Score struct {
 	Value Value `json:"value"`
-	// Answer is what the scorer took as the model's answer; nil when it found none.
+	// Answer is the text that the scorer took as the model's answer; nil if it found none.
 	Answer *string `json:"answer,omitempty"`
-	// Explanation tells people how the score came about; nil when there is nothing to tell.
+	// Explanation explains the score to people; nil if there is nothing to explain.
 	Explanation *string `json:"explanation,omitempty"`
-	// Reason says to programs why the score is abnormal; empty for a normal one.
+	// Reason is the machine-readable reason of an abnormal score; empty for a normal one.
 	Reason string `json:"reason,omitempty"`
-	// Metadata are further facts by name; nil for none.
+	// Metadata are further facts by name; nil if there are none.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 }

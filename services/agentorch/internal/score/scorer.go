@@ -5,21 +5,21 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
 )
 
-// Input is what a scorer knows about a sample when the model is done with it.
+// Input is a sample as a scorer sees it once the model is done.
 type Input struct {
 	// Completion is the text of the model's last output.
 	Completion string
-	// Targets are the sample's targets. Any of them may count as right; what that means is the scorer's matter.
+	// Targets are the sample's targets. A match with any of them may count as right; the scorer defines a match.
 	Targets []string
-	// Choices are the sample's options with the model's selection, in the order in which the model saw them; nil when
-	// it has none.
+	// Choices are the sample's options with the model's selection, in the order in which the model saw them; nil if it
+	// has none.
 	Choices choice.Choices
-	// Metadata is the sample's metadata; nil for none.
+	// Metadata is the sample's metadata; nil if there is none.
 	Metadata *orderedjson.Object
 }
 
-// Effect is something that a scorer needs done before it can decide. Its types are declared by the scorers that ask for
-// them and known to whoever drives samples.
+// Effect is an effect that a scorer needs before it can decide. Its types are declared by the scorers that request
+// them, and known to the engine.
 type Effect any
 
 // Result is the outcome of an Effect, of the type that belongs to it.
@@ -31,8 +31,8 @@ type Step struct {
 	Effect Effect
 }
 
-// Scorer judges samples. It is immutable: what it decides follows from its arguments alone, so that a replayed journal
-// comes to the same end.
+// Scorer judges samples. It is immutable: its decision depends on its arguments alone, so that a replayed journal gives
+// the same score.
 type Scorer interface {
 	// Next returns the score, or the effect to perform before the next call. Results are the outcomes of all effects
 	// asked for so far, in order. An error means that the sample cannot be judged by this scorer, for example because
@@ -40,8 +40,8 @@ type Scorer interface {
 	Next(in Input, results []Result) (Step, error)
 }
 
-// Demanding is a scorer that needs more of a run than what the model said, and can tell before the run starts that it
-// lacks.
+// Demanding is a scorer that needs more of a run than the model's answer, and can report before the run starts that it
+// is missing.
 type Demanding interface {
 	Scorer
 	// Demand fails with INVALID_REQUEST where a run could never be judged. The input has no completion yet, and

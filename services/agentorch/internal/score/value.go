@@ -17,7 +17,7 @@ const (
 	NoAnswer  = "N" // counts 0: the model gave nothing to judge
 )
 
-// Kind tells what a Value holds.
+// Kind is the type of a Value.
 type Kind uint8
 
 // The kinds of values. A list or map holds scalars only.
@@ -30,9 +30,9 @@ const (
 	KindMap
 )
 
-// Value is what a scorer gives a sample: text (often a grade), a number, a bool, or a list or map of those. The number
-// NaN says that the sample could not be scored; metrics and reducers leave it out. The zero Value is null. Values are
-// immutable and may be shared.
+// Value is a scorer's result for a sample: text (often a grade), a number, a bool, or a list or map of those. The
+// number NaN means that the sample could not be scored; metrics and reducers leave it out. The zero Value is null.
+// Values are immutable and may be shared.
 type Value struct {
 	kind    Kind
 	text    string // of a text; of a number the literal it was read from, or "" when it was computed
@@ -71,10 +71,10 @@ func List(items ...Value) Value { return Value{kind: KindList, list: slices.Clip
 // Map makes a map value that keeps the order of its entries. Keys must differ.
 func Map(entries ...Entry) Value { return Value{kind: KindMap, entries: slices.Clip(entries)} }
 
-// Unscored makes the value that says a sample could not be scored.
+// Unscored returns the value of a sample that could not be scored.
 func Unscored() Value { return Number(math.NaN()) }
 
-// Kind tells what the value holds.
+// Kind returns the type of the value.
 func (v Value) Kind() Kind { return v.kind }
 
 // IsUnscored reports whether the value is the number NaN.
@@ -156,15 +156,14 @@ func (v Value) Equal(other Value) bool {
 	return true
 }
 
-// Scalar is what two scalars have in common exactly where they are Equal, so that maps may have it as a key. NaN is
-// never found again.
+// Scalar is equal for two scalars exactly if they are Equal, so that it can be a key of maps. NaN never equals itself.
 type Scalar struct {
 	kind   Kind
 	number float64
 	text   string
 }
 
-// Scalar returns the key of a scalar; lists and maps have none of their own.
+// Scalar returns the key of a scalar; lists and maps have no key.
 func (v Value) Scalar() Scalar {
 	switch {
 	case v.isNumeric():

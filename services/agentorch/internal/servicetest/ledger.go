@@ -1,7 +1,7 @@
 // Package servicetest holds owners of effects for tests, at the seam of the generated clients: a model gateway, a tool
-// executor and a sandbox service whose answers are scripted, and which keep the promises of the effect protocol. A key
-// is executed once; the same key attaches to what runs or gets what is done; other content under a key is refused; a
-// cancelled key is never executed; work outlives its caller. They count what they did by key.
+// executor and a sandbox service whose answers are scripted, and which follow the effect protocol. A key is executed
+// once; a repeated key attaches to the running effect or gets the stored result; other content under a key is refused;
+// a cancelled key is never executed; work outlives its caller. They count executions by key.
 //
 // They outlive the engine that calls them, as services outlive an orchestrator, so that a test may end one engine and
 // start another over the same owners.
@@ -33,7 +33,7 @@ type Ledger struct {
 	Deaf atomic.Int32
 }
 
-// deaf is the answer to a release that is not heard; nil to one that is.
+// deaf is the error of a release that is not received; nil if it is.
 func (l *Ledger) deaf() error {
 	if l.Deaf.Add(-1) >= 0 {
 		return rpcerr.ServiceUnavailable("owner", time.Second, "starting")
@@ -56,7 +56,7 @@ type entry struct {
 	err     error
 }
 
-// do executes work under a key, or attaches to what was begun.
+// do executes work under a key, or attaches to the execution in flight.
 func (l *Ledger) do(ctx context.Context, key string, content proto.Message, work func(context.Context) (any, error)) (any, error) {
 	l.mu.Lock()
 	e := l.entries[key]
@@ -169,7 +169,7 @@ func (l *Ledger) CheckOnce(t testing.TB) {
 	}
 }
 
-// Wait waits until nothing runs any more.
+// Wait waits until nothing runs.
 func (l *Ledger) Wait() { l.running.Wait() }
 
 func keyOf(parent, id string, more ...string) string {

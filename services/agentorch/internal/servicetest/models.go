@@ -25,7 +25,7 @@ type Models struct {
 	modelv1.ModelServiceClient
 	Ledger
 
-	// Retries is what is told of calls that wait for another attempt; nil is nothing.
+	// Retries delivers news of calls that wait for another attempt; nil delivers nothing.
 	Retries chan *modelv1.WatchRetriesResponse
 	// Answer gives the output of a call. It may block until ctx ends.
 	Answer func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error)
@@ -103,14 +103,14 @@ func (m *Models) ExtendPrefix(_ context.Context, r *modelv1.ExtendPrefixRequest,
 	return &modelv1.ExtendPrefixResponse{Prefix: m.keep(r.GetParent(), messages)}, nil
 }
 
-// Sent returns how many messages each request held that came, in order, those of ExtendPrefix included.
+// Sent returns the number of messages in each received request, in order, those of ExtendPrefix included.
 func (m *Models) Sent() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.sent)
 }
 
-// conversation returns messages after those that a prefix stands for.
+// conversation returns messages after those that a prefix identifies.
 func (m *Models) conversation(parent string, p *modelv1.MessagePrefix, messages []*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error) {
 	if p == nil {
 		return messages, nil
@@ -124,11 +124,11 @@ func (m *Models) conversation(parent string, p *modelv1.MessagePrefix, messages 
 	return append(slices.Clip(before), messages...), nil
 }
 
-// keep keeps messages for later calls, and returns what stands for them.
+// keep stores messages for later calls, and returns the prefix that identifies them.
 func (m *Models) keep(parent string, messages []*modelv1.ChatMessage) *modelv1.MessagePrefix {
 	var hash prefix.Hash
 	for _, message := range messages {
-		digest, _, _ := prefix.DigestOf(message) // What cannot be encoded does not come here.
+		digest, _, _ := prefix.DigestOf(message) // Messages that cannot be encoded never arrive here.
 		hash = hash.Next(digest)
 	}
 	p := &modelv1.MessagePrefix{Hash: hash.String(), Count: int32(len(messages))}
@@ -178,8 +178,8 @@ func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRe
 	return &modelv1.ReleaseGenerateResponse{}, nil
 }
 
-// ListProviders implements the client: mockllm is there, a provider without a key, and one whose models name their
-// account.
+// ListProviders implements the client: mockllm is available, one provider has no key, and one has models whose names
+// include the account.
 func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, ...grpc.CallOption) (*modelv1.ListProvidersResponse, error) {
 	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{
 		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},
@@ -188,8 +188,8 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 	}}, nil
 }
 
-// validate is Generate with validate_only: every model takes the arguments outputs and script alone, no batch, and has
-// a price, but for mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain cannot think.
+// validate is Generate with validate_only: every model accepts only the arguments outputs and script, no batch, and has
+// a price, except mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain cannot think.
 func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	var args map[string]json.RawMessage
 	if text := r.GetModelArgsJson(); text != "" {

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// news is a watch that tells what comes through a channel, and nothing when that is nil.
+// news is a watch that delivers what a channel receives, and nothing if the channel is nil.
 type news[R any] struct {
 	grpc.ServerStreamingClient[R]
 	ctx  context.Context //nolint:containedctx // a stream has one

@@ -29,7 +29,7 @@ type Sandboxes struct {
 	Refuse func(*sandboxv1.CreateSandboxRequest) error
 	// Hold, when it is set, is called in the making of a sandbox. It may block until ctx ends.
 	Hold func(ctx context.Context)
-	// Away is how many calls to renew leases are not answered.
+	// Away is the number of calls to renew leases that get no answer.
 	Away atomic.Int32
 
 	mu      sync.Mutex
@@ -89,7 +89,7 @@ func (s *Sandboxes) CancelSandbox(_ context.Context, r *sandboxv1.CancelSandboxR
 	return &sandboxv1.CancelSandboxResponse{AlreadyDone: done}, nil
 }
 
-// check tells what could be made: the driver local works here, docker does not.
+// check reports whether a sandbox could be created: the driver local works here, docker does not.
 func check(spec *sandboxv1.SandboxSpec) error {
 	switch driver := spec.GetDriver(); {
 	case driver == "docker":

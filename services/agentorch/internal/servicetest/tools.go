@@ -27,7 +27,7 @@ import (
 type Tool struct {
 	// Schema is the JSON Schema of its arguments.
 	Schema string
-	// Parallel lets calls run side by side.
+	// Parallel makes calls run concurrently.
 	Parallel bool
 	// StoreKeys are the entries of the run's store that it declares.
 	StoreKeys []string
@@ -41,7 +41,7 @@ type Call struct {
 	Arguments map[string]any
 	Store     map[string]string
 	Request   *toolv1.ExecuteToolsRequest
-	// Progress tells how the call goes on.
+	// Progress reports the progress of the call.
 	Progress func(line string)
 }
 
@@ -50,7 +50,7 @@ type Tools struct {
 	toolv1.ToolServiceClient
 	Ledger
 
-	// Workers is what is told of workers that come and go; nil is nothing.
+	// Workers delivers news of workers that connect and disconnect; nil delivers nothing.
 	Workers chan *toolv1.WatchWorkersResponse
 	// Tools are the tools by name.
 	Tools map[string]Tool
@@ -153,7 +153,7 @@ func (t *Tools) review(refs []*toolv1.ToolRef, call *toolv1.ToolCall) *toolv1.To
 // ExecuteTools implements the client. The calls of a request run side by side.
 func (t *Tools) ExecuteTools(ctx context.Context, r *toolv1.ExecuteToolsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[toolv1.ExecuteToolsResponse], error) {
 	results := make(chan executed, len(r.GetCalls()))
-	progress := make(chan *toolv1.ToolProgress, 100) // far more than tests tell
+	progress := make(chan *toolv1.ToolProgress, 100) // far more than tests send
 	var calls sync.WaitGroup
 	for i, call := range r.GetCalls() {
 		calls.Go(func() {

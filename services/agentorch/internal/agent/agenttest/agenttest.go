@@ -1,6 +1,5 @@
-// Package agenttest plays agents in tests: it does what the engine does around a machine, with effects that are
-// scripted, and holds the machine to its promise. At every decision a fresh machine that is given the same events must
-// come to the same action.
+// Package agenttest runs agents in tests: it does the work of the engine around a machine, with scripted effects, and
+// checks the machine's contract. At every decision a new machine with the same events must return the same action.
 package agenttest
 
 import (
@@ -21,32 +20,32 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// Script is a run's beginning and what comes of the agent's effects.
+// Script is the start of a run and the results of the agent's effects.
 type Script struct {
 	// Spec is the run's specification; its input begins the conversation.
 	Spec *agentv1.RunSpec
 	// Store is the run's store, as JSON.
 	Store map[string]string
-	// Answers are those of the model, in order. Nil is a call that fails for a reason that passes.
+	// Answers are those of the model, in order. Nil is a call that fails for a transient reason.
 	Answers []*modelv1.ModelOutput
 	// Results gives the results of tools that are not the agent's own; nil is the text "ok" for all.
 	Results func(call *toolv1.ToolCall) *toolv1.ToolResult
-	// Scores are those of the rounds that the agent asks for, in order.
+	// Scores are those of the requested rounds, in order.
 	Scores []*agentv1.ScoreValue
-	// Told is what workers answer, in order: the JSON form of their kind's result.
+	// Told are the results of workers, in order: the JSON form of their kind's result.
 	Told []string
 	// Posts are messages of an operator, of which each wait takes one.
 	Posts []string
 }
 
-// Played is what became of it.
+// Played is the result of a script.
 type Played struct {
 	// Effects are the agent's effects and notes in order: `ask`, `call ID FUNCTION`, `KIND NAME` of a worker, `score`,
 	// `wait`, `note CODE`, `done`, `completed`, `stop TYPE`.
 	Effects []string
 	// Asked are the model calls that it wanted.
 	Asked []agent.Generate
-	// Err is what Next failed with.
+	// Err is the error of Next.
 	Err error
 
 	view
@@ -103,7 +102,7 @@ func (p *player) fresh() agent.Machine {
 	return machine
 }
 
-// decide asks the machine and one that has just read all events.
+// decide calls Next of the machine, and of a new one that has read all events.
 func (p *player) decide() (agent.Action, error) {
 	action, err := p.machine.Next(&p.view)
 	other := p.fresh()

@@ -12,8 +12,8 @@ import (
 
 const noParameters = `{"type": "object", "additionalProperties": false}`
 
-// Delegates describes the agent `delegates`, which sets others to work side by side and says what each answered, as it
-// hears of it, or which bound ended it.
+// Delegates describes the agent `delegates`, which starts others concurrently and reports each answer when it receives
+// it, or the limit that ended the agent.
 func Delegates(tasks ...agent.Start) agent.Definition {
 	return definition("delegates", func() agent.Machine { return &delegating{tasks: tasks} })
 }

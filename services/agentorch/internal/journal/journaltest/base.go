@@ -27,7 +27,7 @@ func answered(seq int64, text string) journal.Entry {
 	}}}}
 }
 
-// base: a journal begins from another's event, and each goes on by itself.
+// base: a journal begins from another's event, and the two continue independently.
 func base(t *testing.T, s journal.Store) {
 	trunk := mustCreate(t, s, journal.Creation{Name: name("trunk"), Entries: notes(1, "1", "2", "3")})
 	trunk = mustAppend(t, s, trunk, notes(4, "4")...)
@@ -69,7 +69,7 @@ func base(t *testing.T, s journal.Store) {
 		assert.Equal(t, head, opened)
 	}
 
-	// What is stored once may stand in the base.
+	// Content that is stored once may be in the base.
 	talk := mustCreate(t, s, journal.Creation{Name: name("talk"), Entries: []journal.Entry{answered(1, "hello"), note(2, "between")}})
 	again := said(3, "hello")
 	again.Same = 1
@@ -104,7 +104,7 @@ func base(t *testing.T, s journal.Store) {
 	}
 }
 
-// baseDeleted: what another journal stands on outlives its own journal, and goes with the last that stands on it.
+// baseDeleted: a base outlives its own journal, and is removed with the last journal that has it.
 func baseDeleted(t *testing.T, s journal.Store) {
 	over := row()
 	over.Done = true

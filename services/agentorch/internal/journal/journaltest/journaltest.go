@@ -62,7 +62,7 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 
 func name(id string) string { return "projects/p/runs/" + id }
 
-// note is an event that says text.
+// note is an event with a text.
 func note(seq int64, text string) journal.Entry {
 	return journal.Entry{Event: &agentv1.Event{Seq: seq, Actor: "system", Kind: &agentv1.Event_Info{Info: &agentv1.Info{
 		Code: "note", Content: &agentv1.InfoContent{DataJson: text},
@@ -437,7 +437,7 @@ func claim(t *testing.T, s journal.Store) {
 	assert.Equal(t, map[string]int{"alive": 1, "r2": 3, "r3": 1}, load())
 }
 
-// claimsAtOnce: of replicas that claim at the same time no two get the same journal, and none is left.
+// claimsAtOnce: concurrent claims get different journals, and together all of them.
 func claimsAtOnce(t *testing.T, s journal.Store) {
 	const journals, replicas, limit = 30, 3, 4
 	for i := range journals {
@@ -654,7 +654,7 @@ func letters(t *testing.T, s journal.Store) {
 	assert.Empty(t, pending())
 }
 
-// changedAfter lists what changed in project p after a change, and the newest.
+// changedAfter lists the changes in project p after a change, and the newest.
 func changedAfter(t *testing.T, s journal.Store, q journal.ChangeQuery) (names []string, last, newest journal.Change) {
 	t.Helper()
 	q.Project = "p"
@@ -670,7 +670,7 @@ func changedAfter(t *testing.T, s journal.Store, q journal.ChangeQuery) (names [
 	return names, last, newest
 }
 
-// A journal stands where its state, or what it waits for, changed last.
+// A journal's position is that of the last change of its state or its wait.
 func changes(t *testing.T, s journal.Store) {
 	_, _, before := changedAfter(t, s, journal.ChangeQuery{})
 	project := s.Subscribe("projects/p")

@@ -26,7 +26,7 @@ var (
 	chineseTens  = map[rune]float64{'廿': 20, '卅': 30, '卌': 40}
 )
 
-// chineseScales multiply all that stands before them since the last scale.
+// chineseScales multiply everything before them since the last scale.
 var chineseScales = map[rune]float64{'万': 1e4, '萬': 1e4, '亿': 1e8, '億': 1e8, '兆': 1e12}
 
 // isChinese reports whether r belongs to Chinese numerals, their signs and decimal words included.

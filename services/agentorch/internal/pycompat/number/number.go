@@ -18,8 +18,8 @@ import (
 // formatting are the marks that currencies, thousands and Markdown put around and into numbers.
 const formatting = "$,£€*_"
 
-// enclosing is the punctuation of sentences that clings to a number. Marks that change what a number says (`<`, `~`,
-// `+`, `%`) are not in it.
+// enclosing is the punctuation of sentences that may surround a number. It excludes marks that change the meaning of a
+// number (`<`, `~`, `+`, `%`).
 const enclosing = "!?:;()[]{}'\"`"
 
 // StripFormatting removes currency signs, thousands separators and emphasis everywhere in s, with the backslash before

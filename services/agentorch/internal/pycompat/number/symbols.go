@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/pycompat/pytext"
 )
 
-// The signs of a number or an exponent, and the Chinese words for them, which stand before a number only.
+// The signs of a number or an exponent, and the Chinese words for them, which only precede a number.
 const (
 	minusSigns = "-−﹣－"
 	plusSigns  = "+＋﹢"
@@ -16,7 +16,7 @@ const (
 	plusWords  = "正"
 )
 
-// groupSeparators stand between digits and say nothing.
+// groupSeparators may separate digits and have no meaning.
 const groupSeparators = ",，﹐、٬ \u00a0\u202f\u2009\u2007\u2008'’ʼ＇"
 
 // decimalMarks are decimal points beside the full stop: the Arabic one and the full-width stop.
@@ -197,7 +197,7 @@ func parseDigits(s string) (float64, bool) {
 	return f, err == nil
 }
 
-// decimalMark tells which of full stop and comma is the decimal mark in s, or 0 for neither.
+// decimalMark returns the decimal mark in s, a full stop or a comma, or 0 if there is none.
 func decimalMark(s string) rune {
 	dot, comma := strings.LastIndexByte(s, '.'), strings.LastIndexByte(s, ',')
 	if dot >= 0 || comma < 0 {

@@ -23,7 +23,7 @@ const MatchTimeout = time.Second
 // maxPatternBytes bounds a pattern; real ones are far shorter.
 const maxPatternBytes = 16 << 10
 
-// ErrTimeout says that a search took longer than MatchTimeout.
+// ErrTimeout is the error if a search takes longer than MatchTimeout.
 var ErrTimeout = errors.New("the pattern backtracks for too long on this text: make it less ambiguous, for example by anchoring it or by narrowing `.*`")
 
 // Regexp is a compiled pattern. It is safe for concurrent use.
@@ -36,7 +36,7 @@ type Regexp struct {
 	groups int
 }
 
-// Compile translates and compiles a pattern; the error says what is wrong with it.
+// Compile translates and compiles a pattern; the error describes the fault of the pattern.
 func Compile(pattern string, ignoreCase bool) (re *Regexp, err error) {
 	if len(pattern) > maxPatternBytes {
 		return nil, fmt.Errorf("the pattern has %d bytes, more than the %d allowed", len(pattern), maxPatternBytes)
@@ -66,7 +66,7 @@ func (re *Regexp) Group(name string) (int, bool) {
 	return n, ok
 }
 
-// Match is what a search found. The text of group 0 is the whole match.
+// Match is the result of a search. The text of group 0 is the whole match.
 type Match struct {
 	groups []group
 }
@@ -87,7 +87,7 @@ func (m Match) Group(n int) (string, bool) {
 // Len returns the number of groups, the whole match not counted.
 func (m Match) Len() int { return len(m.groups) - 1 }
 
-// Search finds the leftmost match in text, as re.search. Found is false when there is none; the only error is
+// Search finds the leftmost match in text, like re.search. Found is false if there is none; the only error is
 // ErrTimeout.
 func (re *Regexp) Search(text string) (m Match, found bool, err error) {
 	result, err := re.engine.FindStringMatch(text)

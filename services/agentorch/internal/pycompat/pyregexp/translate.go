@@ -16,13 +16,13 @@ type translation struct {
 	groups  int
 }
 
-// translator walks over a Python pattern and copies it, changing only what the engine reads otherwise.
+// translator copies a Python pattern, and changes only the parts that the engine interprets differently.
 type translator struct {
 	rest  string
 	out   strings.Builder
 	names map[string]int
 	count int
-	// verbose tells for each open group, the whole pattern first, whether white space and comments are ignored in it.
+	// verbose reports for each open group, the whole pattern first, whether white space and comments are ignored in it.
 	verbose []bool
 }
 
@@ -91,7 +91,7 @@ const (
 )
 
 var (
-	// oppositeInSet has what a negated escape leaves out.
+	// oppositeInSet has the members that a negated escape excludes.
 	oppositeInSet = map[byte]string{'W': wordMembers, 'S': spaceMembers, 'D': `\d`}
 
 	inSet = map[byte]string{'w': wordMembers, 's': spaceMembers}
@@ -103,7 +103,7 @@ var (
 	}
 )
 
-// escape translates a backslash and what belongs to it.
+// escape translates a backslash and its operand.
 func (t *translator) escape(inClass bool) error {
 	if len(t.rest) < 2 {
 		return fmt.Errorf("a backslash at the end")
@@ -174,8 +174,8 @@ func (t *translator) class() error {
 	return nil
 }
 
-// members translates what a set holds, up to its closing bracket. Complements are the members of sets whose opposite
-// belongs to it.
+// members translates the members of a set, up to its closing bracket. Complements are the members of sets whose
+// opposite belongs to it.
 func (t *translator) members() (members string, complements []string, err error) {
 	before := t.out.String()
 	t.out.Reset()
@@ -218,7 +218,7 @@ var (
 	identifier  = regexp.MustCompile(`^[\pL_][\pL\pN_]*$`)
 )
 
-// open translates an opening parenthesis and what tells its kind.
+// open translates an opening parenthesis and the prefix that defines its kind.
 func (t *translator) open() error {
 	if !strings.HasPrefix(t.rest, "(?") {
 		t.count++
@@ -289,7 +289,7 @@ func (t *translator) reference(name string) (int, error) {
 	return 0, fmt.Errorf("no group %q before this", name)
 }
 
-// openFlags translates (?flags) and (?flags-flags:…). Unicode matching is the only kind, so that `u` says nothing.
+// openFlags translates (?flags) and (?flags-flags:…). Unicode matching is the only kind, so that `u` has no effect.
 func (t *translator) openFlags(m []string) error {
 	on, off := m[1], strings.TrimPrefix(m[2], "-")
 	for _, flag := range on + off {

@@ -31,8 +31,8 @@ func ParseFinite(s string) (float64, bool) {
 	return f, true
 }
 
-// floatLiteral rewrites a Python float text as one that strconv reads in the same way, and refuses what strconv takes
-// beyond it.
+// floatLiteral rewrites a Python float text to one that strconv reads in the same way, and refuses texts that only
+// strconv accepts.
 func floatLiteral(s string) (string, bool) {
 	switch strings.ToLower(strings.TrimLeft(s, "+-")) {
 	case "inf", "infinity", "nan":

@@ -2,10 +2,9 @@ package pytext
 
 import "unicode/utf8"
 
-// MatchGlob reports whether name as a whole matches a shell pattern, as Python's fnmatchcase: `*` any text, `?` one
-// character, `[seq]` and `[!seq]` one character in or not in seq, where `a-z` is a range. Nothing escapes a special
-// character but brackets around it; a bracket that is never closed stands for itself. Unlike path.Match, slashes are
-// not special.
+// MatchGlob reports whether name as a whole matches a shell pattern, like Python's fnmatchcase: `*` any text, `?` one
+// character, `[seq]` and `[!seq]` one character in or not in seq, where `a-z` is a range. Only brackets escape a
+// special character; an unclosed bracket matches itself. Unlike in path.Match, slashes are not special.
 func MatchGlob(pattern, name string) bool {
 	// star and retry are where to resume after a mismatch: the pattern behind the last `*`, and the name with one more
 	// character given to it.
@@ -69,8 +68,7 @@ func classEnd(pattern string) int {
 	return 0
 }
 
-// inClass reports whether r is in the class whose text stands between the brackets. A range that runs backwards is
-// empty.
+// inClass reports whether r is in the class with the text between the brackets. A range that runs backwards is empty.
 func inClass(class string, r rune) bool {
 	negated := class[0] == '!' && len(class) > 1
 	if negated {

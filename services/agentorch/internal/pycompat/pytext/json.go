@@ -10,8 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// Str reads a JSON value, as orderedjson decodes it, as text, in the way of Python's str(): a string as it is, `True`,
-// `None`, `42`, `0.5`, and lists and objects in the notation of their repr.
+// Str converts a JSON value, as orderedjson decodes it, to text like Python's str(): a string as it is, `True`, `None`,
+// `42`, `0.5`, and lists and objects in the notation of their repr.
 func Str(value any) string {
 	if s, ok := value.(string); ok {
 		return s

@@ -52,7 +52,7 @@ func afterLastLabel(completion string) string {
 	return strings.TrimLeftFunc(completion[labels[len(labels)-1][1]:], pytext.IsSpace)
 }
 
-// answerLetter returns the letter after the last label when no word goes on behind it.
+// answerLetter returns the letter after the last label if no word continues behind it.
 func answerLetter(completion string) string {
 	text := afterLastLabel(completion)
 	if text == "" {
@@ -66,8 +66,8 @@ func answerLetter(completion string) string {
 	return letter
 }
 
-// answerWord returns the word after the last label when nothing else stands on its line, without one mark of
-// punctuation at its end.
+// answerWord returns the word after the last label if its line holds nothing else, without one trailing mark of
+// punctuation.
 func answerWord(completion string) string {
 	text := afterLastLabel(completion)
 	end := strings.IndexFunc(text, pytext.IsSpace)
@@ -85,8 +85,8 @@ func answerWord(completion string) string {
 	return word
 }
 
-// lastBlank returns the last blank that breaks no line; empty where there is none. The reference takes it for the
-// answer where nothing else follows a label.
+// lastBlank returns the last blank other than a line break; empty if there is none. The reference takes it for the
+// answer if nothing else follows a label.
 func lastBlank(blanks string) string {
 	blanks = strings.TrimRight(blanks, "\n")
 	_, size := utf8.DecodeLastRuneInString(blanks)

@@ -1,8 +1,8 @@
-// Package builtin has the scorers that judge by the completion, the targets and the selected options alone. They ask
-// for no effects.
+// Package builtin has the scorers that judge by the completion, the targets and the selected options alone. They
+// request no effects.
 //
-// All text scorers count a sample as right when any of its targets fits. Their rules are those of the scorers of the
-// same names in Inspect, so that results compare.
+// All text scorers count a sample as right if any of its targets matches. Their rules are those of the scorers of the
+// same names in Inspect, so that results are comparable.
 package builtin
 
 import (
@@ -52,8 +52,8 @@ func grade(correct bool) score.Value {
 
 func isBlank(completion string) bool { return pytext.Trim(completion) == "" }
 
-// firstFit tries each target in turn and scores by the first one that fits. The answer is that of the last try, none
-// without targets.
+// firstFit tries each target in turn and scores by the first match. The answer is that of the last attempt; there is
+// none without targets.
 func firstFit(in score.Input, fits func(completion, target string) (answer string, ok bool)) score.Score {
 	var answer *string
 	for _, target := range in.Targets {

@@ -75,7 +75,7 @@ func letters(positions []int) string {
 	return strings.Join(names, ", ")
 }
 
-// shuffledExplanation shows what the model saw, since its letters are not those of the sample.
+// shuffledExplanation shows the model's view, since its letters differ from those of the sample.
 func shuffledExplanation(shuffled choice.Choices) string {
 	return "The model saw the choices in this order:\n\n" + shuffled.List() + "\n\nIts answer, in those letters: " + letters(shuffled.Selected())
 }

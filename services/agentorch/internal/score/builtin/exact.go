@@ -27,7 +27,7 @@ func exact(in score.Input) (score.Score, error) {
 	got := strings.Join(words(in.Completion, nil), " ")
 	correct := false
 	for _, target := range in.Targets {
-		// A target of nothing but articles and punctuation says nothing and fits nothing.
+		// A target of only articles and punctuation has no meaning and matches nothing.
 		want := strings.Join(words(target, nil), " ")
 		correct = correct || want != "" && want == got
 	}
@@ -62,7 +62,7 @@ func normalWord(token string) string {
 	return strings.Join(pytext.Fields(withoutArticles(token)), " ")
 }
 
-// withoutPunctuation removes ASCII punctuation. Of a number only what surrounds it goes, since `3.14` and `-5` need
+// withoutPunctuation removes ASCII punctuation. It only trims punctuation around a number, since `3.14` and `-5` need
 // theirs.
 func withoutPunctuation(token string) string {
 	if _, ok := pytext.ParseFinite(token); ok {

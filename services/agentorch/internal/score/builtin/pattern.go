@@ -77,13 +77,13 @@ func (p patternMatcher) score(in score.Input) (score.Score, error) {
 		}
 	}
 	if len(groups) == 1 {
-		// What a single group took is worth showing although it is wrong.
+		// The text of a single group is worth showing even if it is wrong.
 		return graded(false, groups[0], in.Completion), nil
 	}
 	return graded(false, nil, in.Completion), nil
 }
 
-// captured returns the text of each group, nil for one that took no part, or of the whole match when there are no
+// captured returns the text of each group, nil for a group that did not match, or of the whole match if there are no
 // groups.
 func captured(m pyregexp.Match) []*string {
 	text := func(n int) *string {

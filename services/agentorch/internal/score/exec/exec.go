@@ -1,13 +1,12 @@
 // Package exec is the scorer exec: it runs a program in the sample's sandbox, and the program's exit code is the
 // verdict.
 //
-// The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and
-// `{metadata.test}`; metadata that the sample does not have is an error, other unknown names stay as they are written.
-// The program decides alone: exit code 0 is right, everything else is wrong, a time-out too. What it printed stands in
-// the score's explanation.
+// The program's text is a template over the model's answer and the sample's data, such as `{completion}` and
+// `{metadata.test}`. Missing metadata is an error; other unknown names stay unchanged. The program alone decides: exit
+// code 0 is right, everything else is wrong, including a time-out. Its output is the score's explanation.
 //
-// The command is a check (evalfleet.sandbox.v1.ExecCheck): what the agent left in the sandbox, its processes above all,
-// has no part in the verdict.
+// The command is a check (evalfleet.sandbox.v1.ExecCheck): leftovers of the agent in the sandbox, above all its
+// processes, cannot influence the verdict.
 package exec
 
 import (
@@ -35,7 +34,7 @@ import (
 const (
 	// defaultTimeout bounds a program that names no other bound.
 	defaultTimeout = 60 * time.Second
-	// explanationBytes bounds what of a program's output a score keeps.
+	// explanationBytes bounds the part of a program's output that a score keeps.
 	explanationBytes = 4 << 10
 	// defaultSandbox is where a program runs that names no other sandbox.
 	defaultSandbox = "default"
@@ -90,14 +89,14 @@ func howToBox(name string) string {
 	return "`sandbox: {environments: {" + name + ": {}}}`"
 }
 
-// namesTarget reports whether a program, a command or a file has the placeholder {target} or its variable. What cannot
-// be read has none; New refuses it.
+// namesTarget reports whether a program, a command or a file has the placeholder {target} or its variable. It is false
+// for unreadable parameters; New refuses them.
 func namesTarget(raw json.RawMessage) bool {
 	s, err := newScorer(raw)
 	return err == nil && strings.Contains(s.params.Program+s.params.Command+texts(s.params.Files), "{target}") || err == nil && s.names(targetVariable)
 }
 
-// warn says what an answer could do that becomes a part of a command.
+// warn describes what an answer could do as a part of a command.
 func warn(raw json.RawMessage) string {
 	if s, err := newScorer(raw); err != nil || !strings.Contains(s.params.Command, "{completion}") {
 		return ""
@@ -236,8 +235,8 @@ func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error
 	return spec, rpcerr.In("params_json/program", err)
 }
 
-// readWhole has bash read its whole program before it runs any of it, and then have no input. With -s it would read as
-// it goes, and what the program starts, such as the agent's own code, could read the rest: a program without more
+// readWhole makes bash read its whole program before it runs any of it, and then have no input. With -s it would read
+// while it runs, and a child process, such as the agent's own code, could read the rest: a program without more
 // commands ends with 0.
 const readWhole = `program=$(cat) || exit 126; exec </dev/null; eval "unset program; $program"`
 
@@ -288,7 +287,7 @@ func explain(p params, result *sandboxv1.ExecResult) string {
 	return verdict + "\n\n" + headtail.Cut(output, explanationBytes)
 }
 
-// answer is what {completion} stands for.
+// answer is the value of {completion}.
 func (s *scorer) answer(completion string) string {
 	if s.params.Extract == "code" {
 		if code, ok := lastBlock(completion, s.params.Language); ok {

@@ -2,8 +2,8 @@ package exec
 
 import "strings"
 
-// lastBlock returns the last block of code between fences (``` or ~~~): of those marked with the language, where there
-// are any, else of all. A block that the text ends within counts too, since answers are cut.
+// lastBlock returns the last block of code between fences (``` or ~~~): of the blocks marked with the language, if
+// there are any, otherwise of all. An unclosed block at the end of the text counts too, since answers may be truncated.
 func lastBlock(text, language string) (string, bool) {
 	var (
 		block, best       []string

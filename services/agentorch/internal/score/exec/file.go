@@ -53,7 +53,7 @@ func (f *file) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// checkFiles refuses what cannot be placed.
+// checkFiles refuses files that cannot be placed.
 func checkFiles(files map[string]file) error {
 	size := 0
 	for _, path := range slices.Sorted(maps.Keys(files)) {

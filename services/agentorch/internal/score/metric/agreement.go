@@ -33,8 +33,8 @@ func agreementDefinitions() []Definition {
 	}}
 }
 
-// alpha is 1 - observed/expected disagreement over all samples with at least two ratings; NaN when there are none
-// (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability). Without any disagreement to expect it is 1.
+// alpha is 1 - observed/expected disagreement over all samples with at least two ratings; NaN if there are none
+// (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability). If no disagreement is expected, it is 1.
 func alpha(level string, samples []Sample) (score.Value, error) {
 	units, err := ratings(level, samples)
 	if err != nil || len(units) == 0 {
@@ -114,7 +114,7 @@ func squares(unit []float64) float64 {
 	return 2 * n * variance(unit) * (n - 1)
 }
 
-// midpoints replaces each rank by how many ratings lie below it plus half of those that equal it; squared differences
+// midpoints replaces each rank by the number of ratings below it plus half of those that equal it; squared differences
 // of these are the ordinal ones.
 func midpoints(units [][]float64) [][]float64 {
 	all := slices.Sorted(slices.Values(slices.Concat(units...)))

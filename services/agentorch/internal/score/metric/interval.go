@@ -145,7 +145,7 @@ func (p wilson) compute(_ context.Context, samples []Sample) (score.Value, error
 }
 
 // effectiveSize is the number of independent values that would give a share this standard error, at most n (Korn and
-// Graubard 1998). It is n where the error cannot tell.
+// Graubard 1998). It is n if the error does not determine it.
 func effectiveSize(share, n, clustered float64) float64 {
 	spread := share * (1 - share)
 	if spread <= 0 || clustered <= 0 {

@@ -25,7 +25,7 @@ type Sample struct {
 	ID string
 	// Value is the scored value.
 	Value score.Value
-	// Metadata is the sample's metadata, by which metrics group; nil for none.
+	// Metadata is the sample's metadata, by which metrics group; nil if there is none.
 	Metadata *orderedjson.Object
 }
 
@@ -33,12 +33,12 @@ type Sample struct {
 // Where it takes more than time in proportion to the samples, it ends with ctx.
 type Func func(ctx context.Context, samples []Sample) (score.Value, error)
 
-// View tells which scores a metric needs.
+// View defines which scores a metric needs.
 type View uint8
 
 // The views. Reduced scores are one a sample, unreduced ones one an epoch.
 const (
-	Auto      View = iota // reduced ones, or unreduced where an evaluation reduces none
+	Auto      View = iota // reduced ones, or unreduced if an evaluation reduces none
 	Reduced               // reduced ones only
 	Unreduced             // unreduced ones always
 )
@@ -46,7 +46,7 @@ const (
 // Metric is a configured metric.
 type Metric struct {
 	Name    string
-	Params  json.RawMessage // as given; nil for none
+	Params  json.RawMessage // as given; nil if there are none
 	View    View
 	Compute Func
 }
@@ -77,13 +77,13 @@ func (s *Spec) UnmarshalJSON(raw []byte) error {
 
 // Definition describes a metric that task files may name.
 type Definition struct {
-	// Name is what task files write.
+	// Name is the metric's name in task files.
 	Name string
 	// Description is one sentence for lists of metrics.
 	Description string
 	// Params are the parameters that New takes.
 	Params param.List
-	// View tells which scores the metric needs.
+	// View defines which scores the metric needs.
 	View View
 	// New makes the function from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Func, error)
@@ -138,7 +138,7 @@ func (s Sample) metadata(key string) (any, bool) {
 	return s.Metadata.Get(key)
 }
 
-// floats returns the values as numbers; what is no number counts 0.
+// floats returns the values as numbers; other values count 0.
 func floats(samples []Sample) []float64 {
 	numbers := make([]float64, len(samples))
 	for i, s := range samples {

@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 )
 
-// The number of resamples where a task gives none, and the most that it may ask for.
+// The default number of resamples, and the maximum that a task may request.
 const (
 	defaultResamples = 1000
 	maxResamples     = 100_000
@@ -34,8 +34,8 @@ func decodeResamples(params param.List, given json.RawMessage, p any, resamples 
 // The seed of all resampling. Any other would do as well; a fixed one makes results repeatable.
 const seedHigh, seedLow = 0x6576616c, 0x666c6565
 
-// resampledMeans draws whole clusters with replacement, as many as there are, and returns the mean of each draw. No
-// clusters give none. It ends with ctx.
+// resampledMeans draws whole clusters with replacement, as many as there are, and returns the mean of each draw.
+// Without clusters it returns none. It stops when ctx ends.
 func resampledMeans(ctx context.Context, clusters [][]float64, resamples int) ([]float64, error) {
 	if len(clusters) == 0 {
 		return nil, nil

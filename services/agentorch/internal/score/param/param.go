@@ -1,8 +1,8 @@
 // Package param describes and reads the parameters of scorers and metrics.
 //
-// One list of parameters serves three readers: Decode checks what a task file gives, Schema tells it to programs as
-// JSON Schema, and the fields tell it to people. Reading is strict: an unknown name, a wrong type or a value that is
-// not allowed is an error that names the parameter and what may stand there.
+// One list of parameters has three uses: Decode checks the parameters of a task file, Schema describes them to programs
+// as JSON Schema, and the fields describe them to people. Decoding is strict: an unknown name, a wrong type or a
+// forbidden value is an error that names the parameter and the accepted values.
 package param
 
 import (
@@ -34,7 +34,7 @@ type Param struct {
 	Name        string
 	Type        Type
 	Description string
-	// Default is the value where none is given, as JSON; nil means that none applies.
+	// Default is the default value, as JSON; nil if there is none.
 	Default json.RawMessage
 	// Enum lists the only values allowed, as JSON; nil allows all of the type.
 	Enum []string
@@ -45,7 +45,7 @@ type Param struct {
 // List are the parameters of one thing, in the order in which people should see them.
 type List []Param
 
-// Invalid makes the error that says what is wrong with a parameter and what may stand there instead.
+// Invalid returns the error for a parameter, with the fault and the accepted values.
 func Invalid(name, format string, args ...any) error {
 	return rpcerr.InvalidField("params_json/"+name, format, args...)
 }
@@ -100,7 +100,7 @@ func (l List) given(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	return given, nil
 }
 
-// known asks whether another name was meant, and says which there are.
+// known suggests the name that was probably meant, and lists the known names.
 func (l List) known(written string) string {
 	if len(l) == 0 {
 		return "there are no parameters"

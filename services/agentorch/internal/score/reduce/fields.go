@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// common returns a score without value that has what all scores agree on, and the metadata of the first.
+// common returns a score without a value, with the fields that all scores agree on, and the metadata of the first.
 func common(scores []score.Score) score.Score {
 	c := scores[0]
 	for _, s := range scores[1:] {
@@ -26,7 +26,7 @@ func common(scores []score.Score) score.Score {
 
 func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// panel is what the metadata of a majority tells about its votes.
+// panel is the metadata of a majority about its votes.
 type panel struct {
 	// Votes are the values in order, null for an unscored one.
 	Votes    []score.Value `json:"votes"`
@@ -34,7 +34,7 @@ type panel struct {
 	Failures []failure     `json:"failures"`
 }
 
-// failure tells why one vote is missing.
+// failure is the reason why one vote is missing.
 type failure struct {
 	Index       int     `json:"index"`
 	Reason      *string `json:"reason"`

@@ -1,8 +1,8 @@
-// Package reduce turns the scores that one sample got in its epochs into one score.
+// Package reduce combines the scores of one sample's epochs into one score.
 //
-// Unscored epochs are left out; when all are unscored the result is unscored too. Lists are reduced position by
-// position and maps key by key, for which all epochs must have the same shape. The rules are those of the reducers of
-// the same names in Inspect. All of it is pure.
+// Unscored epochs are left out; if all are unscored, the result is unscored too. Lists are reduced position by position
+// and maps key by key, so all epochs must have the same shape. The rules are those of the reducers of the same names in
+// Inspect. The package is pure.
 package reduce
 
 import (
@@ -18,16 +18,16 @@ import (
 
 // Definition describes a reducer that task files may name.
 type Definition struct {
-	// Name is what task files write. In `pass_at_k` and its like the k at the end stands for a number from 1.
+	// Name is the reducer's name in task files. In names like `pass_at_k`, the final k represents a number from 1.
 	Name string
 	// Description is one sentence for lists of reducers.
 	Description string
 
 	// rule reduces the values of one scalar, list position or map key; nil for collect, which keeps them.
 	rule rule
-	// counted tells that the name ends in a count.
+	// counted is set if the name ends in a count.
 	counted bool
-	// audited tells that the values reduced are kept in the metadata.
+	// audited is set if the metadata keep the reduced values.
 	audited bool
 }
 
@@ -53,13 +53,13 @@ type Reducer struct {
 	k          int
 }
 
-// Mean is the reducer where a task names none.
+// Mean is the default reducer.
 func Mean() Reducer { return Reducer{definition: Definition{rule: mean}, name: "mean"} }
 
 var withCount = regexp.MustCompile(`^(.+)_(\d+)$`)
 
-// New returns the reducer of a name: `mean`, `pass_at_3`. It fails with NOT_FOUND SCORER_NOT_FOUND when there is none,
-// and with INVALID_REQUEST when the count is missing or not positive.
+// New returns the reducer of a name: `mean`, `pass_at_3`. It fails with NOT_FOUND SCORER_NOT_FOUND if there is none,
+// and with INVALID_REQUEST if the count is missing or not positive.
 func New(name string) (Reducer, error) {
 	base, count := name, ""
 	if m := withCount.FindStringSubmatch(name); m != nil {
@@ -96,8 +96,8 @@ func (r Reducer) CheckEpochs(epochs int) error {
 	return nil
 }
 
-// Reduce makes one score of those of all epochs. Answer, explanation and reason are kept where all epochs agree; the
-// metadata is that of the first. It fails when the values have different shapes. Without scores the result is unscored.
+// Reduce combines the scores of all epochs. It keeps answer, explanation and reason if all epochs agree; the metadata
+// is that of the first. It fails if the values have different shapes. Without scores the result is unscored.
 func (r Reducer) Reduce(scores []score.Score) (score.Score, error) {
 	if len(scores) == 0 {
 		return score.Score{Value: score.Unscored()}, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// rule reduces the scored values of one scalar, of which there is at least one. K is the reducer's count; all counts
-// the unscored epochs too.
+// rule reduces the scored values of one scalar, of which there is at least one. K is the reducer's count; all also
+// counts the unscored epochs.
 type rule func(values []score.Value, k, all int) score.Value
 
 // success is the number from which on an epoch counts as a success.

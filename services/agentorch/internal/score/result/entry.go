@@ -69,7 +69,7 @@ func pick(key string, samples []Reduced) ([]metric.Sample, error) {
 	return picked, nil
 }
 
-// expansion turns the value of a metric into the numbers of the results. Taken are those that the entry has already.
+// expansion turns the value of a metric into the numbers of the results. Taken are the keys that the entry already has.
 type expansion func(m metric.Metric, value score.Value, taken *keys) ([]Metric, error)
 
 // compute fills the entry with metrics over the scored samples.
@@ -108,7 +108,7 @@ func ofNothing(value score.Value, err error) score.Value {
 }
 
 // expand names the parts of a map by their keys and those of a list by the metric's name and their position from 1.
-// Null parts are left out. A key that is taken gets a number from 2.
+// Null parts are left out. A duplicate key gets a number from 2.
 func expand(m metric.Metric, value score.Value, taken *keys) ([]Metric, error) {
 	var numbers []Metric
 	add := func(key, name, group string, part score.Value) error {
@@ -184,7 +184,7 @@ func number(part score.Value) (float64, error) {
 	return math.NaN(), fmt.Errorf("it gave %.100q, which is no number", part.Text())
 }
 
-// keys are those that an entry has. Finding a free one takes the same time however many there are.
+// keys are the keys of an entry. Finding a free key takes constant time.
 type keys struct {
 	used map[string]bool
 	// highest is the highest number, from 2, that keys have after a text; nil until a key is wanted that is taken.

@@ -32,9 +32,9 @@ func (m Metrics) filter(is func(metric.Metric) bool) Metrics {
 	return filtered
 }
 
-// resolve turns globs into the keys of the first map among the values, in the order of the globs and then of the keys.
-// A key that several globs match gets the metrics of all of them, each name once. Without any map value globs stand for
-// themselves.
+// resolve expands globs to the keys of the first map among the values, in the order of the globs and then of the keys.
+// A key that several globs match gets the metrics of all of them, each name once. Without any map value, globs stay
+// unexpanded.
 func resolve(byKey []KeyMetrics, values []score.Value) []KeyMetrics {
 	at := slices.IndexFunc(values, func(v score.Value) bool { return v.Kind() == score.KindMap })
 	if at < 0 {

@@ -1,5 +1,5 @@
-// Package result puts the scores of all samples and epochs together into the results of an evaluation: one entry for
-// each scorer and reducer (or for each key of map values) with its metrics, and the reduced score of every sample.
+// Package result computes the results of an evaluation from the scores of all samples and epochs: one entry per scorer
+// and reducer (or per key of map values) with its metrics, and the reduced score of every sample.
 //
 // Compute is a pure function of the scores, so that results can be computed at any time from the journal: while an
 // evaluation runs, at its end, and again after a score was edited.
@@ -23,9 +23,9 @@ import (
 type Scorer struct {
 	// Name is the name under which samples have its scores; see UniqueNames.
 	Name string
-	// Params are the scorer's parameters as given; nil for none.
+	// Params are the scorer's parameters as given; nil if there are none.
 	Params json.RawMessage
-	// Metrics are what to compute over its scores.
+	// Metrics are the metrics to compute over its scores.
 	Metrics Metrics
 }
 
@@ -43,7 +43,7 @@ type KeyMetrics struct {
 	Metrics []metric.Metric
 }
 
-// Epoch is what one sample got in one epoch.
+// Epoch holds the scores of one sample in one epoch.
 type Epoch struct {
 	// ID is the sample's id; epochs of equal ids belong together.
 	ID dataset.ID
@@ -71,7 +71,7 @@ type Input struct {
 type Results struct {
 	Entries    []Entry
 	Reductions []Reduction
-	// Warnings tell people what was computed in spite of doubts, one sentence each.
+	// Warnings describe doubtful inputs of the results to people, one sentence each.
 	Warnings []string
 }
 
@@ -81,9 +81,9 @@ type Entry struct {
 	Name string
 	// Scorer is the scorer's name.
 	Scorer string
-	// Reducer names the reducer; empty where the default one was taken or none.
+	// Reducer names the reducer; empty for the default reducer or none.
 	Reducer string
-	// Scored and Unscored count the values that metrics saw and those that were left out.
+	// Scored and Unscored count the values that metrics used and those that were left out.
 	Scored, Unscored int
 	Params           json.RawMessage
 	Metrics          []Metric
@@ -173,7 +173,7 @@ func sortedNames(scores map[string]score.Score) []string {
 	return names
 }
 
-// add computes what belongs to one scorer, once for each view of its scores that its metrics need.
+// add computes the entries of one scorer, once for each view of its scores that its metrics need.
 func (r *Results) add(ctx context.Context, scorer Scorer, in Input) error {
 	var all []Reduced
 	for _, epoch := range in.Epochs {
@@ -216,7 +216,7 @@ func (r *Results) add(ctx context.Context, scorer Scorer, in Input) error {
 	return r.addEntries(ctx, scorer, unreduced, all, "")
 }
 
-// warn tells of values that count 0 because they are no numbers. A frequency does not mind them.
+// warn warns of values that count 0 because they are not numbers. A frequency accepts them.
 func (r *Results) warn(scorer Scorer, all []Reduced) {
 	if scorer.Metrics.filter(func(m metric.Metric) bool { return m.View != metric.Unreduced }).Plain == nil {
 		return

@@ -1,4 +1,4 @@
-// Package worker has the scorers that workers serve: each asks its worker and reads what it answers.
+// Package worker has the scorers that workers serve: each calls its worker and reads the result.
 package worker
 
 import (
@@ -17,7 +17,7 @@ import (
 // *[agentv1.WorkerOutcome].
 type Judgement struct{ Worker *agentv1.WorkerRef }
 
-// Metrics are those of a worker's scorer where a task names none.
+// Metrics are the default metrics of a worker's scorer.
 var Metrics = []string{"accuracy", "stderr"}
 
 // New makes the scorer that a worker serves.

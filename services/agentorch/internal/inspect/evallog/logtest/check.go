@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/evallog"
 )
 
-// checkHeader checks a header as every reader does, and picks out what readers go by.
+// checkHeader checks a header as every reader does, and extracts the members that readers use.
 func checkHeader(document *orderedjson.Object) (*Header, error) {
 	if fault := headerShape(document); fault != "" {
 		return nil, fmt.Errorf("%w: %s", ErrInvalid, fault)
@@ -34,7 +34,7 @@ func member(document *orderedjson.Object, name string) *orderedjson.Object {
 	return object
 }
 
-// orElse returns a member that is an integer, or what stands for it where it is absent.
+// orElse returns a member that is an integer, or absent if there is none.
 func orElse(document *orderedjson.Object, name string, absent int64) int64 {
 	value, _ := document.Get(name)
 	literal, ok := numeral(value)
@@ -45,7 +45,7 @@ func orElse(document *orderedjson.Object, name string, absent int64) int64 {
 	return int64(n)
 }
 
-// sampleIDs are those that the dataset names, else those of the samples that stand in the header itself.
+// sampleIDs are those that the dataset names, or else those of the samples in the header itself.
 func sampleIDs(document, dataset *orderedjson.Object) []any {
 	value, _ := dataset.Get("sample_ids")
 	if ids, ok := value.([]any); ok {
@@ -77,7 +77,7 @@ func checkPart(value any, s shape) (Part, error) {
 	return part, nil
 }
 
-// quoteNumbers puts the bare words for numbers that are none into quotes, so that the rest is JSON.
+// quoteNumbers quotes the bare words for non-finite numbers, so that the rest is JSON.
 func quoteNumbers(text []byte) []byte {
 	var out []byte
 	copied, inText := 0, false

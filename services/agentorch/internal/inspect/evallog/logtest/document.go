@@ -115,7 +115,7 @@ func with(shared, own members) members {
 	return all
 }
 
-// eventMembers are what an event of each kind must have.
+// eventMembers are the required members of each kind of event.
 var eventMembers = map[string]members{
 	"sample_init":  {"sample!": values},
 	"sample_limit": {"type!": limitTypes, "message!": text},

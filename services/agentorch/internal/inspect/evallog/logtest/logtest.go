@@ -1,9 +1,9 @@
 // Package logtest reads logs for tests, in the form `.eval`, those of the platform and those of Inspect, as strictly as
 // Inspect does.
 //
-// A log may be unfinished: without header.json it is what its journal says. A member may be there more than once; the
-// last one counts. Documents are handed out as they are, checked for what every reader needs; what more they say is the
-// caller's to read.
+// A log may be unfinished: without header.json its journal counts. A member may occur more than once; the last one
+// counts. Documents are returned unchanged, after a check of the members that every reader needs; the caller reads the
+// rest.
 package logtest
 
 import (
@@ -22,15 +22,15 @@ import (
 )
 
 var (
-	// ErrNoArchive says that a file is no archive.
+	// ErrNoArchive is the error if a file is not an archive.
 	ErrNoArchive = errors.New("evallog: no archive")
-	// ErrInvalid says that a document lacks something, or has something that is none.
+	// ErrInvalid is the error if a document lacks a member, or has an invalid one.
 	ErrInvalid = errors.New("evallog: invalid document")
-	// ErrNoMember says that the archive lacks a member that must be there.
+	// ErrNoMember is the error if the archive lacks a required member.
 	ErrNoMember = errors.New("evallog: member is missing")
-	// ErrNoSample says that the log has no such sample.
+	// ErrNoSample is the error if the log has no such sample.
 	ErrNoSample = errors.New("evallog: no such sample")
-	// ErrIncomplete says that the log does not have, or does not name, all samples.
+	// ErrIncomplete is the error if the log does not have, or does not name, all samples.
 	ErrIncomplete = errors.New("evallog: not all samples are there")
 )
 
@@ -65,12 +65,12 @@ func Open(r io.ReaderAt, size int64) (*Log, error) {
 	return l, nil
 }
 
-// Header is what a log says beside its samples.
+// Header is the content of a log except its samples.
 type Header struct {
 	Version int
 	Status  string
 	Task    string
-	// SampleIDs are the ids of all samples: texts and json.Numbers. Nil where the log does not say.
+	// SampleIDs are the ids of all samples: texts and json.Numbers. Nil if the log does not name them.
 	SampleIDs []any
 	Epochs    int
 	// Document is all of it.
@@ -134,7 +134,7 @@ func (l *Log) Sample(id any, epoch int) (Part, error) {
 }
 
 // Listed reads the samples that the header names, one after another. With all it fails unless the log is of a success
-// and has every one; else it passes over those that are not there.
+// and has every sample; otherwise it skips missing samples.
 func (l *Log) Listed(all bool, yield func(Part) error) error {
 	header, err := l.Header()
 	if err != nil {
@@ -163,7 +163,7 @@ func (l *Log) Listed(all bool, yield func(Part) error) error {
 	return nil
 }
 
-// Summaries reads the summaries, those of the journal where the log is not finished. Of several of one sample the last
+// Summaries reads the summaries, those of the journal if the log is not finished. Of several for one sample, the last
 // counts.
 func (l *Log) Summaries() ([]Part, error) {
 	names := []string{"summaries.json"}
@@ -223,7 +223,7 @@ func (l *Log) object(name string) (*orderedjson.Object, error) {
 	return object, nil
 }
 
-// value reads a member. Numbers that are none are the texts NaN, Infinity and -Infinity.
+// value reads a member. Non-finite numbers are the texts NaN, Infinity and -Infinity.
 func (l *Log) value(name string) (any, error) {
 	file := l.members[name]
 	if file == nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// shape says what is wrong with a value: where in it, and what must stand there. It is empty where nothing is.
+// shape describes the fault of a value: its place, and the expected value. It is empty if there is no fault.
 type shape func(value any) (fault string)
 
-// members are the shapes of an object's members. One whose name ends with ! must be there; members that are not named
-// may be anything.
+// members are the shapes of an object's members. A member whose name ends with ! is required; members that are not
+// named may be anything.
 type members map[string]shape
 
 func object(named members) shape {
@@ -78,7 +78,7 @@ func nullable(s shape) shape {
 	}
 }
 
-// either takes what one of the shapes takes.
+// either accepts the values of any of the shapes.
 func either(shapes ...shape) shape {
 	return func(value any) (fault string) {
 		for _, s := range shapes {
@@ -106,7 +106,7 @@ func oneOf(texts ...string) shape {
 	})
 }
 
-// Numbers may stand as texts, and a truth value as the number that it is.
+// Numbers may be given as texts, and a boolean as its number.
 var (
 	anything = is("anything", func(any) bool { return true })
 	text     = is("a text", func(value any) bool {
@@ -137,7 +137,7 @@ var (
 	values   = mapOf(anything)
 )
 
-// numeral returns what stands for a number.
+// numeral returns the literal of a number.
 func numeral(value any) (literal string, ok bool) {
 	switch v := value.(type) {
 	case json.Number:
