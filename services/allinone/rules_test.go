@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"buf.build/go/protovalidate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,8 +46,7 @@ func TestAFieldSaysThatItIsRequiredWhenARuleRefusesItsAbsence(t *testing.T) {
 			f := d.Fields().Get(i)
 			fields++
 			check(f.Name())
-			behaviours, _ := proto.GetExtension(f.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
-			for _, b := range behaviours {
+			for _, b := range behaviours(f) {
 				assert.True(t, b != annotations.FieldBehavior_REQUIRED || refused[string(f.Name())], "%s.%s has the behaviour REQUIRED", d.FullName(), f.Name())
 			}
 		}
@@ -59,12 +60,150 @@ func TestAFieldSaysThatItIsRequiredWhenARuleRefusesItsAbsence(t *testing.T) {
 	require.Greater(t, fields, 1000)
 }
 
-// comments are the first lines of comments in the protocol, by the full name of their field or oneof.
+// A text whose comment lists its values is a closed set and an enum, or its comment says "Open:" and who else names
+// values; examples follow "such as". No rule holds a text to a list.
+func TestATextThatListsItsValuesSaysThatTheyAreOpen(t *testing.T) {
+	t.Parallel()
+	listed := regexp.MustCompile("`[^`]+`(?: \\([^)]*\\))?(?:,|,? or) `[^`]+`")
+	notOfValues := regexp.MustCompile("(?i)(?:such as|format(?: of \\w+( \\w+)?)?:) .*?(?:\\. |$)")
+	closed := map[string]string{
+		"evalfleet.worker.v1.Offer.on_unknown": "the protocol of workers is one file without imports, and its refusal says what to give instead of `ask`",
+	}
+	lists := 0
+	for f, comment := range fields(t) {
+		value := f
+		if f.IsMap() {
+			value = f.MapValue()
+		}
+		if value.Kind() != protoreflect.StringKind && (!f.IsMap() || f.MapKey().Kind() != protoreflect.StringKind) {
+			continue
+		}
+		rules := rulesOf(f)
+		assert.Empty(t, rules.GetString().GetIn(), "%s: a closed set is an enum", f.FullName())
+		assert.Empty(t, rules.GetRepeated().GetItems().GetString().GetIn(), "%s: a closed set is an enum", f.FullName())
+		if strings.HasSuffix(string(f.Name()), "_json") || !listed.MatchString(notOfValues.ReplaceAllString(comment, "")) {
+			continue
+		}
+		lists++
+		if closed[string(f.FullName())] == "" {
+			assert.Contains(t, comment, " Open: ", "%s: a closed set is an enum, and the comment of an open one says who else names values", f.FullName())
+		}
+	}
+	assert.Greater(t, lists, 20)
+}
+
+// An enum of a request is refused where its value is none that is declared. What a server alone sets is ignored in a
+// request, and so is what a later version may put there.
+func TestAnEnumOfARequestTakesItsValuesAlone(t *testing.T) {
+	t.Parallel()
+	enums := 0
+	for f := range requestFields() {
+		value := f
+		if f.IsMap() {
+			value = f.MapValue()
+		}
+		if value.Kind() != protoreflect.EnumKind || value.Enum().FullName() == "google.protobuf.NullValue" {
+			continue
+		}
+		enums++
+		rules := rulesOf(f)
+		for _, of := range []*validate.FieldRules{rules.GetRepeated().GetItems(), rules.GetMap().GetValues()} {
+			if of != nil {
+				rules = of
+			}
+		}
+		assert.True(t, rules.GetEnum().GetDefinedOnly(), "%s needs the rule enum.defined_only", f.FullName())
+	}
+	assert.Greater(t, enums, 30)
+}
+
+// A resource that a request carries says of each field whether a client may set it.
+func TestAResourceOfARequestSaysWhatAClientMaySet(t *testing.T) {
+	t.Parallel()
+	comments := fields(t)
+	resources := map[protoreflect.FullName]bool{}
+	for f := range requestFields() {
+		if f.Message() == nil || !proto.HasExtension(f.Message().Options(), annotations.E_Resource) {
+			continue
+		}
+		resources[f.Message().FullName()] = true
+		for i := range f.Message().Fields().Len() {
+			member := f.Message().Fields().Get(i)
+			said := len(behaviours(member)) > 0 || member.ContainingOneof() != nil && !member.ContainingOneof().IsSynthetic()
+			comment := comments[member]
+			assert.True(t, said || strings.HasPrefix(comment, "Optional") || strings.HasPrefix(comment, "Required"),
+				"%s: begin its comment with Optional or Required, or give it a field_behavior", member.FullName())
+		}
+	}
+	assert.Greater(t, len(resources), 5)
+}
+
+// requestFields are the fields of the requests of all methods, and of what they hold. What a server alone sets is not
+// among them.
+func requestFields() map[protoreflect.FieldDescriptor]bool {
+	all := map[protoreflect.FieldDescriptor]bool{}
+	seen := map[protoreflect.FullName]bool{}
+	var add func(d protoreflect.MessageDescriptor)
+	add = func(d protoreflect.MessageDescriptor) {
+		if seen[d.FullName()] {
+			return
+		}
+		seen[d.FullName()] = true
+		for i := range d.Fields().Len() {
+			f := d.Fields().Get(i)
+			if slices.Contains(behaviours(f), annotations.FieldBehavior_OUTPUT_ONLY) {
+				continue
+			}
+			all[f] = true
+			if f.Message() != nil {
+				add(f.Message())
+			}
+		}
+	}
+	for _, method := range methods() {
+		add(method.Input())
+	}
+	return all
+}
+
+// fields are those of the protocol, with their comments.
+func fields(t *testing.T) map[protoreflect.FieldDescriptor]string {
+	t.Helper()
+	comments := comments(t)
+	all := map[protoreflect.FieldDescriptor]string{}
+	protoregistry.GlobalTypes.RangeMessages(func(message protoreflect.MessageType) bool {
+		d := message.Descriptor()
+		if !strings.HasPrefix(string(d.FullName()), "evalfleet.") || d.IsMapEntry() {
+			return true
+		}
+		for i := range d.Fields().Len() {
+			f := d.Fields().Get(i)
+			comment, known := comments[string(f.FullName())]
+			require.True(t, known, "%s has no comment that this test finds", f.FullName())
+			all[f] = comment
+		}
+		return true
+	})
+	return all
+}
+
+func behaviours(f protoreflect.FieldDescriptor) []annotations.FieldBehavior {
+	all, _ := proto.GetExtension(f.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
+	return all
+}
+
+func rulesOf(f protoreflect.FieldDescriptor) *validate.FieldRules {
+	rules, _ := proto.GetExtension(f.Options(), validate.E_Field).(*validate.FieldRules)
+	return rules
+}
+
+// comments are the comments in the protocol, each in one line, by the full name of their field or oneof.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../proto/evalfleet/*/v1/*.proto")
 	require.NoError(t, err)
 	declared := regexp.MustCompile(`(?m)^package ([\w.]+);|^message (\w+) \{|((?:^ +//.*\n)+) +(?:oneof (\w+) \{|(?:repeated |optional )?(?:map<.*>|[\w.]+) (\w+) = \d+)`)
+	nextLine := regexp.MustCompile(`\n *// ?`)
 	all := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -77,8 +216,8 @@ func comments(t *testing.T) map[string]string {
 			case m[2] != "":
 				message = m[2]
 			default:
-				first, _, _ := strings.Cut(strings.TrimSpace(m[3]), "\n")
-				all[within+"."+message+"."+m[4]+m[5]] = strings.TrimPrefix(first, "// ")
+				text := strings.TrimPrefix(strings.TrimSpace(m[3]), "// ")
+				all[within+"."+message+"."+m[4]+m[5]] = nextLine.ReplaceAllString(text, " ")
 			}
 		}
 	}

@@ -30,7 +30,7 @@ type BridgeSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/runs/{run}/bridgeSessions/{bridge_session}`. The id is the server's.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Addresses of the endpoints by the vendor's format: `openai-chat`, `openai-responses`, `anthropic`, `gemini`.
+	// Addresses of the endpoints by the vendor's format: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. Open: as RawRequest.dialect is.
 	BaseUrls map[string]string `protobuf:"bytes,2,rep,name=base_urls,json=baseUrls,proto3" json:"base_urls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When it was opened.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`

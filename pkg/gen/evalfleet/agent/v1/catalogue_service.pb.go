@@ -623,7 +623,7 @@ type Project struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Name for people.
+	// Optional. Name for people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// When it was made.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -691,7 +691,7 @@ type Key struct {
 	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
 	// Required. What its holder may do.
 	Role KeyRole `protobuf:"varint,3,opt,name=role,proto3,enum=evalfleet.agent.v1.KeyRole" json:"role,omitempty"`
-	// Whether it may see content.
+	// Optional. Whether it may see content.
 	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -813,19 +813,19 @@ const file_evalfleet_agent_v1_catalogue_service_proto_rawDesc = "" +
 	"\x10DeleteKeyRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
-	"\x11DeleteKeyResponse\"\xad\x01\n" +
-	"\aProject\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12;\n" +
-	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\x11DeleteKeyResponse\"\xb7\x01\n" +
+	"\aProject\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x12!\n" +
+	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12@\n" +
+	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime:.\xeaA+\n" +
-	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xcb\x02\n" +
-	"\x03Key\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
+	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xd5\x02\n" +
+	"\x03Key\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x12$\n" +
 	"\tprincipal\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\tprincipal\x12?\n" +
 	"\x04role\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.KeyRoleB\x0e\xe0A\x02\xbaH\b\xc8\x01\x01\x82\x01\x02\x10\x01R\x04role\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\bR\acontent\x12;\n" +
-	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\acontent\x18\x04 \x01(\bR\acontent\x12@\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime:5\xeaA2\n" +

@@ -1239,7 +1239,7 @@ type Eval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/evals/{eval}`. The id is the server's.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is made of; inline samples are left out. What a specification requires is required of a new one alone.
+	// Optional in an update. What it is made of; inline samples are left out. What a specification requires is required of a new one alone.
 	Spec *EvalSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Where it is in its life.
 	State EvalState `protobuf:"varint,3,opt,name=state,proto3,enum=evalfleet.agent.v1.EvalState" json:"state,omitempty"`
@@ -1263,7 +1263,7 @@ type Eval struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Sequence number of the last event.
 	Head int64 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`
-	// Changes with every event.
+	// Optional in an update. Changes with every event.
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
 	// What is not done as the specification asks for, known since it was made.
 	Warnings      []*EvalWarning `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`
@@ -2147,7 +2147,7 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x0e\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x0e\n" +
 	"\bEvalSpec\x12\x1e\n" +
 	"\x04task\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04task\x12=\n" +
@@ -2254,27 +2254,27 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x123\n" +
 	"\x04blob\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04modeB\x06\n" +
-	"\x04body\"\x80\b\n" +
-	"\x04Eval\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x128\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\x06\xbaH\x03\xd8\x01\x03R\x04spec\x123\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12'\n" +
-	"\fstate_reason\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vstateReason\x12<\n" +
-	"\bprogress\x18\x05 \x01(\v2 .evalfleet.agent.v1.EvalProgressR\bprogress\x129\n" +
-	"\aresults\x18\x06 \x01(\v2\x1f.evalfleet.agent.v1.EvalResultsR\aresults\x12?\n" +
-	"\x05usage\x18\a \x03(\v2#.evalfleet.agent.v1.Eval.UsageEntryB\x04\xb8\xbb\x18\x01R\x05usage\x12L\n" +
+	"\x04body\"\xb9\b\n" +
+	"\x04Eval\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xe0A\b\xb8\xbb\x18\x01R\x04name\x128\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\x06\xbaH\x03\xd8\x01\x03R\x04spec\x128\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateB\x03\xe0A\x03R\x05state\x12*\n" +
+	"\fstate_reason\x18\x04 \x01(\tB\a\xe0A\x03\xb8\xbb\x18\x01R\vstateReason\x12A\n" +
+	"\bprogress\x18\x05 \x01(\v2 .evalfleet.agent.v1.EvalProgressB\x03\xe0A\x03R\bprogress\x12>\n" +
+	"\aresults\x18\x06 \x01(\v2\x1f.evalfleet.agent.v1.EvalResultsB\x03\xe0A\x03R\aresults\x12B\n" +
+	"\x05usage\x18\a \x03(\v2#.evalfleet.agent.v1.Eval.UsageEntryB\a\xe0A\x03\xb8\xbb\x18\x01R\x05usage\x12O\n" +
 	"\n" +
-	"role_usage\x18\b \x03(\v2'.evalfleet.agent.v1.Eval.RoleUsageEntryB\x04\xb8\xbb\x18\x01R\troleUsage\x122\n" +
-	"\x05error\x18\t \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12;\n" +
+	"role_usage\x18\b \x03(\v2'.evalfleet.agent.v1.Eval.RoleUsageEntryB\a\xe0A\x03\xb8\xbb\x18\x01R\troleUsage\x127\n" +
+	"\x05error\x18\t \x01(\v2\x1c.evalfleet.agent.v1.RunErrorB\x03\xe0A\x03R\x05error\x12@\n" +
 	"\vcreate_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\x129\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
+	"createTime\x12>\n" +
 	"\n" +
-	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x12\n" +
-	"\x04head\x18\r \x01(\x03R\x04head\x12\x18\n" +
-	"\x04etag\x18\x0e \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x12;\n" +
-	"\bwarnings\x18\x0f \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x1aX\n" +
+	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\tstartTime\x12:\n" +
+	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\aendTime\x12\x17\n" +
+	"\x04head\x18\r \x01(\x03B\x03\xe0A\x03R\x04head\x12\x18\n" +
+	"\x04etag\x18\x0e \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x12@\n" +
+	"\bwarnings\x18\x0f \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningB\x03\xe0A\x03R\bwarnings\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +

@@ -1619,14 +1619,15 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
-	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\"\xb2\x01\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\"\xc1\x01\n" +
 	"\x10ListEvalsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x125\n" +
-	"\x06states\x18\x04 \x03(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x06states\"k\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12D\n" +
+	"\x06states\x18\x04 \x03(\x0e2\x1d.evalfleet.agent.v1.EvalStateB\r\xbaH\n" +
+	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\"k\n" +
 	"\x11ListEvalsResponse\x12.\n" +
 	"\x05evals\x18\x01 \x03(\v2\x18.evalfleet.agent.v1.EvalR\x05evals\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9d\x01\n" +
@@ -1658,14 +1659,15 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xcd\x01\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xdc\x01\n" +
 	"\x12ListSamplesRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x124\n" +
-	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x06states\x12\x18\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12C\n" +
+	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateB\r\xbaH\n" +
+	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\x12\x18\n" +
 	"\acontent\x18\x05 \x01(\bR\acontent\"w\n" +
 	"\x13ListSamplesResponse\x128\n" +
 	"\asamples\x18\x01 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\asamples\x12&\n" +

@@ -7,6 +7,7 @@
 package agentv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -620,7 +621,7 @@ type Event struct {
 	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// When it was appended.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// Who brought it about: `system`, `agent`, or a principal such as `user:ada`.
+	// Who brought it about: `system`, `agent`. Open: or a principal, such as `user:ada`.
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Identity of the thing: intent and outcome share it.
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
@@ -2779,7 +2780,7 @@ type ModelIntent struct {
 	ToolChoice *v12.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// How to generate, all layers merged.
 	Config *v11.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside). Open, as Attribution.purpose is.
+	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside). Open: as Attribution.purpose is.
 	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -3890,7 +3891,7 @@ type ExecIntent struct {
 	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// For what: `score`, `setup`, `outside` (asked for from outside). Open, as Attribution.purpose is.
+	// For what: `score`, `setup`, `outside` (asked for from outside). Open: as Attribution.purpose is.
 	Purpose string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// The command.
 	Content *v14.ExecSpec `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -4054,7 +4055,7 @@ type WorkerIntent struct {
 	Worker *WorkerRef `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// For what: `score`, `agent`. Open, as Attribution.purpose is.
+	// For what: `score`, `agent`. Open: as Attribution.purpose is.
 	Purpose       string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6879,7 +6880,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3%\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3%\n" +
 	"\x05Event\x12\x1e\n" +
 	"\ajournal\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
@@ -7265,12 +7266,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0fApprovalContent\x12/\n" +
 	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\x123\n" +
 	"\x04view\x18\x02 \x01(\v2\x1f.evalfleet.tool.v1.ToolCallViewR\x04view\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\x82\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x8c\x02\n" +
 	"\x0fApprovalDecided\x12 \n" +
 	"\bapproval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
-	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12@\n" +
-	"\bdecision\x18\x04 \x01(\x0e2$.evalfleet.agent.v1.ApprovalDecisionR\bdecision\x12J\n" +
+	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12J\n" +
+	"\bdecision\x18\x04 \x01(\x0e2$.evalfleet.agent.v1.ApprovalDecisionB\b\xbaH\x05\x82\x01\x02\x10\x01R\bdecision\x12J\n" +
 	"\acontent\x18\x05 \x01(\v2*.evalfleet.agent.v1.ApprovalDecidedContentB\x04\xb0\xbb\x18\x01R\acontent\"s\n" +
 	"\x16ApprovalDecidedContent\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x127\n" +
@@ -7278,10 +7279,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0eInputRequested\x12%\n" +
 	"\vfields_json\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"fieldsJson\x12?\n" +
-	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xa4\x01\n" +
+	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xae\x01\n" +
 	"\rInputAnswered\x12\x16\n" +
-	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12:\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2 .evalfleet.agent.v1.InputOutcomeR\aoutcome\x12?\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12D\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2 .evalfleet.agent.v1.InputOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoutcome\x12?\n" +
 	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xe2\x01\n" +
 	"\vInterrupted\x12;\n" +
 	"\x06source\x18\x01 \x01(\x0e2#.evalfleet.agent.v1.InterruptSourceR\x06source\x12E\n" +

@@ -844,11 +844,11 @@ const file_evalfleet_agent_v1_inbox_service_proto_rawDesc = "" +
 	"\bquestion\"F\n" +
 	"\x0eUnknownOutcome\x12\x1c\n" +
 	"\x06effect\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06effect\x12\x16\n" +
-	"\x06intent\x18\x02 \x01(\x03R\x06intent\"\xf3\x01\n" +
+	"\x06intent\x18\x02 \x01(\x03R\x06intent\"\xfd\x01\n" +
 	"\vInboxAnswer\x12A\n" +
 	"\bapproval\x18\x01 \x01(\v2#.evalfleet.agent.v1.ApprovalDecidedH\x00R\bapproval\x129\n" +
-	"\x05input\x18\x02 \x01(\v2!.evalfleet.agent.v1.InputAnsweredH\x00R\x05input\x12U\n" +
-	"\x0funknown_outcome\x18\x03 \x01(\x0e2*.evalfleet.agent.v1.UnknownOutcomeDecisionH\x00R\x0eunknownOutcomeB\x0f\n" +
+	"\x05input\x18\x02 \x01(\v2!.evalfleet.agent.v1.InputAnsweredH\x00R\x05input\x12_\n" +
+	"\x0funknown_outcome\x18\x03 \x01(\x0e2*.evalfleet.agent.v1.UnknownOutcomeDecisionB\b\xbaH\x05\x82\x01\x02\x10\x01H\x00R\x0eunknownOutcomeB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\"O\n" +
 	"\x13GetInboxItemRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +

@@ -40,7 +40,7 @@ type Quota struct {
 	Weight *float64 `protobuf:"fixed64,5,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// What is used now: the same members.
 	Used *QuotaUse `protobuf:"bytes,6,opt,name=used,proto3" json:"used,omitempty"`
-	// Changes with the bounds.
+	// Optional in an update. Changes with the bounds.
 	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -294,9 +294,9 @@ var File_evalfleet_agent_v1_quota_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_quota_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/agent/v1/quota_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a google/protobuf/field_mask.proto\"\x94\x03\n" +
-	"\x05Quota\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"&evalfleet/agent/v1/quota_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a google/protobuf/field_mask.proto\"\x99\x03\n" +
+	"\x05Quota\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\bR\x04name\x12'\n" +
 	"\bmax_runs\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\amaxRuns\x88\x01\x01\x121\n" +
 	"\rmax_sandboxes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\fmaxSandboxes\x88\x01\x01\x122\n" +
 	"\x0emax_blob_bytes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x02R\fmaxBlobBytes\x88\x01\x01\x12+\n" +

@@ -274,7 +274,7 @@ type isScoreValue_Kind interface {
 }
 
 type ScoreValue_Text struct {
-	// A text, such as `C`, `I`, `P`, `N`.
+	// A text: `C`, `I`, `P`, `N`. Open: scorers have texts of their own.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
 }
 
@@ -471,7 +471,7 @@ type Score struct {
 	Answer *string `protobuf:"bytes,2,opt,name=answer,proto3,oneof" json:"answer,omitempty"`
 	// Optional. Why.
 	Explanation *string `protobuf:"bytes,3,opt,name=explanation,proto3,oneof" json:"explanation,omitempty"`
-	// Optional. Why a score is abnormal: `invalid_response_format`, `refusal`, `no_response`, `grader_failed`, `scoring_failed` or another text.
+	// Optional. Why a score is abnormal: `invalid_response_format`, `refusal`, `no_response`, `grader_failed`, `scoring_failed`. Open: scorers have texts of their own.
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Optional. Metadata. A JSON object, as text.
 	MetadataJson  string `protobuf:"bytes,5,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`

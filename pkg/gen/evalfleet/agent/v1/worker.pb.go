@@ -28,7 +28,7 @@ const (
 // WorkerRef names what a worker serves, with what its offer said when the run or evaluation was made.
 type WorkerRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Kind of the offer: `scorer`, `continue`.
+	// Required. Kind of the offer: `scorer`, `continue`. Open: as Offer.kind is.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Required. Name of the offer.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -111,14 +111,14 @@ var File_evalfleet_agent_v1_worker_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/agent/v1/worker.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe2\x01\n" +
+	"\x1fevalfleet/agent/v1/worker.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"\xec\x01\n" +
 	"\tWorkerRef\x12\x1e\n" +
 	"\x04kind\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04kind\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12;\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12E\n" +
 	"\n" +
-	"on_unknown\x18\x03 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12#\n" +
+	"on_unknown\x18\x03 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownB\b\xbaH\x05\x82\x01\x02\x10\x01R\tonUnknown\x12#\n" +
 	"\n" +
 	"store_keys\x18\x04 \x03(\tB\x04\xb8\xbb\x18\x01R\tstoreKeys\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\xd2\x01\n" +

@@ -42,7 +42,7 @@ type Attribution struct {
 	Turn int32 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`
 	// Optional. Role of the model, such as `grader`; empty for the model under evaluation.
 	Role string `protobuf:"bytes,6,opt,name=role,proto3" json:"role,omitempty"`
-	// Optional. What the effect is for: `agent`, `score`, `setup`, `tool`, `approval`. Open; for display and accounting.
+	// Optional. What the effect is for: `agent`, `score`, `setup`, `tool`, `approval`. Open: it is for display and accounting.
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Optional. Display name of the agent within the run.
 	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`

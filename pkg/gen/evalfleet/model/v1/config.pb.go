@@ -901,7 +901,7 @@ func (x *ModalityList) GetValues() []*Modality {
 // Modality is a kind of output beside text.
 type Modality struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `image`.
+	// Required. `image`. Open: the provider's own.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Optional. Options by provider. A JSON object, as text.
 	OptionsJson   string `protobuf:"bytes,2,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
@@ -1011,7 +1011,7 @@ func (x *CacheSetting) GetPolicy() *CachePolicy {
 // CachePolicy says what shares an answer and for how long.
 type CachePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How long an answer is kept: an integer and `s`, `m`, `h`, `D`, `W`, `M` (30 days) or `Y` (365 days); default `1W`; `never` keeps it for good.
+	// Optional. How long an answer is kept: an integer and a unit: s, m, h, D, W, M (30 days) or Y (365 days); default `1W`; `never` keeps it for good.
 	Expiry string `protobuf:"bytes,1,opt,name=expiry,proto3" json:"expiry,omitempty"`
 	// Optional. Whether each epoch has its own answers; default true.
 	PerEpoch *bool `protobuf:"varint,2,opt,name=per_epoch,json=perEpoch,proto3,oneof" json:"per_epoch,omitempty"`
@@ -1176,7 +1176,7 @@ var File_evalfleet_model_v1_config_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf9\x13\n" +
+	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\x83\x14\n" +
 	"\x0eGenerateConfig\x12$\n" +
 	"\vmax_retries\x18\x01 \x01(\x05H\x00R\n" +
 	"maxRetries\x88\x01\x01\x12\x1d\n" +
@@ -1207,8 +1207,8 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x0fprompt_logprobs\x18\x15 \x01(\x05H\x11R\x0epromptLogprobs\x88\x01\x01\x123\n" +
 	"\x13parallel_tool_calls\x18\x16 \x01(\bH\x12R\x11parallelToolCalls\x88\x01\x01\x12*\n" +
 	"\x0einternal_tools\x18\x17 \x01(\bH\x13R\rinternalTools\x88\x01\x01\x12+\n" +
-	"\x0fmax_tool_output\x18\x18 \x01(\x03H\x14R\rmaxToolOutput\x88\x01\x01\x12B\n" +
-	"\fcache_prompt\x18\x19 \x01(\x0e2\x1f.evalfleet.model.v1.CachePromptR\vcachePrompt\x12G\n" +
+	"\x0fmax_tool_output\x18\x18 \x01(\x03H\x14R\rmaxToolOutput\x88\x01\x01\x12L\n" +
+	"\fcache_prompt\x18\x19 \x01(\x0e2\x1f.evalfleet.model.v1.CachePromptB\b\xbaH\x05\x82\x01\x02\x10\x01R\vcachePrompt\x12G\n" +
 	"\x0ffallback_models\x18\x1a \x01(\v2\x1e.evalfleet.model.v1.StringListR\x0efallbackModels\x12+\n" +
 	"\x0ffail_on_refusal\x18\x1b \x01(\bH\x15R\rfailOnRefusal\x88\x01\x01\x12'\n" +
 	"\tverbosity\x18\x1c \x01(\tB\x04\xb8\xbb\x18\x01H\x16R\tverbosity\x88\x01\x01\x12!\n" +

@@ -1128,12 +1128,12 @@ var File_evalfleet_model_v1_message_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_message_proto_rawDesc = "" +
 	"\n" +
-	" evalfleet/model/v1/message.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cevalfleet/tool/v1/tool.proto\"\x90\x04\n" +
+	" evalfleet/model/v1/message.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cevalfleet/tool/v1/tool.proto\"\x9f\x04\n" +
 	"\vChatMessage\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
-	"\x04role\x18\x02 \x01(\x0e2\x18.evalfleet.model.v1.RoleB\x06\xbaH\x03\xc8\x01\x01R\x04role\x12>\n" +
-	"\acontent\x18\x03 \x01(\v2$.evalfleet.content.v1.MessageContentR\acontent\x129\n" +
-	"\x06source\x18\x04 \x01(\x0e2!.evalfleet.model.v1.MessageSourceR\x06source\x12#\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x129\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x18.evalfleet.model.v1.RoleB\v\xbaH\b\xc8\x01\x01\x82\x01\x02\x10\x01R\x04role\x12>\n" +
+	"\acontent\x18\x03 \x01(\v2$.evalfleet.content.v1.MessageContentR\acontent\x12C\n" +
+	"\x06source\x18\x04 \x01(\x0e2!.evalfleet.model.v1.MessageSourceB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06source\x12#\n" +
 	"\rmetadata_json\x18\x05 \x01(\tR\fmetadataJson\x12:\n" +
 	"\n" +
 	"tool_calls\x18\x06 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallR\ttoolCalls\x12\x14\n" +

@@ -3335,7 +3335,7 @@ type ConnectionPool struct {
 	// Format: `accounts/{provider}/{account}/connectionPools/{connection_pool}`. The pool is `default` where all models of the account share one, else what the
 	// provider tells them apart by, such as a model's name, which may have slashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The limit now.
+	// Optional in an update. The limit now.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Requests in flight.
 	InFlight int32 `protobuf:"varint,3,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
@@ -3343,11 +3343,11 @@ type ConnectionPool struct {
 	Waiting int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Whether the limit adapts.
 	Adaptive bool `protobuf:"varint,5,opt,name=adaptive,proto3" json:"adaptive,omitempty"`
-	// Highest limit of an adaptive pool.
+	// Optional in an update. Highest limit of an adaptive pool.
 	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
 	// Changes of the limit, oldest first, at most 200.
 	History []*ConnectionPoolChange `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
-	// Changes when the pool is retuned, and not when its limit adapts.
+	// Optional in an update. Changes when the pool is retuned, and not when its limit adapts.
 	Etag          string `protobuf:"bytes,8,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3711,7 +3711,7 @@ type Budget struct {
 	SpentCost float64 `protobuf:"fixed64,5,opt,name=spent_cost,json=spentCost,proto3" json:"spent_cost,omitempty"`
 	// Tokens reserved by calls in flight.
 	ReservedTokens int64 `protobuf:"varint,6,opt,name=reserved_tokens,json=reservedTokens,proto3" json:"reserved_tokens,omitempty"`
-	// Changes with the bounds.
+	// Optional in an update. Changes with the bounds.
 	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4238,9 +4238,9 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\tR\x03ids\".\n" +
 	"\x12ClearCacheResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xf2\x02\n" +
-	"\x0eConnectionPool\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xf7\x02\n" +
+	"\x0eConnectionPool\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\bR\x04name\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12 \n" +
 	"\tin_flight\x18\x03 \x01(\x05B\x03\xe0A\x03R\binFlight\x12\x1d\n" +
 	"\awaiting\x18\x04 \x01(\x05B\x03\xe0A\x03R\awaiting\x12\x1f\n" +
@@ -4267,9 +4267,9 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x1bUpdateConnectionPoolRequest\x12V\n" +
 	"\x0fconnection_pool\x18\x01 \x01(\v2\".evalfleet.model.v1.ConnectionPoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x0econnectionPool\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\xa3\x03\n" +
-	"\x06Budget\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
+	"updateMask\"\xa8\x03\n" +
+	"\x06Budget\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\bR\x04name\x12\"\n" +
 	"\n" +
 	"max_tokens\x18\x02 \x01(\x03H\x00R\tmaxTokens\x88\x01\x01\x12\x1e\n" +
 	"\bmax_cost\x18\x03 \x01(\x01H\x01R\amaxCost\x88\x01\x01\x12&\n" +

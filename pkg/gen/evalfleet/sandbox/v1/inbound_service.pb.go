@@ -30,7 +30,7 @@ type WatchInboundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Required. Name of the service that is called: `model`, `tools`, `task`.
+	// Required. Name of the service that is called: `model`, `tools`, `task`. Open: programs in the sandbox and who answers them agree on it.
 	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	// Optional. Only calls after this number; default: all that are not answered.
 	After         int64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`

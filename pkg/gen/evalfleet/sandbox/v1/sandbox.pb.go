@@ -226,7 +226,7 @@ type Sandbox struct {
 	Spec *SandboxSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Where it is in its life.
 	State SandboxState `protobuf:"varint,3,opt,name=state,proto3,enum=evalfleet.sandbox.v1.SandboxState" json:"state,omitempty"`
-	// Why it is in this state, when that is not plain: `oom`, `lease expired`, `host lost`.
+	// Why it is in this state, when that is not plain: `oom`, `lease expired`, `host lost`. Open: it is for people.
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -356,7 +356,7 @@ func (x *Sandbox) GetTiming() *v1.Timing {
 // SandboxSpec is what a sandbox is made from.
 type SandboxSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. `local`, `docker`, `k8s`; default: the service's.
+	// Optional. `local`, `docker`, `k8s`. Open: a driver that the service has. Default: the service's.
 	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	// Optional. Image of container drivers; default: the service's.
 	Image string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
@@ -807,7 +807,7 @@ func (*FileToPlace_Blob) isFileToPlace_Body() {}
 // Isolation says what holds a sandbox.
 type Isolation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What isolates: `user namespace`, `cgroup memory`, `seccomp`, …
+	// What isolates: `user namespace`, `cgroup memory`, `seccomp`. Open: each driver names its own.
 	Parts []string `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
 	// What is weaker here: a part and what stands in for it, such as `pids: rlimit per user instead of a cgroup`.
 	Weaker []string `protobuf:"bytes,2,rep,name=weaker,proto3" json:"weaker,omitempty"`
@@ -1358,9 +1358,9 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\v_cpu_millisB\r\n" +
 	"\v_open_filesB\x12\n" +
 	"\x10_file_size_bytesB\r\n" +
-	"\v_disk_bytes\"g\n" +
-	"\aNetwork\x125\n" +
-	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.sandbox.v1.NetworkModeR\x04mode\x12%\n" +
+	"\v_disk_bytes\"q\n" +
+	"\aNetwork\x12?\n" +
+	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.sandbox.v1.NetworkModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12%\n" +
 	"\vallow_hosts\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\n" +
 	"allowHosts\"\xbc\x01\n" +
 	"\vFileToPlace\x12\x1e\n" +

@@ -33,7 +33,7 @@ type SandboxPool struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What its sandboxes are made from. It does not change.
 	Spec *SandboxSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Sandboxes to keep ready. 0 keeps none.
+	// Optional. Sandboxes to keep ready. 0 keeps none.
 	Size int32 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// Sandboxes that are ready now.
 	Ready int32 `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
@@ -41,7 +41,7 @@ type SandboxPool struct {
 	Problem string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Changes with `size`.
+	// Optional in an update. Changes with `size`.
 	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -497,9 +497,9 @@ var File_evalfleet_sandbox_v1_sandbox_pool_service_proto protoreflect.FileDescri
 
 const file_evalfleet_sandbox_v1_sandbox_pool_service_proto_rawDesc = "" +
 	"\n" +
-	"/evalfleet/sandbox/v1/sandbox_pool_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x02\n" +
-	"\vSandboxPool\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
+	"/evalfleet/sandbox/v1/sandbox_pool_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n" +
+	"\vSandboxPool\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\bR\x04name\x12:\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecB\x03\xe0A\x05R\x04spec\x12\x1b\n" +
 	"\x04size\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04size\x12\x19\n" +
 	"\x05ready\x18\x04 \x01(\x05B\x03\xe0A\x03R\x05ready\x12\x1d\n" +

@@ -566,15 +566,15 @@ type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Program and arguments; default an interactive bash.
+	// Optional. Program and arguments; default an interactive bash.
 	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
-	// Columns; default 80.
+	// Optional. Columns; default 80.
 	Columns uint32 `protobuf:"varint,3,opt,name=columns,proto3" json:"columns,omitempty"`
-	// Rows; default 24.
+	// Optional. Rows; default 24.
 	Rows uint32 `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
-	// Environment beside the sandbox's.
+	// Optional. Environment beside the sandbox's.
 	Env map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// User; default: the sandbox's.
+	// Optional. User; default: the sandbox's.
 	User string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
 	// True once its program has ended.
 	Ended bool `protobuf:"varint,7,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -932,19 +932,19 @@ const file_evalfleet_sandbox_v1_session_service_proto_rawDesc = "" +
 	"\x13CloseSessionRequest\x12$\n" +
 	"\asession\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\"\x16\n" +
-	"\x14CloseSessionResponse\"\xd4\x03\n" +
-	"\aSession\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x14CloseSessionResponse\"\xed\x03\n" +
+	"\aSession\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x18\n" +
 	"\acolumns\x18\x03 \x01(\rR\acolumns\x12\x12\n" +
 	"\x04rows\x18\x04 \x01(\rR\x04rows\x128\n" +
 	"\x03env\x18\x05 \x03(\v2&.evalfleet.sandbox.v1.Session.EnvEntryR\x03env\x12\x12\n" +
-	"\x04user\x18\x06 \x01(\tR\x04user\x12\x14\n" +
-	"\x05ended\x18\a \x01(\bR\x05ended\x128\n" +
-	"\x06result\x18\b \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\x12#\n" +
-	"\routput_offset\x18\t \x01(\x03R\foutputOffset\x12!\n" +
+	"\x04user\x18\x06 \x01(\tR\x04user\x12\x19\n" +
+	"\x05ended\x18\a \x01(\bB\x03\xe0A\x03R\x05ended\x12=\n" +
+	"\x06result\x18\b \x01(\v2 .evalfleet.sandbox.v1.ExecResultB\x03\xe0A\x03R\x06result\x12(\n" +
+	"\routput_offset\x18\t \x01(\x03B\x03\xe0A\x03R\foutputOffset\x12&\n" +
 	"\finput_offset\x18\n" +
-	" \x01(\x03R\vinputOffset\x1a6\n" +
+	" \x01(\x03B\x03\xe0A\x03R\vinputOffset\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:U\xeaAR\n" +

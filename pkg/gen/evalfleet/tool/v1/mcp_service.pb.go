@@ -714,9 +714,9 @@ const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"I\n" +
 	"\x14ListMcpToolsResponse\x121\n" +
-	"\x05tools\x18\x01 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\xf9\x01\n" +
-	"\tMcpServer\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05tools\x18\x01 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\xfe\x01\n" +
+	"\tMcpServer\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x120\n" +
 	"\x04http\x18\x02 \x01(\v2\x1a.evalfleet.tool.v1.McpHttpH\x00R\x04http\x129\n" +
 	"\acommand\x18\x03 \x01(\v2\x1d.evalfleet.tool.v1.McpCommandH\x00R\acommand\x12\x14\n" +
 	"\x05tools\x18\x04 \x03(\tR\x05tools:H\xeaAE\n" +

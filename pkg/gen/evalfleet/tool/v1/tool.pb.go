@@ -1534,13 +1534,13 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB!\xbaH\x1ar\x182\x16^[A-Za-z0-9_-]{1,128}$\xb8\xbb\x18\x01R\x04name\x12&\n" +
 	"\vdescription\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12-\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\x0eparametersJson\x12'\n" +
-	"\foptions_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"\xd2\x03\n" +
+	"\foptions_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"\xdc\x03\n" +
 	"\x0eToolDefinition\x12/\n" +
 	"\x04info\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x04info\x12\x1a\n" +
 	"\bparallel\x18\x02 \x01(\bR\bparallel\x12-\n" +
-	"\x10max_output_bytes\x18\x03 \x01(\x03H\x00R\x0emaxOutputBytes\x88\x01\x01\x12;\n" +
+	"\x10max_output_bytes\x18\x03 \x01(\x03H\x00R\x0emaxOutputBytes\x88\x01\x01\x12E\n" +
 	"\n" +
-	"on_unknown\x18\x04 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12#\n" +
+	"on_unknown\x18\x04 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownB\b\xbaH\x05\x82\x01\x02\x10\x01R\tonUnknown\x12#\n" +
 	"\n" +
 	"store_keys\x18\x05 \x03(\tB\x04\xb8\xbb\x18\x01R\tstoreKeys\x124\n" +
 	"\x13options_schema_json\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x11optionsSchemaJson\x12\x1f\n" +
@@ -1567,15 +1567,15 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"mcp_server\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\tmcpServer\x1aH\n" +
 	"\x1aParameterDescriptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbb\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x02\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bfunction\x18\x02 \x01(\tR\bfunction\x12%\n" +
 	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12$\n" +
 	"\vparse_error\x18\x04 \x01(\tH\x00R\n" +
 	"parseError\x88\x01\x01\x126\n" +
-	"\x04view\x18\x05 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04view\x123\n" +
-	"\x04type\x18\x06 \x01(\x0e2\x1f.evalfleet.tool.v1.ToolCallTypeR\x04type\x12#\n" +
+	"\x04view\x18\x05 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04view\x12=\n" +
+	"\x04type\x18\x06 \x01(\x0e2\x1f.evalfleet.tool.v1.ToolCallTypeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04type\x12#\n" +
 	"\rinternal_json\x18\a \x01(\tR\finternalJsonB\x0e\n" +
 	"\f_parse_errorJ\x04\b\b\x10\tR\x0earguments_blob\"\x82\x01\n" +
 	"\x0fToolCallContent\x12\x14\n" +
@@ -1584,9 +1584,9 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\acontent\x18\x03 \x01(\tR\acontent\"\x84\x01\n" +
 	"\fToolCallView\x12<\n" +
 	"\acontext\x18\x01 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\acontext\x126\n" +
-	"\x04call\x18\x02 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04call\"_\n" +
-	"\rToolCallError\x124\n" +
-	"\x04type\x18\x01 \x01(\x0e2 .evalfleet.tool.v1.ToolErrorTypeR\x04type\x12\x18\n" +
+	"\x04call\x18\x02 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04call\"i\n" +
+	"\rToolCallError\x12>\n" +
+	"\x04type\x18\x01 \x01(\x0e2 .evalfleet.tool.v1.ToolErrorTypeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04type\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"K\n" +
 	"\vToolFailure\x12\x1c\n" +
 	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
@@ -1632,10 +1632,10 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	" \x01(\tR\rargumentsJson\x12\x14\n" +
 	"\x05notes\x18\v \x03(\tR\x05notes\x12\x14\n" +
 	"\x05index\x18\f \x01(\x05R\x05index\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"s\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"}\n" +
 	"\n" +
-	"ToolChoice\x127\n" +
-	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.tool.v1.ToolChoiceModeH\x00R\x04mode\x12\"\n" +
+	"ToolChoice\x12A\n" +
+	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.tool.v1.ToolChoiceModeB\b\xbaH\x05\x82\x01\x02\x10\x01H\x00R\x04mode\x12\"\n" +
 	"\bfunction\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\bfunctionB\b\n" +
 	"\x06choice*f\n" +
 	"\tOnUnknown\x12\x1a\n" +

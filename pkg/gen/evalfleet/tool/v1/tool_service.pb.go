@@ -534,7 +534,7 @@ func (x *ReviewToolsRequest) GetOffloaded() []*v11.OffloadedField {
 // ApprovalPolicy decides about calls whose rendered form matches one of its patterns.
 type ApprovalPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `auto`, `human`, or a registered approver.
+	// Required. `auto`, `human`. Open: or a registered approver.
 	Approver string `protobuf:"bytes,1,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Required. Globs over the rendered call `name(arg='…')`, with an implied trailing `*`.
 	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`

@@ -403,7 +403,7 @@ func (x *Register) GetProject() string {
 // Offer is one thing that a worker serves. Several workers that offer the same are a pool.
 type Offer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `tool`, `agent`, `scorer`, `model`, `approver`, `filter`, `continue`, `sample_source`, `metric`; open.
+	// Required. `tool`, `agent`, `scorer`, `model`, `approver`, `filter`, `continue`, `sample_source`, `metric`. Open: what the server does not serve is refused.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Required. Name, as tasks and runs use it: 1 to 128 letters, digits and `._/-`.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -754,7 +754,8 @@ func (*CallResult_Error) isCallResult_Outcome() {}
 // CallError is a failed call.
 type CallError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. For a tool: a kind that the model sees, such as `timeout`; else a reason. Default `unknown`.
+	// Optional. For a tool the kind that the model sees, such as `timeout`, else a reason. Default `unknown`.
+	// Open: of a tool, a kind that is not known is `unknown`.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Optional. What went wrong.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
