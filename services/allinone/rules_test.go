@@ -138,6 +138,71 @@ func TestAResourceOfARequestSaysWhatAClientMaySet(t *testing.T) {
 	assert.Greater(t, len(resources), 5)
 }
 
+// heldByTheService are fields of requests whose bound the service that takes them holds, with the reason.
+var heldByTheService = map[string]string{
+	"evalfleet.agent.v1.Epochs.count":                         "its error says what to leave out",
+	"evalfleet.agent.v1.FailOnError.threshold":                "no bound: what is below 1 has another meaning",
+	"evalfleet.agent.v1.Sample.id":                            "no bound: its default is a number",
+	"evalfleet.content.v1.DocumentRange.start_index":          "comes as the provider says it",
+	"evalfleet.model.v1.GenerateConfig.frequency_penalty":     "the provider's bound",
+	"evalfleet.model.v1.GenerateConfig.presence_penalty":      "the provider's bound",
+	"evalfleet.model.v1.GenerateConfig.top_p":                 "the provider's bound",
+	"evalfleet.model.v1.GenerateConfig.top_logprobs":          "the provider's bound",
+	"evalfleet.agent.v1.SampleFile.blob":                      "of all files together",
+	"evalfleet.agent.v1.SampleRange.start":                    "its error names the range",
+	"evalfleet.blob.v1.PutBlobRequest.content":                tooLarge,
+	"evalfleet.blob.v1.UploadBlobRequest.chunk":               tooLarge,
+	"evalfleet.model.v1.AdaptiveConnections.decrease_factor":  "the configuration of models is checked by the same code",
+	"evalfleet.model.v1.AdaptiveConnections.scale_up_percent": "the configuration of models is checked by the same code",
+	"evalfleet.model.v1.LogitBias.values":                     "the provider's bound",
+	"evalfleet.model.v1.GenerateConfig.prompt_logprobs":       "the provider's bound",
+	"evalfleet.sandbox.v1.AnswerInboundRequest.chunk":         "not built",
+	"evalfleet.sandbox.v1.DialPortRequest.data":               "not built",
+	"evalfleet.sandbox.v1.ExecCheck.files":                    "of all files together",
+	"evalfleet.sandbox.v1.ExecSpec.max_output_bytes":          "what is above the cap is cut to it",
+	"evalfleet.sandbox.v1.ExecSpec.stdin":                     tooLarge,
+	"evalfleet.sandbox.v1.FileToPlace.blob":                   "of all files together",
+	"evalfleet.sandbox.v1.Limits.open_files":                  "a bound of the machine and the configuration",
+	"evalfleet.sandbox.v1.Limits.pids":                        "its error says what to leave out",
+	"evalfleet.sandbox.v1.SandboxSpec.lease":                  "checked with the defaults filled in",
+	"evalfleet.sandbox.v1.SandboxSpec.max_lifetime":           "checked with the defaults filled in",
+	"evalfleet.sandbox.v1.UploadFileRequest.chunk":            tooLarge,
+	"evalfleet.sandbox.v1.WriteExecInputRequest.data":         tooLarge,
+	"evalfleet.sandbox.v1.WriteSessionRequest.data":           "not built",
+	"evalfleet.worker.v1.Offer.name":                          workerFile,
+	"evalfleet.worker.v1.OffloadedBody.hash":                  workerFile,
+}
+
+const (
+	tooLarge   = "a body that is too large is REQUEST_TOO_LARGE, where a rule has INVALID_REQUEST"
+	workerFile = "the protocol of workers is one file without imports"
+)
+
+// A bound that the comment of a request's field states is a rule of the field, or the service holds it.
+func TestABoundInACommentIsARule(t *testing.T) {
+	t.Parallel()
+	stated := regexp.MustCompile(`(?i)\bat (most|least) (\d|once|one\b)|\b(above|below|from|cap) \d|\b\d+ to \d|\bletters\b|hexadecimal digits`)
+	comments := fields(t)
+	rules, held := 0, map[string]string{}
+	for f := range requestFields() {
+		comment := comments[f]
+		if f.Kind() == protoreflect.BoolKind || !stated.MatchString(comment) {
+			continue
+		}
+		name := string(f.FullName())
+		of := rulesOf(f)
+		ruled := of.GetType() != nil && of.GetEnum() == nil || len(of.GetCel()) > 0
+		if ruled {
+			rules++
+		} else if reason := heldByTheService[name]; reason != "" {
+			held[name] = reason
+		}
+		assert.True(t, ruled || held[name] != "", "%s: give it the rule that its comment states: %q", name, comment)
+	}
+	assert.Equal(t, heldByTheService, held, "what has a rule, or states no bound, is not listed")
+	assert.Greater(t, rules, 60)
+}
+
 // requestFields are the fields of the requests of all methods, and of what they hold. What a server alone sets is not
 // among them.
 func requestFields() map[protoreflect.FieldDescriptor]bool {

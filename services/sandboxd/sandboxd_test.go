@@ -542,6 +542,19 @@ func TestFilesThroughTheService(t *testing.T) {
 			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "%v", err)
 		}
 	}
+	for _, chunks := range [][]*sandboxv1.UploadFileRequest{
+		{{Sandbox: name, Path: "chunk", Chunk: make([]byte, 1<<20+1)}},
+		{{Sandbox: name, Path: "chunk"}, {Chunk: make([]byte, 1<<20+1)}},
+	} {
+		up, err = in.client.UploadFile(waittest.Context(t))
+		require.NoError(t, err)
+		for _, chunk := range chunks {
+			require.NoError(t, up.Send(chunk))
+		}
+		_, err = up.CloseAndRecv()
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+		assert.ErrorContains(t, err, "chunk")
+	}
 	// An upload that breaks off leaves the old file.
 	ctx, cancel := context.WithCancel(t.Context())
 	up, err = in.client.UploadFile(ctx)

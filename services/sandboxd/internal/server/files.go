@@ -128,6 +128,8 @@ func (s *Server) UploadFile(stream grpc.ClientStreamingServer[sandboxv1.UploadFi
 		return rpcerr.InvalidField("sandbox", "is missing; the first message names the sandbox")
 	case first.GetPath() == "":
 		return rpcerr.InvalidField("path", "is missing; the first message names the file")
+	case len(first.GetChunk()) > client.Chunk:
+		return tooLarge("chunk", client.Chunk)
 	}
 	ctx := stream.Context()
 	resp := &sandboxv1.UploadFileResponse{}
@@ -143,6 +145,8 @@ func (s *Server) UploadFile(stream grpc.ClientStreamingServer[sandboxv1.UploadFi
 					return nil, context.Canceled // the caller is gone; this says nothing of the guest
 				case req.GetSandbox() != "" || req.GetPath() != "":
 					return nil, rpcerr.InvalidRequest("sandbox and path belong into the first message alone")
+				case len(req.GetChunk()) > client.Chunk:
+					return nil, tooLarge("chunk", client.Chunk)
 				}
 				return req.GetChunk(), nil
 			})

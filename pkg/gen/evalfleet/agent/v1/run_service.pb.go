@@ -213,7 +213,7 @@ type WaitRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. How long to wait at most; default 60s, cap 600s.
+	// Optional. How long to wait, at most 600s; default 60s.
 	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Optional. How much to give; default BASIC.
 	View          RunView `protobuf:"varint,3,opt,name=view,proto3,enum=evalfleet.agent.v1.RunView" json:"view,omitempty"`

@@ -4212,13 +4212,13 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb4\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xbd\x01\n" +
 	"\x17ListCacheEntriesRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\x12!\n" +
-	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12$\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"|\n" +
 	"\x18ListCacheEntriesResponse\x128\n" +
@@ -4280,11 +4280,11 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04etag\x18\a \x01(\tR\x04etag:\x96\x01\xeaA\x92\x01\n" +
 	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}\x12-accounts/{provider}/{account}/budgets/accountB\r\n" +
 	"\v_max_tokensB\v\n" +
-	"\t_max_cost\"t\n" +
+	"\t_max_cost\"}\n" +
 	"\x12ListBudgetsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +
 	"\x13ListBudgetsResponse\x124\n" +

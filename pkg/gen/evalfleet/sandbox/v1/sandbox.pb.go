@@ -378,9 +378,9 @@ type SandboxSpec struct {
 	SetupTimeout *durationpb.Duration `protobuf:"bytes,10,opt,name=setup_timeout,json=setupTimeout,proto3" json:"setup_timeout,omitempty"`
 	// Optional. Labels, for lists. Keys that begin with `evalfleet` are the platform's.
 	Labels map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. How long the sandbox lives without a renewal; default 10 min, cap 24 h.
+	// Optional. How long the sandbox lives without a renewal, at most 24 h; default 10 min.
 	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Optional. How long it lives at most, renewed or not; default 24 h, cap 30 days.
+	// Optional. How long it lives, renewed or not, at most 30 days; default 24 h.
 	MaxLifetime *durationpb.Duration `protobuf:"bytes,13,opt,name=max_lifetime,json=maxLifetime,proto3" json:"max_lifetime,omitempty"`
 	// Optional. Run it although a part of the isolation is missing. Refused unless the operator allows it.
 	AllowUnisolated bool `protobuf:"varint,14,opt,name=allow_unisolated,json=allowUnisolated,proto3" json:"allow_unisolated,omitempty"`

@@ -388,11 +388,11 @@ const file_evalfleet_sandbox_v1_sandbox_group_service_proto_rawDesc = "" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.evalfleet.sandbox.v1.SandboxR\x05value:\x028\x01:Q\xeaAN\n" +
-	"\x1aevalfleet.dev/SandboxGroup\x120projects/{project}/sandboxGroups/{sandbox_group}\"\xa7\x03\n" +
+	"\x1aevalfleet.dev/SandboxGroup\x120projects/{project}/sandboxGroups/{sandbox_group}\"\xc1\x03\n" +
 	"\x19CreateSandboxGroupRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12]\n" +
-	"\x05specs\x18\x02 \x03(\v2:.evalfleet.sandbox.v1.CreateSandboxGroupRequest.SpecsEntryB\v\xe0A\x02\xbaH\x05\x9a\x01\x02\b\x01R\x05specs\x12'\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12w\n" +
+	"\x05specs\x18\x02 \x03(\v2:.evalfleet.sandbox.v1.CreateSandboxGroupRequest.SpecsEntryB%\xe0A\x02\xbaH\x1f\x9a\x01\x1c\b\x01\"\x18r\x162\x14^[A-Za-z0-9-]{1,63}$R\x05specs\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12=\n" +

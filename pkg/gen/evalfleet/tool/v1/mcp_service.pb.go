@@ -695,11 +695,11 @@ const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\rmcp_server_id\x18\x04 \x01(\tB+\xe0A\x02\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\vmcpServerId\"5\n" +
 	"\x13GetMcpServerRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"w\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x80\x01\n" +
 	"\x15ListMcpServersRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"\x7f\n" +
 	"\x16ListMcpServersResponse\x12=\n" +
