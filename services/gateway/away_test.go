@@ -21,7 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/gateway"
 )
 
-// Whoever asks for something of a service that is away hears which one it is, before their own deadline.
+// A client of an unreachable service receives an error that names the service, before the client's own deadline.
 func TestClientsHearWhichServiceIsAway(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
@@ -34,8 +34,8 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	runs := agentv1.NewRunServiceClient(conn)
-	// The callers' deadlines, in seconds: a busy machine may miss the first ones. Each is before the gateway's own
-	// patience ends.
+	// The callers' deadlines, in seconds: a busy machine may miss the first ones. All are shorter than the gateway's
+	// own bound.
 	deadlines := []int{4, 8, 12}
 	for name, ask := range map[string]func(context.Context) error{
 		"a call": func(ctx context.Context) error {

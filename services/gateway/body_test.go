@@ -15,7 +15,7 @@ func TestABodyIsOneWholeMessageOrNone(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{
 		` {"spec": {"steps": [{"name": "generate"}]}} `: http.StatusOK,
-		``:    http.StatusBadRequest, // the message lacks what it must have
+		``:    http.StatusBadRequest, // the message lacks a required field
 		" \n": http.StatusBadRequest,
 		`{"spec": {"steps": [{"name": "generate"}]}} {}`:       http.StatusBadRequest,
 		`{"spec": {"steps": [{"name": "generate"}]`:            http.StatusBadRequest,

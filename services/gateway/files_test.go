@@ -32,7 +32,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/gateway"
 )
 
-// maxBlob is what the store of these tests keeps of one body.
+// maxBlob is the largest body that the store of these tests accepts, in bytes.
 const maxBlob = 8 << 20
 
 // boxes is a SandboxService with one file, whose content is its path.
@@ -238,7 +238,7 @@ func TestFilesOfSandboxesAndLogsOverREST(t *testing.T) {
 	}
 }
 
-// An upload whose client leaves is an error to the service, which keeps nothing of it.
+// If a client breaks off an upload, the service receives an error and stores nothing.
 func TestAnUploadThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	url, box := startFiles(t)
@@ -254,7 +254,7 @@ func TestAnUploadThatBreaksOff(t *testing.T) {
 	}
 }
 
-// The document says how files go up, and that downloads are bytes.
+// The OpenAPI document describes uploads, and downloads as bytes.
 func TestTheDocumentHasFiles(t *testing.T) {
 	t.Parallel()
 	url, _ := startFiles(t)
@@ -278,7 +278,7 @@ func TestTheDocumentHasFiles(t *testing.T) {
 	}
 }
 
-// The lines of docs/rest.md about files work as they are typed.
+// The curl examples about files in docs/rest.md work as written.
 func TestFilesByCurl(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"curl", "jq"} {

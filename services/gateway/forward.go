@@ -12,15 +12,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/httpdeadline"
 )
 
-// modelConnections bounds the connections to modelgw that are kept for later.
+// modelConnections bounds the idle connections to modelgw.
 const modelConnections = 256
 
 // unanswered is an error in the shapes of all vendors at once.
 const unanswered = `{"type":"error","error":{"type":"api_error","message":"modelgw does not answer; try again","param":null,"code":null}}`
 
-// forward passes HTTP requests on to modelgw as they are, with the caller's own credential, which modelgw checks before
-// it reads the body, and answers as they come. within bounds how long a client may not read. idle closes connections
-// that are kept for later.
+// forward proxies HTTP requests to modelgw unchanged, with the caller's own credential, which modelgw checks before it
+// reads the body, and streams the answers back. within bounds how long a client may leave an answer unread. idle closes
+// idle connections.
 func forward(address string, within time.Duration, known auth.Authenticator, log *slog.Logger) (handler http.Handler, idle func()) {
 	to := &url.URL{Scheme: "http", Host: address}
 	transport := &http.Transport{MaxIdleConns: modelConnections, MaxIdleConnsPerHost: modelConnections, IdleConnTimeout: time.Minute, DisableCompression: true}
@@ -43,8 +43,8 @@ func forward(address string, within time.Duration, known auth.Authenticator, log
 			proxy.ServeHTTP(w, r)
 			return
 		}
-		// Else the server may close the request's body when the answer begins, a moment before the transport has seen
-		// the body's end.
+		// Without full duplex the server may close the request's body when the answer begins, just before the transport
+		// has seen the body's end.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		proxy.ServeHTTP(httpdeadline.NewWriter(w, within), r)
 	}), transport.CloseIdleConnections

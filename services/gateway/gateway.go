@@ -1,5 +1,5 @@
-// Package gateway is the one address for clients: gRPC of every service, REST, server-sent events, OpenAPI, health and
-// metrics. It keeps nothing.
+// Package gateway is the single address for clients: gRPC of every service, REST, server-sent events, OpenAPI, health
+// and metrics. It is stateless.
 package gateway
 
 import (
@@ -35,19 +35,19 @@ import (
 	"github.com/evalfleet/evalfleet/services/gateway/internal/workerproxy"
 )
 
-// Config sets whom the gateway serves.
+// Config configures the gateway.
 type Config struct {
-	// WriteTimeout is how long a client may let an answer over HTTP lie unread before it is cut off: a watch, or one of
-	// the vendor-shaped endpoints. Zero is no bound. Default 30s.
+	// WriteTimeout is how long a client may leave an answer over HTTP unread, of a watch or of a vendor-shaped
+	// endpoint, before its connection is closed. Zero means no bound. Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_WRITE_TIMEOUT"`
-	// AllowedHosts are further values of the Host header that are served, beside loopback names and the address itself.
+	// AllowedHosts are additional accepted values of the Host header, beside loopback names and the listen address.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"EVALFLEET_ALLOWED_HOSTS"`
 }
 
-// SetDefaults fills in the default bound.
+// SetDefaults sets the default of WriteTimeout.
 func (c *Config) SetDefaults() { c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second) }
 
-// Validate refuses a negative bound.
+// Validate rejects a negative bound.
 func (c *Config) Validate() error {
 	if c.WriteTimeout < 0 {
 		return errors.New("write_timeout: must not be negative; 0 is no bound")
@@ -55,41 +55,42 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Deps are the services behind the gateway, and what it shares with the process.
+// Deps are the services behind the gateway, and what it shares with its process.
 type Deps struct {
-	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They pass the caller's credential
-	// on and add none of their own.
+	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They forward the caller's
+	// credential and add none of their own.
 	Models, Tools, Sandboxes, Orchestrator grpc.ClientConnInterface
-	// Listen is the address that the gateway was told to take clients at: one that they may name as the Host.
+	// Listen is the configured listen address. Clients may name it as the Host.
 	Listen string
-	// Vendor serves the vendor-shaped endpoints, below /v1/, where modelgw is in this process. Its handler knows its
-	// callers itself.
+	// Vendor serves the vendor-shaped endpoints, below /v1/, if modelgw runs in this process. The handler authenticates
+	// its callers itself.
 	Vendor http.Handler
-	// VendorAddress is where modelgw serves them, host:port, where it is not. Without either there are none.
+	// VendorAddress is modelgw's host:port if it runs in another process. If neither is set, there are no such
+	// endpoints.
 	VendorAddress string
-	// Auth knows the callers.
+	// Auth authenticates the callers.
 	Auth auth.Authenticator
-	// Connections is how many connections clients may have open at once; zero is bound.Connections.
+	// Connections bounds the open connections of clients; zero means bound.Connections.
 	Connections int
 	// Logger logs.
 	Logger *slog.Logger
-	// Metrics counts calls; Gatherer gives what is shown under /metrics. Either may be nil.
+	// Metrics counts calls; Gatherer provides the metrics of /metrics. Either may be nil.
 	Metrics  *telemetry.CallMetrics
 	Gatherer prometheus.Gatherer
 }
 
-// Gateway serves clients.
+// Gateway serves clients. It is safe for concurrent use.
 type Gateway struct {
 	front   *connmux.Server
 	workers *workerproxy.Proxy
-	// idle closes connections that are kept for later.
+	// idle closes idle connections.
 	idle func()
-	// stopWatching ends what watches the services behind, and watched waits for that.
+	// stopWatching stops the watch of the services behind the gateway; watched waits until it has ended.
 	stopWatching context.CancelFunc
 	watched      sync.WaitGroup
 }
 
-// New builds a gateway; it listens once Serve is called.
+// New returns a gateway. It serves no client until Serve is called.
 func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	peers := map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes, "agentorch": deps.Orchestrator}
 	deps.Models = grpcclient.WaitForReady(deps.Models, "modelgw", grpcclient.Patience)
@@ -155,7 +156,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
-// maxShownPath bounds the path that an error names, in bytes.
+// maxShownPath bounds the path in an error, in bytes.
 const maxShownPath = 200
 
 func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
@@ -175,16 +176,16 @@ func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	return mux
 }
 
-// paced ends answers of next that a client lets lie unread for longer than within; zero is no bound.
+// paced cuts off answers of next that a client leaves unread for longer than within; zero means no bound.
 func paced(next http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(httpdeadline.NewWriter(w, within), r) })
 }
 
-// Serve takes connections of l, gRPC and HTTP alike, until Stop.
+// Serve accepts connections from l, gRPC and HTTP alike, until Stop.
 func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 
-// Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a
-// caller bounds ctx.
+// Stop waits for calls in flight and cuts off those that still run when ctx ends. Watches never end by themselves, so
+// the caller must bound ctx.
 func (g *Gateway) Stop(ctx context.Context) error {
 	defer g.idle()
 	g.stopWatching()

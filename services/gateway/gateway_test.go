@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// runs is a RunService that counts and remembers.
+// runs is a RunService that counts its calls and records their metadata.
 type runs struct {
 	agentv1.UnimplementedRunServiceServer
 	created chan *agentv1.CreateRunRequest
@@ -73,7 +73,7 @@ func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_Watch
 	return s.Send(&agentv1.WatchRunResponse{})
 }
 
-// start serves a gateway over one fake backend and returns its address.
+// start serves a gateway in front of one fake backend and returns the gateway's address.
 func start(t *testing.T, backend *runs) string {
 	t.Helper()
 	return startWith(t, backend, gateway.Config{}, "")
@@ -85,7 +85,7 @@ func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) s
 	return startServing(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, backend) }, cfg, vendor)
 }
 
-// startServing serves a gateway over one connection to what register offers.
+// startServing serves a gateway in front of one connection to the services that register registers.
 func startServing(t *testing.T, register func(grpc.ServiceRegistrar), cfg gateway.Config, vendor string) string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -108,7 +108,7 @@ func startServing(t *testing.T, register func(grpc.ServiceRegistrar), cfg gatewa
 	return startBefore(t, conn, cfg, vendor)
 }
 
-// startBefore serves a gateway before one connection for all services.
+// startBefore serves a gateway in front of one connection for all services.
 func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config, vendor string) string {
 	t.Helper()
 	g, err := gateway.New(t.Context(), cfg, gateway.Deps{
@@ -129,7 +129,7 @@ func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config
 	return l.Addr().String()
 }
 
-// stopped waits for a server's end.
+// stopped waits until a server has ended.
 func stopped(t *testing.T, served <-chan error) {
 	t.Helper()
 	if err := waittest.For(t, served, "the server to end"); !errors.Is(err, grpc.ErrServerStopped) { // Stopped before it began, where nothing was asked of it.
@@ -137,7 +137,7 @@ func stopped(t *testing.T, served <-chan error) {
 	}
 }
 
-// call sends a REST request with the right token and returns the answer and its body.
+// call sends a REST request with a valid token and returns the answer and its body.
 func call(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(waittest.Context(t), method, url, strings.NewReader(body))
@@ -293,8 +293,8 @@ func TestAForeignHostOrOriginIsRefused(t *testing.T) {
 	assert.Regexp(t, `"title": "evalfleet",\s+"description": "[^"]+",\s+"version": "v1"`, body)
 }
 
-// What a fleet's gateway gets for the vendor-shaped endpoints goes to modelgw as it is, with the caller's own
-// credential, and comes back as it comes.
+// A fleet's gateway forwards requests to the vendor-shaped endpoints to modelgw unchanged, with the caller's own
+// credential, and returns the answers unchanged.
 func TestVendorShapesArePassedOn(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})

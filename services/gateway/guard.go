@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS
-// rebinding) or a foreign Origin.
+// guard rejects requests that a web page in a browser could send to a server on the same machine: those with a foreign
+// Host (DNS rebinding) or a foreign Origin.
 func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	served := func(host string) bool {
 		name := host
@@ -37,12 +37,12 @@ func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers a request that comes from elsewhere.
+// refuse answers a request with a foreign Host or Origin.
 func refuse(w http.ResponseWriter, message string) {
 	answer(w, http.StatusForbidden, rpcerr.ActionDenied("http.host", "%s", message))
 }
 
-// answer answers with an error in the form of every other of the API.
+// answer writes err in the error format of the API.
 func answer(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

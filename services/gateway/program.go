@@ -6,10 +6,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 )
 
-// DefaultListen is where the gateway listens when nothing else is said.
+// DefaultListen is the gateway's default listen address.
 const DefaultListen = "127.0.0.1:7460"
 
-// Program is the gateway for a process to run.
+// Program returns the gateway as a program of a process.
 func Program(cfg Config) daemon.Program {
 	return daemon.Program{
 		Name:      "gateway",
@@ -18,7 +18,7 @@ func Program(cfg Config) daemon.Program {
 		Stateless: true,
 		Forward:   true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
-			// Its clients live as long as it does, not as long as the start.
+			// Clients live as long as the gateway, not as long as its start.
 			return New(context.WithoutCancel(ctx), cfg, Deps{
 				Models: parts.Peers["modelgw"], Tools: parts.Peers["toolexec"], Sandboxes: parts.Peers["sandboxd"], Orchestrator: parts.Peers["agentorch"],
 				Vendor: parts.Handlers["modelgw"], VendorAddress: parts.Addresses["modelgw"],

@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// refusal is an error as REST writes it.
+// refusal is an error in REST's form.
 type refusal struct {
 	Error struct {
 		Code            int
@@ -26,7 +26,7 @@ type refusal struct {
 	}
 }
 
-// Fields that a service finds wrong have the names that JSON gives them, seen from the body.
+// Invalid fields that a service reports have their JSON names, relative to the body.
 func TestAFieldHasTheNameThatTheCallerGaveIt(t *testing.T) {
 	t.Parallel()
 	url := "http://" + start(t, &runs{created: make(chan *agentv1.CreateRunRequest, 1)}) + "/api/v1/projects/default/runs"
@@ -125,7 +125,7 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 	}
 }
 
-// Values of enums are taken with and without their prefix, in bodies and in queries.
+// Enum values are accepted with and without their prefix, in bodies and in queries.
 func TestAnEnumIsTakenWithAndWithoutItsPrefix(t *testing.T) {
 	t.Parallel()
 	created := make(chan *agentv1.CreateRunRequest, 1)
@@ -148,7 +148,7 @@ func TestAnEnumIsTakenWithAndWithoutItsPrefix(t *testing.T) {
 	}
 }
 
-// A value that is none of its field's is refused by the name that the caller gave the field, with what would do.
+// An invalid value is rejected with the caller's name of the field and a description of the expected value.
 func TestAValueThatIsNoneOfItsFieldSaysWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	url := "http://" + start(t, &runs{}) + "/api/v1/projects/default/runs"

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/gateway"
 )
 
-// raw sends bytes as they are and returns the answer, within a minute.
+// raw sends bytes unchanged and returns the answer, within a minute.
 func raw(t *testing.T, addr, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -33,7 +33,7 @@ func raw(t *testing.T, addr, request string) *http.Response {
 	return answer
 }
 
-// A request without a credential is refused by its headers: the server waits for no byte of the body.
+// A request without a credential is rejected after its headers: the server does not wait for the body.
 func TestTheCredentialIsCheckedBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	addr := start(t, &runs{})
@@ -59,7 +59,7 @@ func TestHeadersOfRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// A body of very many values is refused before anything is made of them.
+// A body with very many values is rejected before it is decoded.
 func TestABodyOfVeryManyValuesIsRefused(t *testing.T) {
 	t.Parallel()
 	addr := start(t, &runs{})
@@ -72,7 +72,7 @@ func TestABodyOfVeryManyValuesIsRefused(t *testing.T) {
 	}
 }
 
-// An error names some of the fields that are wrong, says how many more there are, and is as long as that.
+// An error names some of the invalid fields and the number of the others, and its size is bounded.
 func TestAnErrorNamesSomeOfManyFields(t *testing.T) {
 	t.Parallel()
 	addr := start(t, &runs{})
@@ -93,7 +93,7 @@ func TestAnErrorNamesSomeOfManyFields(t *testing.T) {
 	assert.Less(t, len(body), 64<<10)
 }
 
-// A watch over HTTP whose client reads nothing is cut off, and what it holds is released.
+// A watch over HTTP whose client reads nothing is cut off, and its resources are released.
 func TestAWatchThatNobodyReadsIsCutOff(t *testing.T) {
 	t.Parallel()
 	backend := &runs{flooded: make(chan struct{})}

@@ -14,33 +14,33 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
 )
 
-// ImageRequest says what image BuildImage builds.
+// ImageRequest describes the image that BuildImage builds.
 type ImageRequest struct {
 	// Tag is the name of the image. Default: the configured image of sandboxes that name none.
 	Tag string
 	// Output is a file to write the image to, in place of loading it into the engine.
 	Output string
-	// Progress is called with how much was read of how much there is, in bytes; nil for no progress.
+	// Progress is called with the number of bytes read so far and the total; nil for no progress.
 	Progress func(read, total int64)
 }
 
-// BuiltImage is what BuildImage built.
+// BuiltImage describes the image that BuildImage built.
 type BuiltImage struct {
 	// Tag is the image's full name.
 	Tag string `json:"tag"`
-	// Content is a hash over what is in it.
+	// Content is a hash of the image's content.
 	Content string `json:"content"`
-	// Files and Bytes tell how much that is.
+	// Files and Bytes are the number of the files and their total size.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 	// Output is the file that it was written to, if it was.
 	Output string `json:"output,omitempty"`
-	// Current tells that the engine had it already, and nothing was done.
+	// Current reports that the engine had the image already, so that nothing was done.
 	Current bool `json:"current"`
 }
 
 // BuildImage builds an image for the docker driver from this machine's own files, and loads it into the engine unless
-// that has it.
+// the engine has it.
 func BuildImage(ctx context.Context, cfg Config, req ImageRequest) (built BuiltImage, err error) {
 	config.SetDefaults(&cfg)
 	if built.Tag, err = docker.FullTag(cmp.Or(req.Tag, cfg.Docker.Image)); err != nil {
@@ -86,7 +86,7 @@ func BuildImage(ctx context.Context, cfg Config, req ImageRequest) (built BuiltI
 	return built, errors.Join(err, ignorePipe(<-written, err))
 }
 
-// ignorePipe leaves out that the writer of a pipe failed because its reader did.
+// ignorePipe discards the error of a pipe's writer that failed because its reader did.
 func ignorePipe(writer, reader error) error {
 	if reader != nil {
 		return nil
@@ -94,7 +94,7 @@ func ignorePipe(writer, reader error) error {
 	return writer
 }
 
-// writeFile writes a file that is there whole or not at all, also when the machine loses its power.
+// writeFile writes a file atomically and durably: it exists completely or not at all, even after a power failure.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {

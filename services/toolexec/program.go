@@ -6,7 +6,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 )
 
-// Program is the service for a process to run.
+// Program returns the service as a program of a process.
 func Program(cfg Config) daemon.Program {
 	return daemon.Program{
 		Name:    "toolexec",

@@ -1,8 +1,8 @@
-// Package toolexec is the service that knows the tools, checks the arguments of their calls and runs them.
+// Package toolexec is the service that has the tools, checks the arguments of their calls and runs them.
 //
-// It keeps no state of a run: what a tool must remember is in the sandbox, or in the run's store, which travels with
-// each request. What it does keep is the claim and the result of every call that has a key, so that a call happens once
-// though its caller, the connection or this process dies.
+// It keeps no state of a run: a tool's lasting state is in the sandbox, or in the run's store, which is part of each
+// request. It stores the claim and the result of every call that has a key, so that a call happens once even if its
+// caller, the connection or this process dies.
 package toolexec
 
 import (
@@ -28,20 +28,20 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/workertool"
 )
 
-// maxReissues bounds how often a call runs again because the process that ran it died. Such calls act by keyed commands
-// alone, so another run costs little; but one that ends its process each time must not do so for ever.
+// maxReissues bounds how often a call is retried because the process that ran it died. Such calls act only by commands
+// with keys, so a retry costs little; but a call that crashes its process each time must not be retried without end.
 const maxReissues = 16
 
-// Config sets how calls are run.
+// Config configures how calls are run.
 type Config struct {
-	// CallTimeout bounds every call whose request sets no bound of its own. Zero, the default, is none: then a tool's
-	// own timeout and the life of its sandbox are what ends a call.
+	// CallTimeout bounds every call whose request sets no bound of its own. Zero, the default, means no bound: then
+	// only a tool's own timeout and the life of its sandbox end a call.
 	CallTimeout time.Duration `yaml:"call_timeout" env:"EVALFLEET_TOOLEXEC_CALL_TIMEOUT"`
-	// Workers sets how long workers of tools may be silent or away.
+	// Workers bounds how long workers of tools may be silent or disconnected.
 	Workers worker.Config `yaml:"workers"`
 }
 
-// Validate refuses a negative bound.
+// Validate rejects a negative bound.
 func (c *Config) Validate() error {
 	if c.CallTimeout < 0 {
 		return errors.New("call_timeout: must not be negative; leave it out for no bound")
@@ -49,15 +49,15 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Deps are what the service works with.
+// Deps are the service's dependencies.
 type Deps struct {
 	// Sandboxes is a connection to sandboxd.
 	Sandboxes grpc.ClientConnInterface
-	// Ledger keeps claims and results of calls; it is the service's own.
+	// Ledger stores claims and results of calls; no other service uses it.
 	Ledger effect.Ledger
-	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
+	// Owner identifies this process in the ledger. It is unique among all earlier and later processes.
 	Owner string
-	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
+	// Alive reports whether another owner in the ledger still runs; nil if no other process uses the ledger.
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Logger logs. Arguments and outputs of tools are never logged.
 	Logger *slog.Logger
@@ -76,7 +76,7 @@ func builtIn() []tool.Kind {
 	return []tool.Kind{bash.Kind(), python.Kind(), texteditor.Kind(), think.Kind()}
 }
 
-// Tools are the names of the built-in tools.
+// Tools returns the names of the built-in tools.
 func Tools() []string {
 	var names []string
 	for _, kind := range builtIn() {
@@ -85,8 +85,8 @@ func Tools() []string {
 	return names
 }
 
-// New makes the service with the built-in tools, and with those of the workers that connect. Run keeps its ledger
-// small, Close ends it.
+// New returns the service with the built-in tools and the tools of connected workers. Run deletes old results from its
+// ledger; Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
 	registry := &tool.Registry{}
 	for _, kind := range builtIn() {
@@ -117,7 +117,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{tools: server.NewTools(registry, executor, workers.Served()), effects: effects, executor: executor, workers: workers, log: deps.Logger}, nil
 }
 
-// Register offers the service's RPCs at a server.
+// Register registers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	toolv1.RegisterToolServiceServer(registrar, s.tools)
 	toolv1.RegisterMcpServiceServer(registrar, toolv1.UnimplementedMcpServiceServer{})
@@ -125,17 +125,17 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	s.workers.Register(registrar)
 }
 
-// Run forgets old results until ctx ends. It then lets the workers go, whose connections never end by themselves, and
-// returns nil. What they have in hand they offer to the next process.
+// Run deletes old results until ctx ends. It then closes the connections of workers, which never end by themselves, and
+// returns nil. Workers offer their calls in flight to the next process.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.workers.Close()
 	s.effects.Sweep(ctx)
 	return nil
 }
 
-// Close waits for the calls that run. When ctx ends first, the rest is cut short: calls with a key are left to their
-// next caller, and their commands continue in their sandboxes. It returns an error for calls that may not be
-// repeated. The service takes no calls any more.
+// Close waits for the calls in flight. If ctx ends first, the rest is cut short: calls with a key are left to their
+// next caller, and their commands continue in their sandboxes. It returns an error for calls that may not be repeated.
+// The service accepts no further calls.
 func (s *Service) Close(ctx context.Context) error {
 	s.workers.Close()
 	err := s.effects.Drain(ctx)

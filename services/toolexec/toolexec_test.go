@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// client serves toolexec in memory and returns a client of it. Its sandboxd does not answer.
+// client serves toolexec in memory and returns its client. Its sandboxd does not answer.
 func client(t *testing.T) toolv1.ToolServiceClient {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)

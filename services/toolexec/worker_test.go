@@ -30,14 +30,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec"
 )
 
-// life is one life of the service over a ledger.
+// life is one incarnation of the service over a ledger.
 type life struct {
 	tools   toolv1.ToolServiceClient
 	workers workerv1.WorkerServiceClient
 	end     func()
 }
 
-// live serves toolexec in memory. Its end leaves claims open, as a crash does.
+// live serves toolexec in memory. Its end simulates a crash: claims stay open.
 func live(t *testing.T, ledger effect.Ledger, owner string) *life {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -248,7 +248,7 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 	}
 }
 
-// useless expects that an answer is refused for a reason.
+// useless expects that an answer is rejected for a reason.
 func useless(why string) func(*testing.T, *toolv1.ToolResult) {
 	return isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, why)
 }
@@ -374,8 +374,8 @@ func TestWithoutAWorker(t *testing.T) {
 	assert.Equal(t, "sun", result.GetContent().GetText())
 }
 
-// The process ends while a worker has a call, whose tool allows no second run. The worker comes back to the next
-// process with the result, and it counts.
+// The process ends while a worker has a call, whose tool allows no retry. The worker reconnects to the next process
+// with the result, and the result is accepted.
 func TestAProcessDiesDuringAWorkersCall(t *testing.T) {
 	t.Parallel()
 	ledger := &memory.Ledger{}

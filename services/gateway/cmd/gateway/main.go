@@ -14,14 +14,14 @@ func main() {
 	os.Exit(daemon.Main(daemon.Command{Args: os.Args[1:], Env: config.Env, Stderr: os.Stderr}, &configuration{}))
 }
 
-// configuration is all that an operator sets of the process.
+// configuration is the complete configuration of the process.
 type configuration struct {
 	daemon.Config `yaml:",inline"`
-	// Gateway sets whom it serves.
+	// Gateway configures the service.
 	Gateway gateway.Config `yaml:"gateway"`
 }
 
-// Validate names what the process lacks.
+// Validate returns an error that names the missing or invalid settings.
 func (c *configuration) Validate() error { return c.Alone(gateway.Program(c.Gateway)) }
 
 // Process implements daemon.Configuration.

@@ -16,7 +16,7 @@ var (
 	uploads []byte
 )
 
-// Handler serves the document (OpenAPI 2.0). It needs no credential: it says what anybody can read in the sources.
+// Handler serves the document (OpenAPI 2.0). It needs no credential: the document is public with the sources.
 func Handler() http.Handler {
 	paths, members := []byte(`"paths": {`), bytes.TrimSpace(uploads)
 	document := bytes.Replace(generated, paths, slices.Concat(paths, members[1:len(members)-1], []byte(",")), 1)

@@ -1,4 +1,4 @@
-// Package proxy passes gRPC calls on to the service that has them, without reading them.
+// Package proxy forwards gRPC calls to the service that implements them, without decoding the messages.
 package proxy
 
 import (
@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // The codec for everything that is not passed on.
+	_ "google.golang.org/grpc/encoding/proto" // The codec for everything that is not forwarded.
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -23,7 +23,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Backends maps the full name of a service, such as `evalfleet.model.v1.ModelService`, to the connection that has it.
+// Backends maps the full name of a service, such as `evalfleet.model.v1.ModelService`, to the connection to its
+// backend.
 type Backends map[string]grpc.ClientConnInterface
 
 // Services returns the names, sorted.
@@ -36,8 +37,8 @@ func (b Backends) Services() []string {
 	return names
 }
 
-// ServerOptions make a gRPC server pass calls of unknown services on to the backends. Headers go both ways; the
-// caller's deadline and its leaving reach the backend.
+// ServerOptions make a gRPC server forward calls of unknown services to the backends. Headers go both ways; the
+// caller's deadline and cancellation reach the backend.
 func (b Backends) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
@@ -45,11 +46,11 @@ func (b Backends) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// frame is a message that nobody reads. It is received once and sent once: what was taken from one connection's pool
-// goes back when the other has sent it.
+// frame is a message that is not decoded. It is received once and sent once: a buffer from one connection's pool
+// returns there when the other connection has sent it.
 type frame struct{ data mem.BufferSlice }
 
-// codec moves frames as they are and leaves all else (health, reflection) to the codec of protocol buffers.
+// codec copies frames unchanged and leaves all other messages (health, reflection) to the codec of protocol buffers.
 type codec struct{ proto encoding.CodecV2 }
 
 func (c codec) Name() string { return c.proto.Name() }
@@ -70,7 +71,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.proto.Unmarshal(data, v)
 }
 
-// hopHeaders belong to one connection and are not passed on.
+// hopHeaders belong to one connection and are not forwarded.
 var hopHeaders = []string{":authority", "content-type", "user-agent", "grpc-accept-encoding", "te"}
 
 func (b Backends) handle(_ any, in grpc.ServerStream) error {
@@ -106,7 +107,7 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 	return err
 }
 
-// streaming tells which sides of a method send many messages. One that is not known might be any.
+// streaming returns which sides of a method send many messages. For an unknown method, both may.
 func streaming(service, method string) *grpc.StreamDesc {
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service).Append(protoreflect.Name(method)))
 	m, ok := found.(protoreflect.MethodDescriptor)
@@ -116,8 +117,8 @@ func streaming(service, method string) *grpc.StreamDesc {
 	return &grpc.StreamDesc{ClientStreams: m.IsStreamingClient(), ServerStreams: m.IsStreamingServer()}
 }
 
-// one passes a call on whose caller sends one message: on the goroutine that the call has, and the message with the end
-// of its stream in one go.
+// one forwards a call whose caller sends one message. It uses the call's own goroutine, and sends the message together
+// with the end of the stream.
 func one(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc) error {
 	_, err := pass(in, out)
 	if err != nil {
@@ -126,7 +127,7 @@ func one(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc) err
 	return back(out, in, kind)
 }
 
-// back passes on what the backend says, until it ends.
+// back forwards the backend's messages until the backend ends the call.
 func back(out grpc.ClientStream, in grpc.ServerStream, kind *grpc.StreamDesc) error {
 	if kind.ServerStreams {
 		return drain(out, in)
@@ -142,19 +143,19 @@ func back(out grpc.ClientStream, in grpc.ServerStream, kind *grpc.StreamDesc) er
 	return in.SendMsg(answer)
 }
 
-// both passes a call on whose caller sends as it pleases.
+// both forwards a call whose caller sends a stream.
 func both(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc, cancel func()) error {
 	sent := make(chan error, 1)
 	go func() {
 		err := pump(in, out)
 		sent <- err
 		if err != nil {
-			cancel() // The backend would wait for more.
+			cancel() // The backend would wait for more messages.
 		}
 	}()
 	err := back(out, in, kind)
-	// Where the backend has ended well, the caller may still be sending what nobody wants. Its context ends with this
-	// call, and the pump with it.
+	// If the backend has ended the call with OK, the caller may still send messages that nothing reads. Its context
+	// ends with this call, and so does pump.
 	select {
 	case pumpErr := <-sent:
 		return cmp.Or(pumpErr, err)
@@ -163,7 +164,7 @@ func both(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc, ca
 	}
 }
 
-// pump passes the caller's messages on until it has no more.
+// pump forwards the caller's messages until the caller has no more.
 func pump(in grpc.ServerStream, out grpc.ClientStream) error {
 	for more := true; more; {
 		var err error
@@ -174,7 +175,8 @@ func pump(in grpc.ServerStream, out grpc.ClientStream) error {
 	return nil
 }
 
-// pass passes one message of the caller on, or that it has no more. It returns false when no further one is wanted.
+// pass forwards one message of the caller, or the end of its stream. It returns false when the backend wants no further
+// message.
 func pass(in grpc.ServerStream, out grpc.ClientStream) (more bool, err error) {
 	f := &frame{}
 	if err := in.RecvMsg(f); err != nil {
@@ -187,10 +189,10 @@ func pass(in grpc.ServerStream, out grpc.ClientStream) (more bool, err error) {
 		return false, rpcerr.RequestTooLarge("", bound.MessageBytes,
 			"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), bound.MessageBytes)
 	}
-	return out.SendMsg(f) == nil, nil // where it cannot be sent the backend has ended; drain tells how
+	return out.SendMsg(f) == nil, nil // if it cannot be sent, the backend has ended; drain returns its status
 }
 
-// drain passes the backend's headers and messages on until it ends.
+// drain forwards the backend's headers and messages until the backend ends the call.
 func drain(out grpc.ClientStream, in grpc.ServerStream) error {
 	header, err := out.Header()
 	if err != nil {

@@ -83,7 +83,7 @@ func (backend) Connect(s workerv1.WorkerService_ConnectServer) error {
 	}
 }
 
-// front serves a proxy at an address, before a backend that is within the process, and returns a connection to it.
+// front serves a proxy in front of an in-process backend, and returns a connection to the proxy.
 func front(t *testing.T) grpc.ClientConnInterface {
 	t.Helper()
 	behind := grpcservertest.Serve(t, "test", func(r grpc.ServiceRegistrar) {

@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 )
 
-// client is a connection that carries the calls of REST clients: what their headers say goes into the request, and a
-// request has the size that a client's may have, where the services behind take more from each other.
+// client is a connection for calls of REST clients. It moves the values of headers into the request, and bounds the
+// request's size as for a client: the services accept larger messages from each other.
 type client struct{ grpc.ClientConnInterface }
 
 // Invoke implements [grpc.ClientConnInterface].
@@ -27,7 +27,7 @@ func (c client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 	return clientStream{s, ctx}, err
 }
 
-// clientStream is a stream of answers, or an upload.
+// clientStream is a server stream or an upload.
 type clientStream struct {
 	grpc.ClientStream
 	ctx context.Context //nolint:containedctx // The stream's own says nothing before the first answer.
@@ -41,7 +41,7 @@ func (s clientStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// prepare makes of a request that the mapping has read the one that is sent.
+// prepare returns the request to send, made of the request that the mapping has decoded.
 func prepare(ctx context.Context, request any) error {
 	m, ok := request.(proto.Message)
 	if !ok {

@@ -39,7 +39,7 @@ type chunk interface {
 	GetChunk() []byte
 }
 
-// downloads are those calls, by their routes.
+// downloads are the calls that stream a file, by route.
 func downloads() map[route]download {
 	return map[route]download{
 		"GET /api/v1/{parent=projects/*}/blobs/{hash=*}:download": {
@@ -57,12 +57,12 @@ func downloads() map[route]download {
 	}
 }
 
-// file is what the first chunk says of a file.
+// file is the description of a file in its first chunk.
 type file struct {
 	name, mediaType string
-	// size is that of the whole file; 0 where it is not known before the end.
+	// size is the size of the whole file in bytes; 0 if it is not known before the end.
 	size int64
-	// etag names the content, and changed says when it changed last; each may be zero.
+	// etag identifies the content; changed is the time of the last change. Each may be zero.
 	etag    string
 	changed time.Time
 }
@@ -72,7 +72,7 @@ func describe(first chunk) file {
 	case *blobv1.DownloadBlobResponse:
 		ref := first.GetBlob()
 		return file{name: ref.GetHash(), mediaType: ref.GetMediaType(), size: ref.GetSize(), etag: ref.GetHash()}
-	case *sandboxv1.DownloadFileResponse: // Of files that the kernel makes up, the size is 0.
+	case *sandboxv1.DownloadFileResponse: // The kernel reports size 0 for files that it generates.
 		info := first.GetInfo()
 		return file{name: path.Base(info.GetPath()), size: info.GetSize(), changed: info.GetModifyTime().AsTime()}
 	case *agentv1.ExportEvalResponse:
@@ -81,7 +81,7 @@ func describe(first chunk) file {
 	return file{}
 }
 
-// plain answers downloads with the file, unless the client accepts JSON or events: it then gets the chunks.
+// plain answers downloads with the file, unless the client accepts JSON or events: then with the chunks.
 func plain(conns map[string]grpc.ClientConnInterface, handle func(method string, h fileHandler) runtime.HandlerFunc) runtime.Middleware {
 	all := downloads()
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -97,7 +97,7 @@ func plain(conns map[string]grpc.ClientConnInterface, handle func(method string,
 	}
 }
 
-// accepts reports whether a client names a media type among those that it accepts.
+// accepts reports whether the client's Accept header lists a media type.
 func accepts(r *http.Request, mediaType string) bool {
 	for _, header := range r.Header.Values("Accept") {
 		for accepted := range strings.SplitSeq(header, ",") {
@@ -109,10 +109,10 @@ func accepts(r *http.Request, mediaType string) bool {
 	return false
 }
 
-// over makes the handler of a download.
+// over returns the handler of a download.
 func (d download) over(conn grpc.ClientConnInterface) fileHandler {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, pathParams map[string]string) error {
-		if strings.Contains(r.Header.Get("Range"), ",") { // Several parts are each a call, and of use to nobody: the whole is sent.
+		if strings.Contains(r.Header.Get("Range"), ",") { // Each range would be one call: send the whole.
 			r.Header.Del("Range")
 		}
 		request := d.request()
@@ -143,31 +143,31 @@ func (d download) over(conn grpc.ClientConnInterface) fileHandler {
 			h.Set("ETag", `"`+f.etag+`"`)
 		}
 		if c.size = f.size - c.first; c.first == 0 && c.size > 0 {
-			http.ServeContent(w, r, "", f.changed, c) // What ends early is less than its Content-Length.
+			http.ServeContent(w, r, "", f.changed, c) // An answer that ends early is shorter than its Content-Length.
 			return nil
 		}
 		if c.size > 0 {
 			h.Set("Content-Length", strconv.FormatInt(c.size, 10))
 		}
 		if _, err := io.Copy(w, c); err != nil {
-			panic(http.ErrAbortHandler) // The client sees that the answer did not end well.
+			panic(http.ErrAbortHandler) // The client sees that the answer is incomplete.
 		}
 		return nil
 	}
 }
 
-// content reads the file of a download from any place on. It is for one goroutine.
+// content reads the file of a download, and can seek in it. It is not safe for concurrent use.
 type content struct {
 	request proto.Message
-	// open calls with the request as it is.
+	// open starts the call with the request as it is now.
 	open func() (grpc.ClientStream, context.CancelFunc, error)
-	// offset is the field of the request that says where to begin; nil where there is none. first is what the client
-	// set.
+	// offset is the request's field for the offset to begin at; nil if there is none. first is the client's value of
+	// it.
 	offset protoreflect.FieldDescriptor
 	first  int64
 
 	size int64
-	// at is the place of rest, what is left of the chunk; next is the place that is read next.
+	// at is the position of rest, the unread part of the chunk; next is the position of the next read.
 	at, next int64
 	stream   grpc.ClientStream
 	stop     context.CancelFunc

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// eventStream is the media type of server-sent events (WHATWG HTML, section 9.2). A client that accepts it gets a
-// stream as events; others get a JSON object per line.
+// eventStream is the media type of server-sent events (WHATWG HTML, section 9.2). A client that accepts it receives a
+// stream as events; all others receive one JSON object per line.
 const eventStream = "text/event-stream"
 
-// events writes each message of a stream as one event: its cursor as `id`, its JSON as `data`. A message with nothing
-// but a cursor is a comment, which keeps the connection alive.
+// events writes each message of a stream as one event: its cursor as `id`, its JSON as `data`. A message that has only
+// a cursor becomes a comment, which keeps the connection alive.
 type events struct{ json runtime.Marshaler }
 
 // ContentType is that of server-sent events.
@@ -23,10 +23,10 @@ func (e *events) ContentType(any) string { return eventStream }
 // StreamContentType is that of server-sent events.
 func (e *events) StreamContentType(any) string { return eventStream }
 
-// Delimiter is empty: an event ends itself.
+// Delimiter is empty: an event includes its terminator.
 func (e *events) Delimiter() []byte { return nil }
 
-// Marshal writes one event. The mapping hands a stream's messages over as {"result": message} and its end as {"error":
+// Marshal returns one event. The mapping passes a stream's messages as {"result": message} and its end as {"error":
 // status}.
 func (e *events) Marshal(v any) ([]byte, error) {
 	var kind string
@@ -63,7 +63,7 @@ func (e *events) Marshal(v any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// cursorOf returns the message's cursor, and whether it says anything else.
+// cursorOf returns the message's cursor, and whether any other field is set.
 func cursorOf(m proto.Message) (cursor string, more bool) {
 	if m == nil {
 		return "", false

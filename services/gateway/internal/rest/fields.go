@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// spelled is an error that names fields as the caller wrote them.
+// spelled is an error whose field names are spelled as the caller wrote them.
 type spelled struct{ error }
 
 // Unwrap returns the error itself.
@@ -55,7 +55,7 @@ func fieldBodies() map[string]fieldBody {
 // naming names the fields of errors as JSON does, seen from the body that the caller sent.
 type naming map[string]fieldBody
 
-// of is err with its fields in JSON's names. A service names them as the schema does, from the request on.
+// of returns err with JSON field names. A service names fields as the schema does, relative to the request.
 func (n naming) of(ctx context.Context, err error) error {
 	e, ok := rpcerr.As(rpcerr.FromStatus(err))
 	if !ok || len(e.Fields) == 0 {
@@ -80,8 +80,8 @@ func (n naming) of(ctx context.Context, err error) error {
 	return &named
 }
 
-// jsonPath writes the names of a path as JSON does. Keys of maps, which stand in brackets, stay, and so do the members
-// of a JSON text, which stand behind a slash.
+// jsonPath converts the names of a path to their JSON names. Keys of maps, which are in brackets, stay, and so do the
+// members of a JSON text, which follow a slash.
 func jsonPath(path string) string {
 	var out strings.Builder
 	depth, upper := 0, false

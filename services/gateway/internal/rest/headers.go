@@ -14,28 +14,28 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Headers that stand for fields of the request.
+// Headers that set fields of the request.
 const (
 	// keyHeader is a request's key; it becomes the field `request_id`.
 	keyHeader = "Idempotency-Key"
-	// etagHeader says which state of a resource an update is of (RFC 9110, section 13.1.1); it becomes the field
-	// `etag`.
+	// etagHeader is the expected state of the resource that an update changes (RFC 9110, section 13.1.1); it becomes
+	// the field `etag`.
 	etagHeader = "If-Match"
 )
 
-// header says which headers reach the services, and under which name.
+// header returns the name under which a header reaches the services, and whether it does.
 func header(name string) (string, bool) {
 	switch http.CanonicalHeaderKey(name) {
 	case "X-Request-Id", keyHeader, etagHeader:
 		return strings.ToLower(name), true
 	case "Authorization":
-		return "", false // The mapping passes it on by itself, under its own name.
+		return "", false // The mapping forwards it by itself, under its own name.
 	}
 	return "", false
 }
 
-// setHeaders puts what the headers of a call say into its request. A header that the request has no field for is
-// refused: its sender counts on it.
+// setHeaders sets the fields of a request from the headers of its call. A header without a matching field is rejected,
+// because its sender relies on it.
 func setHeaders(ctx context.Context, request proto.Message) error {
 	sent, _ := metadata.FromOutgoingContext(ctx)
 	if keys := sent.Get(keyHeader); len(keys) > 0 {
@@ -67,7 +67,7 @@ func setHeaders(ctx context.Context, request proto.Message) error {
 	return nil
 }
 
-// set sets a field to what a header says, unless the request says something else.
+// set sets a field to a header's value; it fails if the request has another value there.
 func set(header string, in protoreflect.Message, f protoreflect.FieldDescriptor, value string) error {
 	if said := in.Get(f).String(); said != "" && said != value {
 		return rpcerr.InvalidField(header, "is %q, and %s is %q; send one of them", value, f.Name(), said)
@@ -76,7 +76,7 @@ func set(header string, in protoreflect.Message, f protoreflect.FieldDescriptor,
 	return nil
 }
 
-// keyOf finds the field of a request's key: its own, or that of the request within it.
+// keyOf finds the field of a request's key: its own, or that of the nested request.
 func keyOf(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	fields := m.Descriptor().Fields()
 	if f := fields.ByName("request_id"); f != nil {
@@ -88,7 +88,7 @@ func keyOf(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDesc
 	return nil, nil
 }
 
-// etagOf finds the field of an update's etag: its own, or that of the resource within it.
+// etagOf finds the field of an update's etag: its own, or that of the nested resource.
 func etagOf(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	fields := m.Descriptor().Fields()
 	if fields.ByName("update_mask") == nil {
@@ -109,7 +109,7 @@ func etagOf(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDes
 	return nil, nil
 }
 
-// etag reads If-Match. Empty is `*`, which fits every state.
+// etag parses If-Match. It returns "" for `*`, which matches every state.
 func etag(values []string) (string, error) {
 	value := strings.TrimSpace(strings.Join(values, ","))
 	if value == "*" {
@@ -128,13 +128,13 @@ func etag(values []string) (string, error) {
 	return tag, nil
 }
 
-// required reports whether a request must have a field.
+// required reports whether a field is required.
 func required(f protoreflect.FieldDescriptor) bool {
 	behaviors, _ := proto.GetExtension(f.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(behaviors, annotations.FieldBehavior_REQUIRED)
 }
 
-// showEtag writes the etag of a resource into the header of the answer.
+// showEtag sets the ETag header of an answer to the etag of its resource.
 func showEtag(_ context.Context, w http.ResponseWriter, answer proto.Message) error {
 	if answer == nil { // A stream begins.
 		return nil

@@ -39,8 +39,8 @@ func methods(t *testing.T, each func(m protoreflect.MethodDescriptor)) {
 	}
 }
 
-// The header of a key is the key of every call that has one, streams too, and is refused by all others. It never names
-// what a call is about.
+// The header of a key sets the key of every call that has one, streams included, and is rejected by all others. It
+// never sets the name of the resource.
 func TestTheHeaderOfAKeyIsAKeyOrIsRefused(t *testing.T) {
 	t.Parallel()
 	keyed := map[string]bool{}
@@ -77,7 +77,7 @@ func TestAKeyIsSaidOnce(t *testing.T) {
 	require.ErrorContains(t, setHeaders(with(t, keyHeader, "a", keyHeader, "b"), r), "is sent 2 times")
 }
 
-// If-Match is the etag of every update, in the request or in the resource that it has, and is refused by all others.
+// If-Match sets the etag of every update, in the request or in its resource, and is rejected by all others.
 func TestIfMatchIsAnUpdatesEtagOrIsRefused(t *testing.T) {
 	t.Parallel()
 	methods(t, func(m protoreflect.MethodDescriptor) {

@@ -15,12 +15,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// messages is the JSON of grpc-gateway with a shorter way for whole messages, which most requests and answers are: a
-// body is read once, where encoding/json would look for its end first, and an answer is not copied.
+// messages is grpc-gateway's JSON with a faster path for whole messages, which most requests and answers are: a body is
+// scanned once, where encoding/json would look for its end first, and an answer is not copied.
 type messages struct{ runtime.JSONPb }
 
-// Marshal writes a message, or what else the mapping hands over. An error has one form, alone and at the end of a
-// stream.
+// Marshal encodes a message, or another value of the mapping. An error has one form, alone and at the end of a stream.
 func (m *messages) Marshal(v any) ([]byte, error) {
 	if end, ok := v.(map[string]proto.Message); ok {
 		v = end["error"]
@@ -35,7 +34,7 @@ func (m *messages) Marshal(v any) ([]byte, error) {
 	return m.JSONPb.Marshal(v)
 }
 
-// NewDecoder reads one value, which is all that is there: no call takes a stream over REST.
+// NewDecoder decodes one value, which is the whole body: no call takes a stream over REST.
 func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		text, err := io.ReadAll(r)

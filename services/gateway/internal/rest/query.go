@@ -16,11 +16,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// route is how a call is reached: by a method and a path, such as `GET /api/v1/{name=projects/*/evals/*}`.
+// route identifies a call by its method and path, such as `GET /api/v1/{name=projects/*/evals/*}`.
 type route string
 
-// queries are the messages whose fields the query of a route may set; nil where the route takes no query, since all
-// stands in the body.
+// queries are the messages whose fields the query of a route may set; nil if the route takes no query, because the body
+// has all fields.
 func queries() map[route]protoreflect.MessageDescriptor {
 	all := map[route]protoreflect.MessageDescriptor{}
 	for name := range services() {
@@ -46,10 +46,10 @@ func queries() map[route]protoreflect.MessageDescriptor {
 	return all
 }
 
-// wild is a variable of a path that any one segment fits, which the mapping writes as `{hash=*}`.
+// wild is a path variable that matches any one segment, which the mapping writes as `{hash=*}`.
 var wild = regexp.MustCompile(`\{([\w.]+)\}`)
 
-// routeOf is the route of a rule, as the mapping writes it; empty for a method that has none.
+// routeOf returns the route of a rule, in the mapping's syntax; empty for a method that has none.
 func routeOf(r *annotations.HttpRule) route {
 	method, path := "", ""
 	switch p := r.GetPattern().(type) {
@@ -69,8 +69,8 @@ func routeOf(r *annotations.HttpRule) route {
 	return route(method + " " + wild.ReplaceAllString(path, "{$1=*}"))
 }
 
-// strict refuses query parameters that the route does not have or that its path sets, which the mapping would pass over
-// in silence.
+// strict rejects query parameters that the route does not have or that its path sets, which the mapping would silently
+// ignore.
 func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
 	known := queries()
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -107,8 +107,8 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 	}
 }
 
-// pathOf returns the path of the field that a parameter such as `page_size`, `limit.start` or `labels[key]` sets, as
-// the schema writes it; empty where d has no such field.
+// pathOf returns the path of the field that a parameter such as `page_size`, `limit.start` or `labels[key]` sets, in
+// the schema's names; empty if d has no such field.
 func pathOf(d protoreflect.MessageDescriptor, parameter string) string {
 	if d == nil {
 		return ""
@@ -128,7 +128,7 @@ func pathOf(d protoreflect.MessageDescriptor, parameter string) string {
 	return ""
 }
 
-// fieldAt is the field at a path that pathOf returned.
+// fieldAt returns the field at a path that pathOf returned.
 func fieldAt(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDescriptor {
 	name, rest, nested := strings.Cut(path, ".")
 	f := field(d, name)

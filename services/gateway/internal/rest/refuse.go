@@ -22,23 +22,23 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxDrained bounds how much of a body that is too large is read and thrown away. Most clients read the answer when
-// they have sent all, and lose it where the connection ends before.
+// maxDrained bounds how much of an oversized body is read and discarded. Most clients read the answer only after they
+// have sent everything, and lose it if the connection closes before.
 const maxDrained = 64 << 20
 
 var errBodyTooLarge = errors.New("the body is too large")
 
-// body is a request's body, at most MaxBodyBytes of it. The mapping keeps only the text of what its decoder says, so
-// the body keeps the error itself.
+// body is a request's body, at most MaxBodyBytes of it. The mapping keeps only the text of the decoder's error, so the
+// body keeps the error itself.
 type body struct {
 	io.ReadCloser
 	read int64
-	// unsent says that the body is too large and that the client sends it only when it is told to go on.
+	// unsent is true if the body is too large and the client sends it only after "100 Continue".
 	unsent  bool
 	refused error
 }
 
-// Read fails with errBodyTooLarge where there is more than may be.
+// Read fails with errBodyTooLarge if the body is larger than the bound.
 func (b *body) Read(p []byte) (int, error) {
 	if b.unsent || b.read > MaxBodyBytes {
 		return 0, errBodyTooLarge
@@ -51,7 +51,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return 0, errBodyTooLarge
 }
 
-// bounded gives every request a body of that kind.
+// bounded replaces the body of every request by a body.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
@@ -63,7 +63,7 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// refuse notes err as what is wrong with the body that r reads, and returns it.
+// refuse records err as the fault of the body that r reads, and returns it.
 func refuse(r io.Reader, err error) error {
 	if b, ok := r.(*body); ok {
 		b.refused = err
@@ -71,7 +71,7 @@ func refuse(r io.Reader, err error) error {
 	return err
 }
 
-// answer writes err as every error of the platform: with a reason, and the fields that are wrong.
+// answer writes err in the platform's error format: with a reason, and the invalid fields.
 func (n naming) answer(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*body); ok && b.refused != nil {
 		err = spelled{b.refused}
@@ -81,7 +81,7 @@ func (n naming) answer(ctx context.Context, mux *runtime.ServeMux, m runtime.Mar
 	} else {
 		err = n.of(ctx, err)
 	}
-	// What the mapping itself refuses, such as a query parameter that is no number, has no details.
+	// Errors of the mapping itself, such as a query parameter that is no number, have no details.
 	if s := status.Convert(err); s.Code() == codes.InvalidArgument && len(s.Details()) == 0 {
 		err = rpcerr.InvalidRequest("%s", s.Message())
 	}
@@ -89,7 +89,7 @@ func (n naming) answer(ctx context.Context, mux *runtime.ServeMux, m runtime.Mar
 	runtime.DefaultHTTPErrorHandler(ctx, mux, m, challenging{w}, r, err)
 }
 
-// httpStatus is the HTTP status of an error.
+// httpStatus returns the HTTP status of an error.
 func httpStatus(s *status.Status) int {
 	if rpcerr.Is(rpcerr.FromStatus(s.Err()), errorsv1.ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED) {
 		return http.StatusMethodNotAllowed
@@ -97,10 +97,10 @@ func httpStatus(s *status.Status) int {
 	return runtime.HTTPStatusFromCode(s.Code())
 }
 
-// maxShownPath bounds the path that an error names, in bytes.
+// maxShownPath bounds the path in an error, in bytes.
 const maxShownPath = 200
 
-// unrouted answers a request that is no call's.
+// unrouted answers a request that matches no call.
 func (n naming) unrouted(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	path := headtail.Cut(r.URL.Path, maxShownPath)
 	err := error(rpcerr.RouteNotFound(r.Method, path))
@@ -152,7 +152,7 @@ func (c challenging) WriteHeader(code int) {
 
 func (c challenging) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// unread says why a body could not be read to its end.
+// unread returns the error of a body that could not be read to its end.
 func unread(err error) error {
 	if errors.Is(err, errBodyTooLarge) {
 		return rpcerr.RequestTooLarge("", MaxBodyBytes,
@@ -161,7 +161,7 @@ func unread(err error) error {
 	return rpcerr.InvalidRequest("the body ended early: %v", err)
 }
 
-// misfit says why text is not the JSON of m. Cause is what the parser said.
+// misfit returns the error of a text that is not valid JSON of m. cause is the parser's error.
 func misfit(text []byte, m proto.Message, cause error) error {
 	d := m.ProtoReflect().Descriptor()
 	var value any

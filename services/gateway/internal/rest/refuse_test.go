@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A client that sends a body which is too large has sent all of it before it reads the answer.
+// A client that sends an oversized body can send all of it before it reads the answer.
 func TestABodyThatIsTooLargeIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -1,5 +1,5 @@
-// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, keys and
-// etags in headers, streams as server-sent events, and files as they are.
+// Package rest is the REST API of the gRPC services: grpc-gateway's mapping with the platform's JSON and errors, keys
+// and etags in headers, streams as server-sent events, and files as plain bodies.
 package rest
 
 import (
@@ -27,7 +27,7 @@ import (
 // MaxBodyBytes bounds a request's body: a message of 4 MiB, whose bytes are longer in JSON.
 const MaxBodyBytes = 6 << 20
 
-// register ties the paths of one service to the connection that has it.
+// register routes the paths of one service to the connection to it.
 type register func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
 
 // services are all services with a mapping, by full name.
@@ -63,14 +63,14 @@ func services() map[string]register {
 	}
 }
 
-// over makes the mapping of a service from its generated parts.
+// over returns the mapping of a service, made of its generated parts.
 func over[Client any](newClient func(grpc.ClientConnInterface) Client, mapping func(context.Context, *runtime.ServeMux, Client) error) register {
 	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
 		return mapping(ctx, mux, newClient(conn))
 	}
 }
 
-// New maps REST to the given connections, by the full name of their services.
+// New returns a handler that maps REST to the given connections, by the full name of their services.
 func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.Handler, error) {
 	asJSON := &messages{runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{},
@@ -107,8 +107,8 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		runtime.WithMiddlewares(misrouted(answer), strict(answer), asJSON.ofAField(answer), resume, plain(conns, handle)),
 		runtime.WithWriteContentLength(),
 	)
-	// What is registered last is asked first: `projects/{project}:watch` of RunService must come before the name of
-	// CatalogueService's GetProject, which fits it too.
+	// The mapping matches the last registered route first: `projects/{project}:watch` of RunService must precede the
+	// name of CatalogueService's GetProject, which matches it too.
 	all := services()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		register := all[name]
@@ -134,10 +134,10 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 	return bounded(mux), nil
 }
 
-// fileHandler answers a call whose request or answer is a file. An error that it returns is the answer.
+// fileHandler answers a call whose request or answer is a file. The error that it returns becomes the answer.
 type fileHandler func(ctx context.Context, w http.ResponseWriter, r *http.Request, pathParams map[string]string) error
 
-// fill sets the fields of a request that stand in the path and in the query.
+// fill sets the fields of a request from the path and the query.
 func fill(request proto.Message, query url.Values, pathParams map[string]string) error {
 	for field, value := range pathParams {
 		query.Set(field, value)
@@ -148,7 +148,7 @@ func fill(request proto.Message, query url.Values, pathParams map[string]string)
 	return nil
 }
 
-// resume makes `Last-Event-ID`, which a browser sends when it connects again, the cursor to go on after.
+// resume makes `Last-Event-ID`, which a browser sends when it reconnects, the cursor to continue after.
 func resume(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
 		if last := r.Header.Get("Last-Event-ID"); last != "" && r.Method == http.MethodGet {

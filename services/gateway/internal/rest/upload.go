@@ -18,11 +18,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// chunkBytes is the size of the pieces in which a body is passed on.
+// chunkBytes is the size of the chunks in which a body is forwarded.
 const chunkBytes = 1 << 20
 
 // upload is a call that takes a file in chunks. Over REST the body of the request is the file, and the query has the
-// other fields of its first message. It is not part of the mapping, which has no such calls.
+// other fields of its first message. The mapping does not support such calls.
 type upload struct {
 	path            string
 	service, method string
@@ -43,7 +43,7 @@ func uploads() []upload {
 	}
 }
 
-// over makes the handler of an upload. The body has no bound here, unlike all others: the service has one.
+// over returns the handler of an upload. Unlike all other bodies, this one is not bounded here: the service bounds it.
 func (u upload) over(conn grpc.ClientConnInterface, mux *runtime.ServeMux) fileHandler {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, pathParams map[string]string) error {
 		sent := &sending{Reader: r.Body}
@@ -53,7 +53,7 @@ func (u upload) over(conn grpc.ClientConnInterface, mux *runtime.ServeMux) fileH
 		answer, err := u.pass(ctx, conn, r, sent, pathParams)
 		if err != nil {
 			if sent.began || !strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
-				_, _ = io.CopyN(io.Discard, sent, maxDrained) // A client reads the answer when it has sent all.
+				_, _ = io.CopyN(io.Discard, sent, maxDrained) // Clients read the answer only after they have sent all.
 			}
 			return err
 		}
@@ -63,7 +63,7 @@ func (u upload) over(conn grpc.ClientConnInterface, mux *runtime.ServeMux) fileH
 	}
 }
 
-// pass sends a body on and returns what the service says of it.
+// pass sends a body to the service and returns the service's answer.
 func (u upload) pass(ctx context.Context, conn grpc.ClientConnInterface, r *http.Request, sent *sending, pathParams map[string]string) (proto.Message, error) {
 	first := u.request(nil)
 	if err := known(first, r, pathParams); err != nil {
@@ -96,7 +96,7 @@ func (u upload) pass(ctx context.Context, conn grpc.ClientConnInterface, r *http
 			return nil, rpcerr.InvalidRequest("the body ended early: %v", readErr) // The end of ctx says so to the service.
 		}
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // Where the service ended the call, its answer says why.
+	if err != nil && !errors.Is(err, io.EOF) { // If the service ended the call, its status has the reason.
 		return nil, err
 	}
 	answer := u.answer()
@@ -106,7 +106,7 @@ func (u upload) pass(ctx context.Context, conn grpc.ClientConnInterface, r *http
 	return answer, stream.RecvMsg(answer)
 }
 
-// known refuses query parameters that are no fields of the first message, or stand elsewhere.
+// known rejects query parameters that are no fields of the first message, or that are set elsewhere.
 func known(first proto.Message, r *http.Request, pathParams map[string]string) error {
 	d := first.ProtoReflect().Descriptor()
 	for name := range r.URL.Query() {
@@ -118,7 +118,7 @@ func known(first proto.Message, r *http.Request, pathParams map[string]string) e
 	return nil
 }
 
-// mediaTypeOf is the media type of a body; empty where the client says nothing of it, as curl does.
+// mediaTypeOf returns the media type of a body; empty if the client names none, as curl does.
 func mediaTypeOf(r *http.Request) (string, error) {
 	said := r.Header.Get("Content-Type")
 	switch name, _, _ := mime.ParseMediaType(said); name {
@@ -130,11 +130,11 @@ func mediaTypeOf(r *http.Request) (string, error) {
 	return said, nil
 }
 
-// sending is a body on its way.
+// sending is a body that is being forwarded.
 type sending struct {
 	io.Reader
 
-	// began says that the client was told to send it.
+	// began reports that the client has been told to send the body.
 	began bool
 }
 

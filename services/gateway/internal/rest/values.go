@@ -18,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/enum"
 )
 
-// enumValue returns the name of an enum's value that a caller wrote with or without the enum's prefix, in any case:
-// `full` and `RUN_VIEW_FULL` are the same. It is empty where there is none.
+// enumValue returns the name of an enum value that a caller wrote with or without the enum's prefix, in any case:
+// `full` and `RUN_VIEW_FULL` are the same. It returns "" if there is no such value.
 func enumValue(d protoreflect.EnumDescriptor, written string) string {
 	if v := enum.Find(d, written); v != nil {
 		return string(v.Name())
@@ -27,12 +27,12 @@ func enumValue(d protoreflect.EnumDescriptor, written string) string {
 	return ""
 }
 
-// unknownValue says which values an enum has, in the short form.
+// unknownValue returns the message for an unknown value: it lists the enum's values, in the short form.
 func unknownValue(d protoreflect.EnumDescriptor, written string) string {
 	return fmt.Sprintf("unknown value %q; known: %s", written, strings.Join(enum.Words(d), ", "))
 }
 
-// Words for values that are none of their kind.
+// Descriptions of the expected kinds of values, for error messages.
 const (
 	wantDuration  = "want seconds with an s behind them, such as 600s or 1.5s"
 	wantTimestamp = "want a time as in RFC 3339, such as 2030-01-02T03:04:05Z"
@@ -44,7 +44,7 @@ const (
 	wantMask      = "want the names of fields in one text, with commas between them, such as \"name,spec.tags\""
 )
 
-// duration reports whether a text is a duration as JSON writes one.
+// duration reports whether a text is a duration in JSON's form.
 func duration(text string) bool {
 	seconds, ok := strings.CutSuffix(text, "s")
 	_, err := strconv.ParseFloat(seconds, 64)
@@ -240,7 +240,7 @@ func lengthenOne(value any, f protoreflect.FieldDescriptor, set func(any)) bool 
 	return true
 }
 
-// ofQuery returns the value of a query parameter as the mapping takes it, or what is wanted in its place.
+// ofQuery returns the value of a query parameter in the mapping's form, or else a description of the expected value.
 func ofQuery(value string, f protoreflect.FieldDescriptor) (string, string) {
 	if f.IsMap() {
 		return value, ""
@@ -261,7 +261,7 @@ func ofQuery(value string, f protoreflect.FieldDescriptor) (string, string) {
 	case protoreflect.StringKind, protoreflect.BytesKind:
 	case protoreflect.MessageKind:
 		switch f.Message().FullName() {
-		case "google.protobuf.Duration": // The mapping reads those of Go, such as 1m30s, too.
+		case "google.protobuf.Duration": // The mapping also accepts Go's form, such as 1m30s.
 			if _, err := time.ParseDuration(value); err != nil {
 				return "", "is " + strconv.Quote(value) + "; " + wantDuration
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// violations notes the unknown fields, unknown enum values and wrong shapes of a JSON value, which is at path in a
+// violations records the unknown fields, unknown enum values and wrong shapes of a JSON value, which is at path in a
 // request and should be a d.
 func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.MessageDescriptor) {
 	if value == nil || d.ParentFile().Package() == "google.protobuf" { // Those have a JSON of their own.
@@ -97,7 +97,7 @@ func ofOne(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDes
 	}
 }
 
-// field finds a field by its name in JSON or in proto; nil where there is none.
+// field returns the field with a JSON or proto name; nil if there is none.
 func field(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByJSONName(name); f != nil {
 		return f

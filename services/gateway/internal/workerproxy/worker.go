@@ -19,7 +19,7 @@ import (
 // stall is how long a worker may leave a frame unread.
 const stall = 30 * time.Second
 
-// worker is one worker's connection, and the hosts' behind it.
+// worker is one worker's connection, and the connections to the hosts behind it.
 type worker struct {
 	register *workerv1.Register
 	up       workerv1.WorkerService_ConnectServer // to the worker
@@ -30,19 +30,19 @@ type worker struct {
 	sending sync.Mutex // of up
 
 	mu     sync.Mutex
-	calls  map[string]*host // in the worker's hands, or with a result that is not accepted yet
-	busy   map[string]bool  // of those, the ones that the worker works on
+	calls  map[string]*host // being processed by the worker, or with a result that is not accepted yet
+	busy   map[string]bool  // the subset of calls that the worker is working on
 	queue  []held           // calls beyond the worker's bound
 	strays workers.Strays   // of frames from the worker
 }
 
-// host is one service that has a share of the worker's offers.
+// host is a service that is assigned a share of the worker's offers.
 type host struct {
 	stream  workerv1.WorkerService_ConnectClient
 	sending sync.Mutex
 }
 
-// held is a call that waits until the worker has less to do.
+// held is a call that waits until the worker has a free slot.
 type held struct {
 	from *host
 	call *workerv1.Call
@@ -52,7 +52,7 @@ func newWorker(stream workerv1.WorkerService_ConnectServer, r *workerv1.Register
 	return &worker{register: r, up: stream, cancel: cancel, max: max(1, int(r.GetMaxInFlight())), calls: map[string]*host{}, busy: map[string]bool{}}
 }
 
-// connect registers at each host. What only some hosts want to be forgotten, another still wants.
+// connect registers at each host. A call that only some hosts list as forgotten is still wanted by another one.
 func (w *worker) connect(ctx context.Context, all Hosts) error {
 	parts, err := shares(w.register, all)
 	if err != nil {
@@ -97,8 +97,8 @@ func (w *worker) connect(ctx context.Context, all Hosts) error {
 	return w.up.Send(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: answer}})
 }
 
-// run passes frames on in both directions until the worker leaves, a host is lost, or all hosts have ended well, as
-// they do once a draining worker has nothing left.
+// run forwards frames in both directions until the worker disconnects, a host is lost, or all hosts have ended with OK,
+// as they do once a draining worker has nothing left.
 func (w *worker) run(ctx context.Context) error {
 	hosts, left := make(chan error, len(w.hosts)), make(chan error, 1)
 	for _, h := range w.hosts {
@@ -120,7 +120,7 @@ func (w *worker) run(ctx context.Context) error {
 	return nil
 }
 
-// down passes on what a host says.
+// down forwards a host's frames to the worker.
 func (w *worker) down(h *host) error {
 	for {
 		frame, err := h.stream.Recv()
@@ -144,7 +144,7 @@ func (w *worker) down(h *host) error {
 	}
 }
 
-// admit follows a host's frame; nil keeps it from the worker.
+// admit records a host's frame; it returns nil if the worker must not receive the frame.
 func (w *worker) admit(h *host, frame *workerv1.ConnectResponse) *workerv1.ConnectResponse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +159,7 @@ func (w *worker) admit(h *host, frame *workerv1.ConnectResponse) *workerv1.Conne
 		key := f.Cancel.GetKey()
 		if at := slices.IndexFunc(w.queue, func(q held) bool { return q.call.GetKey() == key }); at >= 0 {
 			w.queue = slices.Delete(w.queue, at, at+1)
-			return nil // the worker has not heard of it
+			return nil // the worker has not received the call
 		}
 		delete(w.busy, key)
 	case *workerv1.ConnectResponse_Accepted:
@@ -173,7 +173,7 @@ func (w *worker) begin(h *host, call *workerv1.Call) {
 	w.calls[call.GetKey()], w.busy[call.GetKey()] = h, true
 }
 
-// tell says something to the worker. One that takes nothing for a while is cut off.
+// tell sends a frame to the worker. A worker that reads nothing for the duration of stall is disconnected.
 func (w *worker) tell(frame *workerv1.ConnectResponse) error {
 	w.sending.Lock()
 	defer w.sending.Unlock()
@@ -184,7 +184,7 @@ func (w *worker) tell(frame *workerv1.ConnectResponse) error {
 	return w.up.Send(frame)
 }
 
-// upward passes on what the worker says.
+// upward forwards the worker's frames to the hosts.
 func (w *worker) upward() error {
 	for {
 		frame, err := w.up.Recv()
@@ -214,7 +214,7 @@ func (w *worker) upward() error {
 	}
 }
 
-// result passes a result to the host that asked, and gives the worker a call that waited for it to be free.
+// result forwards a result to the host that asked for it, and sends the worker a queued call.
 func (w *worker) result(key string, frame *workerv1.ConnectRequest) error {
 	w.mu.Lock()
 	h := w.calls[key]
@@ -233,7 +233,7 @@ func (w *worker) result(key string, frame *workerv1.ConnectRequest) error {
 	return h.tell(frame)
 }
 
-// next gives the worker the calls that it is free for now.
+// next sends the worker queued calls, as many as it has free slots.
 func (w *worker) next() error {
 	w.mu.Lock()
 	var calls []*workerv1.Call
@@ -262,7 +262,7 @@ func (w *worker) progress(key string, frame *workerv1.ConnectRequest) error {
 	return h.tell(frame)
 }
 
-// tell says something to a host. That it has ended is for its reader to notice.
+// tell sends a frame to a host. The goroutine that reads from the host notices the host's end.
 func (h *host) tell(frame *workerv1.ConnectRequest) error {
 	h.sending.Lock()
 	defer h.sending.Unlock()

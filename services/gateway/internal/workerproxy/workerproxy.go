@@ -26,9 +26,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Hosts are the services that have workers.
+// Hosts are the services that use workers.
 type Hosts struct {
-	// ByKind are hosts by the kind that they call.
+	// ByKind are the hosts by the kind of offer that they call.
 	ByKind map[string]workerv1.WorkerServiceClient
 }
 
@@ -43,12 +43,12 @@ type Proxy struct {
 	closed bool
 }
 
-// New makes a front.
+// New returns a proxy in front of hosts.
 func New(hosts Hosts) *Proxy {
 	return &Proxy{hosts: hosts, open: map[*worker]context.CancelCauseFunc{}}
 }
 
-// Close ends all connections, which never end by themselves.
+// Close closes all connections, which never end by themselves.
 func (f *Proxy) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func stopping() error {
 	return rpcerr.ServiceUnavailable("gateway", time.Second, "the gateway is stopping; connect again")
 }
 
-// enter notes a connection.
+// enter registers a connection.
 func (f *Proxy) enter(w *worker, cancel context.CancelCauseFunc) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +101,7 @@ func (f *Proxy) Connect(stream workerv1.WorkerService_ConnectServer) error {
 	return w.run(ctx)
 }
 
-// passOn carries the worker's credential and request id to the hosts.
+// passOn forwards the worker's credential and request id to the hosts.
 func passOn(ctx context.Context) context.Context {
 	out := metadata.MD{}
 	for _, key := range []string{"authorization", "x-request-id"} {
@@ -112,14 +112,14 @@ func passOn(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, out)
 }
 
-// share is what one host serves of a worker's offers, in order.
+// share is the part of a worker's offers that one host serves, in order.
 type share struct {
 	host   workerv1.WorkerServiceClient
 	offers []*workerv1.Offer
-	places []int // in the whole registration
+	places []int // indexes in the whole registration
 }
 
-// shares parts a registration among the hosts.
+// shares divides a registration among the hosts.
 func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
 	var parts []*share
 	seen := map[string]bool{}
@@ -147,8 +147,8 @@ func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
 
 func offerAt(i int) string { return fmt.Sprintf("register.offers[%d]", i) }
 
-// whole turns a host's refusal of its share into one of the whole registration: an offer is named by the place that the
-// worker gave it.
+// whole converts a host's refusal of its share into a refusal of the whole registration: it names an offer by the index
+// that the worker gave it.
 func (p *share) whole(err error) error {
 	fault, ok := rpcerr.As(err)
 	if !ok || len(fault.Fields) != 1 {

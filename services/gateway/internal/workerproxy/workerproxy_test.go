@@ -33,7 +33,7 @@ func serve(t *testing.T, register func(grpc.ServiceRegistrar)) workerv1.WorkerSe
 	return workerv1.NewWorkerServiceClient(grpcservertest.Serve(t, "test", register))
 }
 
-// fleet is two hosts behind a front.
+// fleet is two hosts behind a proxy.
 type fleet struct {
 	tools, rest *worker.Host
 	ledgers     map[*worker.Host]*memory.Ledger
@@ -142,7 +142,7 @@ func TestKeptResultsMayFollowTheRegistrationAtOnce(t *testing.T) {
 	}
 }
 
-// A fault of an offer is told by its place in what the worker sent, whichever service finds it.
+// An invalid offer is named by its index in the worker's registration, whichever service finds it.
 func TestAFaultOfAnOfferIsNamedByItsPlace(t *testing.T) {
 	t.Parallel()
 	r := both()

@@ -1,4 +1,4 @@
-// Command guestd is the program inside a sandbox. Hosts start it; people have no use for it.
+// Command guestd is the program inside a sandbox. Hosts start it; it is not meant for people.
 package main
 
 import (

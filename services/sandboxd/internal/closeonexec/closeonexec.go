@@ -1,4 +1,4 @@
-// Package closeonexec keeps what a program has open to itself.
+// Package closeonexec keeps a program's open descriptors from the programs that it starts.
 package closeonexec
 
 import (
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MarkAll marks all that this program has open now, but for the three standard streams, as closed on exec. What the
-// program's own parent left open by mistake goes no further then; descriptors that are given to a program on purpose
-// are copied for it later.
+// MarkAll marks all descriptors that this program has open, except the three standard streams, as closed on exec.
+// Children then do not inherit what the program's own parent left open by mistake; descriptors that are passed to a
+// child on purpose are copied for it later.
 func MarkAll() error {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil

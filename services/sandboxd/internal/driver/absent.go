@@ -7,18 +7,19 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Absent is a driver that could not be set up: it says so to whoever wants a box, and lets everything else go on.
+// Absent is a driver that could not be set up: it returns the cause to callers that want a box, so that the service can
+// run without it.
 type Absent struct {
 	// As is the driver's name.
 	As string
-	// Cause says why it could not be set up, and what to do.
+	// Cause is the reason why the driver could not be set up, with the remedy.
 	Cause error
 }
 
-// Name is the name of the driver that is absent.
+// Name returns the name of the absent driver.
 func (a Absent) Name() string { return a.As }
 
-// Probe tells the cause.
+// Probe returns the cause as the problem.
 func (a Absent) Probe(context.Context) (Capabilities, error) {
 	return Capabilities{Problem: a.err()}, nil
 }
@@ -32,7 +33,7 @@ func (a Absent) Create(context.Context, Spec) (Report, error) { return Report{},
 // Connect fails with ISOLATION_UNAVAILABLE.
 func (a Absent) Connect(context.Context, string) (net.Conn, error) { return nil, a.err() }
 
-// Destroy fails with ISOLATION_UNAVAILABLE: a box may be there that only the driver could find.
+// Destroy fails with ISOLATION_UNAVAILABLE: there may be a box that only the driver could find.
 func (a Absent) Destroy(context.Context, string) error { return a.err() }
 
 // List fails with ISOLATION_UNAVAILABLE.

@@ -9,8 +9,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// Late is a driver that could not be set up for a shortage. It is set up by the first call that finds it possible;
-// until then calls fail with SANDBOX_QUOTA, or, where what it failed with is no shortage, as those of [Absent].
+// Late is a driver that could not be set up because of a shortage. The first call that finds it possible sets it up.
+// Until then calls fail with SANDBOX_QUOTA or, if the set-up fails for another reason than a shortage, as those of
+// [Absent].
 type Late struct {
 	// As is the driver's name.
 	As string
@@ -85,7 +86,7 @@ func (l *Late) Destroy(ctx context.Context, id string) error {
 	return d.Destroy(ctx, id)
 }
 
-// List gives the boxes of an owner.
+// List returns the boxes of an owner.
 func (l *Late) List(ctx context.Context, owner string) ([]Observed, error) {
 	d, err := l.get()
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// probeOwner owns the boxes of all measurements, whichever installation makes them, so that any can remove what
-	// another left.
+	// probeOwner owns the boxes of all measurements, in all installations, so that any process can remove those that
+	// another one left.
 	probeOwner = "probe"
-	// probePrefix begins their ids.
+	// probePrefix is the prefix of their ids.
 	probePrefix = "probe-"
-	// ProbeAge is how old a probe is that nobody measures with any more.
+	// ProbeAge is the age from which a probe is abandoned: no measurement takes so long.
 	ProbeAge = 5 * time.Minute
 )
 
-// Probe is the specification of a small box to measure a driver with.
+// Probe returns the specification of a small box to measure a driver with.
 func Probe() Spec {
 	return Spec{
 		ID: probePrefix + strings.ToLower(rand.Text()), Owner: probeOwner, Deadline: time.Now().Add(time.Minute), OrphanTimeout: time.Minute,
@@ -31,12 +31,12 @@ func Probe() Spec {
 	}
 }
 
-// IsProbe recognizes the id of a box that a driver is measured with. It has no record, and is removed by who made it or
-// by Sweep.
+// IsProbe reports whether an id is that of a box for a measurement. Such a box has no record; its maker or Sweep
+// removes it.
 func IsProbe(id string) bool { return strings.HasPrefix(id, probePrefix) }
 
-// Measure makes a small box, throws it away and reports what held it. A creation that fails for one of these reasons is
-// what the machine lacks; any other is a fault of the measurement.
+// Measure makes a small box, destroys it and reports its isolation. A creation that fails for one of these reasons
+// shows what the machine lacks; any other failure is a fault of the measurement.
 func Measure(ctx context.Context, d Driver, lacks ...errorsv1.ErrorReason) (Capabilities, error) {
 	probe := Probe()
 	report, err := d.Create(ctx, probe)
@@ -49,7 +49,7 @@ func Measure(ctx context.Context, d Driver, lacks ...errorsv1.ErrorReason) (Capa
 	return Capabilities{}, fmt.Errorf("make a box to measure the driver: %w", err)
 }
 
-// Sweep removes the probes of processes that were killed while they measured: those that are older than ProbeAge.
+// Sweep removes the probes that are older than ProbeAge: their processes were killed while they measured.
 func Sweep(ctx context.Context, d Driver) error {
 	boxes, err := d.List(ctx, probeOwner)
 	if err != nil {

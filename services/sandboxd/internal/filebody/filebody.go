@@ -1,4 +1,4 @@
-// Package filebody reads what a request has a file hold: bytes or text.
+// Package filebody returns the content of files in requests, which is bytes or text.
 package filebody
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// File is a message with the bytes or the text of a file. The other one is empty.
+// File is a message with the bytes or the text of a file. The unused one is empty.
 type File interface {
 	GetContent() []byte
 	GetText() string
 }
 
-// Bytes returns what the file holds; nothing where nothing is set. The bytes are the message's own.
+// Bytes returns the content of the file; nothing if neither is set. The bytes are the message's own.
 func Bytes(f File) []byte {
 	if text := f.GetText(); text != "" {
 		return []byte(text)
@@ -22,7 +22,7 @@ func Bytes(f File) []byte {
 	return f.GetContent()
 }
 
-// CheckBuilt refuses files whose form is not built.
+// CheckBuilt rejects files in a form that is not supported yet.
 func CheckBuilt(field string, files []*sandboxv1.FileToPlace) error {
 	for i, f := range files {
 		if f.GetBlob() != nil {

@@ -1,5 +1,5 @@
-// Command toolexec runs the service toolexec alone, for a fleet. It is set up by a YAML file, which -config or
-// EVALFLEET_CONFIG names, and by the environment.
+// Command toolexec runs the service toolexec alone, for a fleet. It reads its configuration from a YAML file, which
+// -config or EVALFLEET_CONFIG names, and from the environment.
 package main
 
 import (
@@ -14,14 +14,14 @@ func main() {
 	os.Exit(daemon.Main(daemon.Command{Args: os.Args[1:], Env: config.Env, Stderr: os.Stderr}, &configuration{}))
 }
 
-// configuration is all that an operator sets of the process.
+// configuration is the complete configuration of the process.
 type configuration struct {
 	daemon.Config `yaml:",inline"`
-	// Toolexec sets up the service.
+	// Toolexec configures the service.
 	Toolexec toolexec.Config `yaml:"toolexec"`
 }
 
-// Validate names what the process lacks.
+// Validate returns an error that names the missing or invalid settings.
 func (c *configuration) Validate() error { return c.Alone(toolexec.Program(c.Toolexec)) }
 
 // Process implements daemon.Configuration.

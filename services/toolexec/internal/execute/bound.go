@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// defaultTextBytes bounds the text of a result where neither the tool nor the caller sets another bound.
+	// defaultTextBytes bounds the text of a result if neither the tool nor the caller sets a bound.
 	defaultTextBytes = 16 << 10
-	// maxResultBytes bounds a result that nothing else bounds, so that it fits into a message.
+	// maxResultBytes bounds a result without another bound, so that it fits into a message.
 	maxResultBytes = 2 << 20
 )
 
-// textBound returns the bound of a tool's text in bytes: its own, else the caller's, else the default. Bounds of 0 and
-// less are none but maxResultBytes.
+// textBound returns the bound of a tool's text in bytes: the tool's own, else the caller's, else the default. A bound
+// of 0 or less means maxResultBytes.
 func textBound(own, callers *int64) int64 {
 	bound := int64(defaultTextBytes)
 	switch {
@@ -35,9 +35,9 @@ func textBound(own, callers *int64) int64 {
 	return bound
 }
 
-// bounded cuts the middle out of a text over its bound and says so around it. omitted is how much was left out before;
-// such a text is shown as cut, be it short or not. Lists of parts stay whole, or else are an error: half an image is
-// none.
+// bounded cuts the middle out of a text over its bound, and adds a notice around the rest. omitted is the number of
+// bytes that were left out before; if it is not 0, the text is shown as cut, even if it is short. A list of parts over
+// maxResultBytes is an error: half an image is of no use.
 func bounded(function string, content *contentv1.MessageContent, omitted, bound int64) (*contentv1.MessageContent, *toolv1.Truncation, *tool.Error) {
 	if content.GetList() != nil {
 		if size := proto.Size(content); size > maxResultBytes {
@@ -45,7 +45,7 @@ func bounded(function string, content *contentv1.MessageContent, omitted, bound 
 		}
 		return content, nil, nil
 	}
-	text := strings.ToValidUTF8(content.GetText(), "\uFFFD") // a message takes no other
+	text := strings.ToValidUTF8(content.GetText(), "\uFFFD") // a message's string must be valid UTF-8
 	if int64(len(text)) <= bound && omitted == 0 {
 		return tool.Text(text).Content, nil, nil
 	}

@@ -1,8 +1,8 @@
 // Package execute runs the calls of one message.
 //
-// Calls are grouped into stages, in the order of the message: neighbours whose tools allow it run side by side, every
-// other call alone. Each call is an effect of its own. What goes wrong in a call is either for the model, and the other
-// calls go on, or it ends the run: then the calls beside it are stopped, and later ones do not begin.
+// Calls are grouped into stages, in the order of the message: neighbours whose tools allow it run in parallel, every
+// other call alone. Each call is an effect of its own. An error of a call is either for the model, and the other calls
+// continue, or it ends the run: then the calls in parallel are stopped, and later calls do not begin.
 package execute
 
 import (
@@ -24,18 +24,18 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// errSibling ends calls beside one that ended the run.
+// errSibling cancels the calls in parallel to one that ended the run.
 var errSibling = errors.New("a call beside this one failed")
 
-// Config is what an executor works with.
+// Config has the dependencies and bounds of an executor.
 type Config struct {
 	// Effects runs the calls that have a key.
 	Effects *effectrpc.Owner
-	// Sandboxes is where tools act.
+	// Sandboxes is the client through which tools use sandboxes.
 	Sandboxes sandboxv1.SandboxServiceClient
-	// CallTimeout bounds calls of batches that set no bound; 0 is none.
+	// CallTimeout bounds the calls of batches without a bound of their own; 0 means none.
 	CallTimeout time.Duration
-	// Kept is told of every call whose result is in the ledger now; nil tells nobody.
+	// Kept is called with the key of every call whose result has been stored in the ledger; it may be nil.
 	Kept func(effect.Key)
 	// Logger logs.
 	Logger *slog.Logger
@@ -50,12 +50,12 @@ type Executor struct {
 	log       *slog.Logger
 	progress  lastvalue.Map[place, *effectv1.Note]
 
-	life context.Context // of batches
+	life context.Context // of the batches
 	stop context.CancelCauseFunc
 	work sync.WaitGroup
 }
 
-// New makes an executor. Close ends it.
+// New returns an executor. Close it when it is no longer used.
 func New(cfg Config) *Executor {
 	life, stop := context.WithCancelCause(context.Background())
 	if cfg.Kept == nil {
@@ -67,8 +67,8 @@ func New(cfg Config) *Executor {
 	}
 }
 
-// Close ends all batches, and returns when their goroutines have ended. Calls that have a key belong to Config.Effects,
-// which is to be drained first.
+// Close cancels all batches, and returns when their goroutines have ended. Calls that have a key belong to
+// Config.Effects, which must be drained first.
 func (e *Executor) Close() {
 	e.stop(effect.ErrDraining)
 	e.work.Wait()
@@ -78,34 +78,35 @@ func (e *Executor) Close() {
 type Batch struct {
 	// Project is the project's id.
 	Project string
-	// RequestID is the key that the keys of the calls are made of. Without one, calls end with their caller.
+	// RequestID is the prefix of the calls' keys. Without a request id, calls end with their caller.
 	RequestID string
-	// Attribution is on whose behalf; no part of the content.
+	// Attribution is on whose behalf the calls run. It is not part of the calls' content.
 	Attribution *effectv1.Attribution
-	// Offers are the tools, Refs what they were made of, one for one.
+	// Offers are the tools; Refs are the references that they were made of, in the same order.
 	Offers tool.Offers
 	Refs   []*toolv1.ToolRef
 	// Calls are in the order of the message.
 	Calls []*toolv1.ToolCall
-	// MaxOutputBytes bounds the text of a result; nil is 16 KiB, 0 and less is no bound. A tool's own bound wins.
+	// MaxOutputBytes bounds the text of a result in bytes; nil means 16 KiB, 0 and less means no bound. A tool's own
+	// bound takes precedence.
 	MaxOutputBytes *int64
 	// Sandboxes are resource names by environment.
 	Sandboxes map[string]string
-	// Store holds entries of the run's store, JSON by key.
+	// Store has the entries of the run's store, JSON by key.
 	Store map[string]string
-	// FailFast names tools whose calls run one after another and stop after one fails.
+	// FailFast names the tools whose calls run one after another and stop after the first failure.
 	FailFast toolcall.FailFast
-	// Timeout bounds each call; 0 is the executor's bound.
+	// Timeout bounds each call; 0 means the executor's bound.
 	Timeout time.Duration
 
 	keys []effect.Key // of the calls; nil without a request id
 }
 
-// Run runs a batch. It calls emit, one call at a time, when a call begins and when its result is there; results of
-// calls that run side by side come as they are done. After a result with a failure no further call begins.
+// Run runs a batch. It calls emit when a call begins and when its result is available, never concurrently; results of
+// parallel calls come in the order of their completion. After a result with a failure no further call begins.
 //
-// With a request id the batch goes on when ctx ends or emit fails. It fails when the effects cannot be kept, when the
-// request id was used for other calls, and when a call is one that the caller should run.
+// With a request id the batch continues when ctx ends or emit fails. Run fails if the effects cannot be stored, if the
+// request id was used for other calls, and if the caller itself has to run one of the calls.
 func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteToolsResponse) error) error {
 	b.setKeys()
 	for i, call := range b.Calls {
@@ -115,7 +116,7 @@ func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteT
 	}
 	progress := e.follow(b)
 	defer progress.close()
-	events := make(chan *toolv1.ExecuteToolsResponse, 2*len(b.Calls)) // holds all, so that nobody waits for a caller that left
+	events := make(chan *toolv1.ExecuteToolsResponse, 2*len(b.Calls)) // capacity for all events, so that no call waits for a caller that left
 	var fault error
 	runCtx, end := e.context(ctx, b.RequestID != "")
 	e.work.Go(func() {
@@ -142,7 +143,7 @@ func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteT
 	}
 }
 
-// context ends with the service, and with its caller unless it is detached from it.
+// context returns a context that ends with the service, and with its caller unless it is detached.
 func (e *Executor) context(ctx context.Context, detached bool) (context.Context, func()) {
 	if detached {
 		ctx = context.WithoutCancel(ctx)

@@ -29,14 +29,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// countingTool is a tool whose calls are counted and answered by a function.
+// countingTool is a tool that counts its calls and answers with a function.
 type countingTool struct {
 	public *toolv1.ToolDefinition
 	calls  atomic.Int32
 	answer func(ctx context.Context, call *tool.Call) (*tool.Result, error)
 }
 
-// counting makes a tool with one optional parameter `n`.
+// counting returns a tool with one optional parameter `n`.
 func counting(name string, answer func(ctx context.Context, call *tool.Call) (*tool.Result, error)) *countingTool {
 	return &countingTool{answer: answer, public: &toolv1.ToolDefinition{
 		Info: &toolv1.ToolInfo{
@@ -59,7 +59,7 @@ func answering(text string) func(context.Context, *tool.Call) (*tool.Result, err
 	return func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(text), nil }
 }
 
-// waiting answers after a time, unless its context ends.
+// waiting answers after a delay, unless its context ends.
 func waiting(d time.Duration) func(context.Context, *tool.Call) (*tool.Result, error) {
 	return func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		select {
@@ -71,7 +71,7 @@ func waiting(d time.Duration) func(context.Context, *tool.Call) (*tool.Result, e
 	}
 }
 
-// process is one life of the service over a ledger.
+// process is one incarnation of the service over a ledger.
 type process struct {
 	*execute.Executor
 
@@ -98,7 +98,7 @@ func start(t *testing.T, ledger effect.Ledger, owner string, tools ...*countingT
 	return p
 }
 
-// kill ends the process as it would end when it has no time left: claims stay open.
+// kill simulates a crash of the process: claims stay open.
 func (p *process) kill() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -119,7 +119,7 @@ func call(id, function string) *toolv1.ToolCall {
 	return &toolv1.ToolCall{Id: id, Function: function}
 }
 
-// run runs a batch and returns the results as they came.
+// run runs a batch and returns the results in the order of their arrival.
 func (p *process) run(ctx context.Context, b *execute.Batch) ([]*toolv1.ToolResult, error) {
 	var results []*toolv1.ToolResult
 	err := p.Run(ctx, b, func(event *toolv1.ExecuteToolsResponse) error {
@@ -139,7 +139,7 @@ func TestARepeatedRequestAttaches(t *testing.T) {
 		defer p.kill()
 		var all sync.WaitGroup
 		for range 3 {
-			b := p.batch(t, "run/1", call("c1", "t")) // Each request makes its own.
+			b := p.batch(t, "run/1", call("c1", "t")) // Each request has its own.
 			all.Go(func() {
 				results, err := p.run(t.Context(), b)
 				assert.NoError(t, err)
@@ -353,7 +353,7 @@ func TestCancel(t *testing.T) {
 }
 
 // TestCallsOfOneIDAreToldApart: providers do send two calls with one id. Each has its own key, so that a later process
-// attaches to the one that is done and runs the other again, and each is cancelled and released by its place.
+// attaches to the call that is done and runs the other again, and each is cancelled and released by its index.
 func TestCallsOfOneIDAreToldApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -543,7 +543,7 @@ func TestCallsWithOneIDAreToldApartByTheirPlace(t *testing.T) {
 		numbered := counting("t", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			var a struct{ N int }
 			err := json.Unmarshal(c.Arguments, &a)
-			time.Sleep(time.Duration(10-a.N) * time.Second) // the later, the quicker
+			time.Sleep(time.Duration(10-a.N) * time.Second) // later calls finish earlier
 			return tool.Text(string(c.Arguments)), err
 		})
 		numbered.public.Parallel = true

@@ -13,8 +13,9 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// callKey is the key of one call of a request: `request/index/call`. The index is the call's place in the request:
-// providers do send two calls with one id. Ids are the provider's and may be long; a long one counts by its hash.
+// callKey returns the key of one call of a request: `request/index/call`. The key has the call's index because
+// providers do send two calls with one id. Ids come from the provider and may be long; a long id is replaced by its
+// hash.
 func callKey(project, requestID string, call *toolv1.CallRef) effect.Key {
 	return effect.Key{Project: project, ID: below(requestID, strconv.Itoa(int(call.GetIndex()))+"/"+call.GetCallId())}
 }
@@ -39,7 +40,7 @@ func (b *Batch) setKeys() {
 	b.keys = callKeys(b.Project, b.RequestID, calls)
 }
 
-// key is the key of call i of a batch, zero where the batch has none.
+// key returns the key of call i of a batch; zero if the batch has no keys.
 func (b *Batch) key(i int) effect.Key {
 	if b.keys == nil {
 		return effect.Key{}
@@ -47,12 +48,12 @@ func (b *Batch) key(i int) effect.Key {
 	return b.keys[i]
 }
 
-// execKey is the key of the n-th command of a call.
+// execKey returns the key of the n-th command of a call.
 func execKey(callKey string, n int) string {
 	return below(callKey, "exec-"+strconv.Itoa(n))
 }
 
-// below returns `parent/child`, with hashes in place of what would be too long.
+// below returns `parent/child`, with hashes in place of parts that are too long.
 func below(parent, child string) string {
 	if key := parent + "/" + child; len(key) <= effect.MaxIDBytes {
 		return key
@@ -69,7 +70,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// hash is over all that decides what call i does. Two calls under one key must agree in it.
+// hash returns the hash of everything that determines what call i does. Two calls with one key must have the same hash.
 func (b *Batch) hash(i int) (effect.Hash, error) {
 	request := &toolv1.ExecuteToolsRequest{
 		Parent:         b.Project,

@@ -16,14 +16,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// releaseTime bounds the request to drop the results of a call's commands.
+// releaseTime bounds the request that releases the results of a call's commands.
 const releaseTime = 10 * time.Second
 
-// work brings the result of call i of a batch about.
+// work produces the result of call i of a batch.
 type work func(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error)
 
-// once returns the result of call i: that of do, or under a key the one that there is already. The wait ends with ctx,
-// the work with stage.
+// once returns the result of call i: that of do or, if the key has a stored result, the stored one. The wait ends with
+// ctx, the work with stage.
 func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*toolv1.ToolResult, error) {
 	key := b.key(i)
 	if key.IsZero() {
@@ -45,7 +45,7 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 		defer context.AfterFunc(stage, func() { cancel(context.Cause(stage)) })()
 		result, err := do(ctx, b, i, attempt.Reissued > 0, access)
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errSibling) {
-			return nil, cause // cancelled, or cut short: what there is is no result
+			return nil, cause // cancelled or cut short: a partial result is no result
 		}
 		if err != nil {
 			return nil, err
@@ -68,14 +68,14 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 	return decode(kept.Body)
 }
 
-// repeatable reports whether a call may be begun again when the process that ran it died. What a worker has is the
-// worker's tool to know.
+// repeatable reports whether a call may be retried if the process that ran it died. For a call that a worker has, the
+// worker's definition of the tool decides.
 func repeatable(b *Batch, i int) bool {
 	offer := b.Offers.Find(b.Calls[i].GetFunction())
 	return offer == nil || offer.Public.GetWorker() != "" || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY
 }
 
-// release drops the results of a call's commands, now that its own is kept. Nobody waits for it.
+// release releases the results of a call's commands, after the call's own result was stored. It does not block.
 func (e *Executor) release(ctx context.Context, access *sandbox.Access) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	e.work.Go(func() {
@@ -87,7 +87,7 @@ func (e *Executor) release(ctx context.Context, access *sandbox.Access) {
 	})
 }
 
-// Attach waits for one call that runs or is done.
+// Attach waits for a call in flight and returns its result, or the result of one that is done.
 func (e *Executor) Attach(ctx context.Context, project, requestID string, call *toolv1.CallRef) (*toolv1.ToolResult, error) {
 	kept, err := e.effects.Attach(ctx, callKey(project, requestID, call))
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *Executor) Attach(ctx context.Context, project, requestID string, call *
 	return decode(kept.Body)
 }
 
-// Cancel stops calls, and those never seen before they begin. It returns the calls that had ended before.
+// Cancel stops calls, and prevents unknown ones from beginning. It returns the calls that had ended before.
 func (e *Executor) Cancel(ctx context.Context, project, requestID string, calls []*toolv1.CallRef) (done []*toolv1.CallRef, err error) {
 	for i, key := range callKeys(project, requestID, calls) {
 		ended, err := e.effects.Cancel(ctx, key)
@@ -110,12 +110,12 @@ func (e *Executor) Cancel(ctx context.Context, project, requestID string, calls 
 	return done, nil
 }
 
-// Release drops the results of calls, which their caller has safe.
+// Release deletes the results of calls that the caller has stored.
 func (e *Executor) Release(ctx context.Context, project, requestID string, calls []*toolv1.CallRef) error {
 	return e.effects.Release(ctx, callKeys(project, requestID, calls)...)
 }
 
-// ReleaseRuns drops the results of all calls of runs of a project. Runs are ids.
+// ReleaseRuns deletes the results of all calls of runs of a project. Runs are given by id.
 func (e *Executor) ReleaseRuns(ctx context.Context, project string, runs []string) error {
 	return e.effects.ReleaseRuns(ctx, project, runs...)
 }
@@ -128,14 +128,14 @@ func decode(body []byte) (*toolv1.ToolResult, error) {
 	return result, nil
 }
 
-// cancelled is the result of a call that was cancelled by its key. The calls beside it go on.
+// cancelled is the result of a call that was cancelled by its key. The calls in parallel continue.
 func cancelled(call *toolv1.ToolCall) *toolv1.ToolResult {
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), ArgumentsJson: call.GetArgumentsJson()}
 	showError(result, &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the call was cancelled"}, defaultTextBytes)
 	return result
 }
 
-// indeterminate is the result of a call that may have happened and must not happen twice.
+// indeterminate is the result of a call that may have taken effect and must not be repeated.
 func indeterminate(call *toolv1.ToolCall) *toolv1.ToolResult {
 	return &toolv1.ToolResult{
 		CallId:        call.GetId(),

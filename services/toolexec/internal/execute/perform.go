@@ -20,10 +20,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// maxLoggedBytes bounds what the log holds of an error, whose text may be a worker's.
+// maxLoggedBytes bounds the text of an error in the log, which may come from a worker.
 const maxLoggedBytes = 1000
 
-// perform checks one call and runs it. It fails where the call could not begin, or has to be left to a successor.
+// perform checks one call and runs it. It fails if the call could not begin, or has to be left to a successor.
 func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error) {
 	call := b.Calls[i]
 	begun := time.Now()
@@ -46,8 +46,8 @@ func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, acc
 	return result, nil
 }
 
-// Check finds the tool of a call and checks the call's arguments. It returns the arguments as the tool gets them, or
-// what the model is told.
+// Check finds the tool of a call and checks the call's arguments. It returns the arguments in the tool's form, or the
+// error for the model.
 func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMessage, *tool.Error) {
 	if call.ParseError != nil {
 		return nil, nil, tool.Parsingf("%s", call.GetParseError())
@@ -60,8 +60,8 @@ func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMess
 	return offer, arguments, fault
 }
 
-// call runs the tool and writes what came of it into result. It returns how long the call waited before anyone worked
-// on it.
+// call runs the tool and writes its outcome into result. It returns how long the call was queued before work on it
+// began.
 func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer *tool.Offer, access *sandbox.Access, result *toolv1.ToolResult) (queued time.Duration, err error) {
 	store := tool.NewStore(offer.Public.GetStoreKeys(), b.Store)
 	within := ctx
@@ -91,7 +91,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 		result.Failure = lost(err)
 	case errors.Is(context.Cause(ctx), errSibling):
 		stopped(result)
-	case ctx.Err() != nil: // cancelled, left by its caller, or cut short: nobody sees the result
+	case ctx.Err() != nil: // cancelled, left by its caller, or cut short: the result is not used
 	case forModel:
 		showError(result, told, bound)
 	default:
@@ -106,7 +106,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 // errPanic is a fault of a tool's code.
 var errPanic = errors.New("the tool panicked")
 
-// protected calls the tool and turns a panic into an error.
+// protected calls the tool and converts a panic into an error.
 func (e *Executor) protected(ctx context.Context, offer *tool.Offer, call *tool.Call) (result *tool.Result, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -127,13 +127,13 @@ func showResult(result *toolv1.ToolResult, given *tool.Result, bound int64) {
 	result.Content, result.Truncation = content, cut
 }
 
-// showError writes an error for the model, with the output that there was.
+// showError writes an error for the model, with the output so far.
 func showError(result *toolv1.ToolResult, fault *tool.Error, bound int64) {
 	content, cut, _ := bounded(result.GetFunction(), tool.Text(fault.Output).Content, fault.OmittedBytes, bound)
 	result.Content, result.Truncation, result.Error = content, cut, fault.Proto()
 }
 
-// stopped writes that a call ended with the one beside it.
+// stopped writes the result of a call that was stopped because a parallel call failed.
 func stopped(result *toolv1.ToolResult) {
 	showError(result, &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
@@ -142,7 +142,7 @@ func stopped(result *toolv1.ToolResult) {
 	result.Notes = append(result.Notes, fmt.Sprintf("%s was stopped: a call beside it failed", result.GetFunction()))
 }
 
-// notExecuted is the result of a call whose tool failed before in a message where such a tool fails fast.
+// notExecuted is the result of a call whose tool fails fast and has failed before in the same message.
 func notExecuted(_ context.Context, b *Batch, i int, _ bool, _ *sandbox.Access) (*toolv1.ToolResult, error) {
 	call := b.Calls[i]
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i), ArgumentsJson: call.GetArgumentsJson()}
@@ -153,7 +153,7 @@ func notExecuted(_ context.Context, b *Batch, i int, _ bool, _ *sandbox.Access) 
 	return result, nil
 }
 
-// failure is what the operator is told of an error that ends the run.
+// failure returns the operator's view of an error that ends the run.
 func failure(function, requestID string, err error) *toolv1.ToolFailure {
 	reason, message := rpcerr.Reason(err), err.Error()
 	if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED || reason == errorsv1.ErrorReason_ERROR_REASON_INTERNAL {

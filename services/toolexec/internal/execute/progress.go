@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 )
 
-// place is where the progress of a call is told: under its key, so that whoever attaches hears of it too, or within its
-// batch where it has none.
+// place identifies a call whose progress is reported: by its key, so that callers that attach receive the progress too,
+// or within its batch if it has no key.
 type place struct {
 	key   effect.Key
 	batch *Batch
@@ -24,13 +24,13 @@ func (b *Batch) place(i int) place {
 	return place{batch: b, index: i}
 }
 
-// progressReporter returns what a tool tells the progress of call i with.
+// progressReporter returns the function with which a tool reports the progress of call i.
 func (e *Executor) progressReporter(b *Batch, i int) func(line string) {
 	return func(line string) { e.progress.Post(b.place(i), &effectv1.Note{Message: line, Time: timestamppb.Now()}) }
 }
 
-// progressFollower is the progress of a batch's calls. Only workers tell of theirs; without a call of one there are no
-// news.
+// progressFollower collects the progress of a batch's calls. Only workers report progress; without a worker's call
+// there is none.
 type progressFollower struct {
 	news    <-chan struct{}
 	batch   *Batch
@@ -52,11 +52,11 @@ func (e *Executor) follow(b *Batch) *progressFollower {
 	return f
 }
 
-// showError tells what is new.
+// emitNew emits the new progress.
 func (f *progressFollower) emitNew(emit func(*toolv1.ExecuteToolsResponse) error) error {
 	for _, news := range f.watch.Next() {
 		if news.Gone {
-			continue // its result says so
+			continue // its result includes it
 		}
 		i := f.indexes[news.Key]
 		progress := &toolv1.ToolProgress{CallId: f.batch.Calls[i].GetId(), Index: int32(i), Note: news.Value}

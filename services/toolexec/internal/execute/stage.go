@@ -34,13 +34,13 @@ func (e *Executor) stages(ctx context.Context, b *Batch, events chan<- *toolv1.E
 	return nil
 }
 
-// parallel reports whether a call may run beside its neighbours. A call of an unknown tool runs alone.
+// parallel reports whether a call may run in parallel with its neighbours. A call of an unknown tool runs alone.
 func (b *Batch) parallel(i int) bool {
 	offer := b.Offers.Find(b.Calls[i].GetFunction())
 	return offer != nil && b.FailFast.Parallel(b.Calls[i].GetFunction(), offer.Public.GetParallel())
 }
 
-// stage runs the calls from begin to before end side by side and reports whether one of them ended the run.
+// stage runs the calls in [begin, end) in parallel and reports whether one of them ended the run.
 func (e *Executor) stage(ctx context.Context, b *Batch, begin, end int, out *emitter) (over bool, err error) {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -53,7 +53,7 @@ func (e *Executor) stage(ctx context.Context, b *Batch, begin, end int, out *emi
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case fault != nil: // of the ledger or the key, so it says nothing about the calls beside it
+		case fault != nil: // of the ledger or the key, so it does not concern the parallel calls
 			if err == nil {
 				err = fault
 			}
@@ -70,12 +70,12 @@ func (e *Executor) stage(ctx context.Context, b *Batch, begin, end int, out *emi
 		calls.Go(func() { run(i) })
 	}
 	out.started(last)
-	run(last) // on the goroutine that there is; most stages have one call
+	run(last) // on this goroutine; most stages have one call
 	calls.Wait()
 	return over, err
 }
 
-// emitter passes on what happens with calls, and keeps which functions had a call that failed.
+// emitter sends the events of calls, and records which functions had a failed call.
 type emitter struct {
 	calls  []*toolv1.ToolCall
 	events chan<- *toolv1.ExecuteToolsResponse

@@ -10,7 +10,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// timing tells where a call's time went: what its commands waited for was no work.
+// timing returns the timing of a call: the waits of its commands do not count as work.
 func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *effectv1.Timing {
 	ended := time.Now()
 	var slept time.Duration
@@ -28,9 +28,8 @@ func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *e
 	}
 }
 
-// countEarlier adds to the timing of a call that is made again what its commands had worked before: they went on in
-// their sandboxes while nobody here knew of them. The time after a command had ended and before the call was made again
-// was nobody's work.
+// countEarlier adds the earlier work of a retried call's commands to the call's timing: the commands continued in their
+// sandboxes while no service watched them. The interval between a command's end and the retry counts as no work.
 func countEarlier(t *effectv1.Timing, actions []*toolv1.SandboxAction) {
 	begun := t.GetStartTime().AsTime()
 	for _, action := range actions {

@@ -19,7 +19,7 @@ func TestWorkOfCommandsBeforeACallIsMadeAgainCounts(t *testing.T) {
 		return &toolv1.SandboxAction{Timing: &effectv1.Timing{StartTime: timestamppb.New(again.Add(started)), Working: durationpb.New(worked)}}
 	}
 	for name, c := range map[string]struct {
-		here     time.Duration // what the call worked since it was made again
+		here     time.Duration // the work of the call since it was retried
 		actions  []*toolv1.SandboxAction
 		started  time.Duration
 		wantWork time.Duration

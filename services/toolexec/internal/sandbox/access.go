@@ -11,9 +11,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Access is what one call may do in the sandboxes of its run. It numbers the call's commands and records what was done.
-// It is safe for concurrent use, but for commands with keys: side by side they would be numbered by chance, and a call
-// that is repeated would mix them up, so the second one is refused.
+// Access is what one call may do in the sandboxes of its run. It numbers the call's commands and records its actions.
+// It is safe for concurrent use, except that a second concurrent command with a key is rejected: the numbers of
+// concurrent commands would depend on chance, and a retried call would mix them up.
 type Access struct {
 	client       sandboxv1.SandboxServiceClient
 	environments map[string]string // resource names by environment
@@ -27,21 +27,21 @@ type Access struct {
 	actions []*toolv1.SandboxAction
 }
 
-// NewAccess gives a call access to sandboxes, resource names by environment. Key makes the key of the call's n-th
-// command, from 1; with nil, commands have no keys and end with their caller.
+// NewAccess gives a call access to sandboxes, resource names by environment. key returns the key of the call's n-th
+// command, from 1. If key is nil, commands have no keys and end with their caller.
 func NewAccess(client sandboxv1.SandboxServiceClient, environments map[string]string, key func(n int) string, attribution *effectv1.Attribution) *Access {
 	return &Access{client: client, environments: environments, key: key, attribution: attribution, keys: map[string][]string{}}
 }
 
-// Actions returns what was done, in order.
+// Actions returns the recorded actions, in order.
 func (a *Access) Actions() []*toolv1.SandboxAction {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.actions
 }
 
-// Release lets the sandboxes forget the results of the call's commands, once the call's own result is safe. The first
-// failure is returned; it only costs memory in the sandbox.
+// Release releases the results of the call's commands in the sandboxes, once the call's own result is stored. It
+// returns the first failure, which only costs memory in the sandbox.
 func (a *Access) Release(ctx context.Context) error {
 	a.mu.Lock()
 	keys := a.keys
@@ -57,7 +57,8 @@ func (a *Access) Release(ctx context.Context) error {
 	return first
 }
 
-// begin returns the key of the next command, "" when commands have none, and what to call when the command has ended.
+// begin returns the key of the next command, "" if commands have none, and a function to call when the command has
+// ended.
 func (a *Access) begin(sandbox string) (key string, end func(), err error) {
 	if a.key == nil {
 		return "", func() {}, nil

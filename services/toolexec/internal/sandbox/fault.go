@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// explain turns sandboxd's errors into those that a tool may return. What the model could not mend or work around stays
-// as it is, and ends the run.
+// explain converts sandboxd's errors into those that a tool may return. An error that the model could neither fix nor
+// work around stays as it is, and ends the run.
 func explain(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -61,13 +61,13 @@ func limitBytes(err error) int64 {
 	return bytes
 }
 
-// isUnavailable reports whether sandboxd, rather than the sandbox, is out of reach for now.
+// isUnavailable reports whether sandboxd, rather than the sandbox, is unreachable at the moment.
 func isUnavailable(err error) bool {
 	return rpcerr.Transient(err) && rpcerr.Code(err) == codes.Unavailable
 }
 
-// isFull reports whether the sandbox has no room for one more process. What its commands left behind may fill it for
-// good, so that a run that waited for room could wait without end.
+// isFull reports whether the sandbox cannot start one more process. Processes that its commands left behind may fill it
+// permanently, so waiting for room may never end.
 func isFull(err error) bool {
 	e, ok := rpcerr.As(err)
 	return ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA && e.Metadata["quota"] == "processes"

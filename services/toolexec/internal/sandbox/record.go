@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// shownLines and shownBytes bound what the transcript shows of a command's input and output.
+	// shownLines and shownBytes bound the part of a command's input and output that the transcript shows.
 	shownLines = 20
 	shownBytes = 4 << 10
 )
@@ -38,7 +38,7 @@ func (a *Access) recordFile(action toolv1.SandboxActionType, sandbox, file strin
 	a.add(&toolv1.SandboxAction{Action: action, Sandbox: sandbox, File: file}, err)
 }
 
-// options returns those options of a command that are set, as JSON.
+// options returns the set options of a command, as JSON.
 func options(spec *sandboxv1.ExecSpec) string {
 	set := struct {
 		Cwd            string            `json:"cwd,omitempty"`
@@ -69,7 +69,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(headtail.Cut(text, shownBytes), "\uFFFD")
 }
 
-// quote writes a command as a shell would read it.
+// quote writes a command in shell syntax.
 func quote(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, word := range argv {
@@ -81,7 +81,7 @@ func quote(argv []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// special reports whether a shell may read a character as more than itself.
+// special reports whether a character may have a meaning in shell syntax.
 func special(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':

@@ -1,7 +1,7 @@
-// Package sandbox is tool.Sandbox over sandboxd's API: the one place of the service that knows it.
+// Package sandbox implements tool.Sandbox over sandboxd's API. No other package of the service uses that API.
 //
-// Every command of a call gets a key, so that a call which runs again after a crash attaches to the commands that it
-// had started, and each runs once. What a call did is recorded for the transcript.
+// Every command of a call has a key, so that a call which is retried after a crash attaches to the commands that it had
+// started, and each command runs once. The actions of a call are recorded for the transcript.
 package sandbox
 
 import (
@@ -20,11 +20,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// killTime bounds the request to kill a command whose caller is gone.
+// killTime bounds the request that kills a command whose caller has left.
 const killTime = 10 * time.Second
 
-// Sandbox returns the sandbox of an environment. An environment that the run does not have is an error that is not for
-// the model.
+// Sandbox returns the sandbox of an environment. An unknown environment is an error that is not for the model.
 func (a *Access) Sandbox(environment string) (tool.Sandbox, error) {
 	name, ok := a.environments[environment]
 	switch {
@@ -38,14 +37,14 @@ func (a *Access) Sandbox(environment string) (tool.Sandbox, error) {
 	}
 }
 
-// sandbox is one sandbox in the hands of one call.
+// sandbox is one sandbox, as used by one call.
 type sandbox struct {
 	access *Access
 	name   string
 }
 
-// Exec runs a command to its end. When ctx ends before, the command is killed; but when the service stops it is left to
-// whoever takes the call over.
+// Exec runs a command until it ends. If ctx ends before, the command is killed, except when the service stops: then the
+// command continues for the process that takes over the call.
 func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
@@ -68,10 +67,10 @@ func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv
 	return response.GetResult(), nil
 }
 
-// patience is how long a command waits, its own time apart, for a sandboxd that is away.
+// patience bounds how long a command waits for an unreachable sandboxd, in addition to its own time.
 const patience = 30 * time.Second
 
-// exec asks again while sandboxd is away or the sandbox is full of processes: with a key, the same command is meant.
+// exec retries while sandboxd is unreachable or the sandbox is full of processes: the key makes the retry idempotent.
 func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
 	backoff := retry.Backoff{First: 50 * time.Millisecond, Max: 4 * time.Second}
 	for waited := time.Duration(0); waited < patience; {
@@ -91,7 +90,7 @@ func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sa
 func (s *sandbox) kill(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 	defer cancel()
-	// A command that cannot be killed now ends with its own time-out or with its sandbox.
+	// If this fails, the command ends with its own time-out or with its sandbox.
 	_, _ = s.access.client.CancelExec(ctx, &sandboxv1.CancelExecRequest{Sandbox: s.name, RequestId: key})
 }
 
@@ -117,13 +116,13 @@ func (s *sandbox) WriteFile(ctx context.Context, path string, content []byte) er
 	return err
 }
 
-// GuestPath returns where the guest program is inside the sandbox.
+// GuestPath returns the path of the guest program inside the sandbox.
 func (s *sandbox) GuestPath(ctx context.Context) (string, error) {
 	response, err := s.access.client.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{Name: s.name})
 	return response.GetGuestPath(), explain("get", "", err)
 }
 
-// checkSpec refuses what no operating system takes.
+// checkSpec rejects a specification that no operating system accepts.
 func checkSpec(spec *sandboxv1.ExecSpec) error {
 	texts := append([]string{spec.GetCwd(), spec.GetUser()}, spec.GetArgv()...)
 	for name, value := range spec.GetEnv() {

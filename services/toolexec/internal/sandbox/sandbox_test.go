@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const boxName = "projects/default/sandboxes/s1"
 
-// scriptedService answers commands and files from functions and notes what it was asked.
+// scriptedService answers commands and file operations with functions and records the requests.
 type scriptedService struct {
 	sandboxv1.SandboxServiceClient
 
@@ -109,7 +109,7 @@ func TestCommandsAreNumbered(t *testing.T) {
 	assert.Len(t, service.released, 2, "once")
 }
 
-// TestCommandsWithKeysRunOneAfterAnother: side by side, chance would number them.
+// TestCommandsWithKeysRunOneAfterAnother: the numbers of concurrent commands would depend on chance.
 func TestCommandsWithKeysRunOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	var box tool.Sandbox
@@ -210,7 +210,7 @@ func TestAServiceThatStaysAwayIsAnError(t *testing.T) {
 	})
 }
 
-// What an agent left running must not hold its run for good.
+// Processes that an agent left running must not block its run permanently.
 func TestASandboxFullOfProcessesIsForTheModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

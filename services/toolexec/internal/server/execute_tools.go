@@ -52,7 +52,7 @@ func (t *Tools) AttachToolCall(ctx context.Context, request *toolv1.AttachToolCa
 	return t.executor.Attach(ctx, project, request.GetRequestId(), &toolv1.CallRef{CallId: request.GetCallId(), Index: request.GetIndex()})
 }
 
-// CancelTools stops calls, also ones that were never seen.
+// CancelTools stops calls, and prevents unknown ones from beginning.
 func (t *Tools) CancelTools(ctx context.Context, request *toolv1.CancelToolsRequest) (*toolv1.CancelToolsResponse, error) {
 	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
@@ -65,7 +65,7 @@ func (t *Tools) CancelTools(ctx context.Context, request *toolv1.CancelToolsRequ
 	return &toolv1.CancelToolsResponse{AlreadyDone: done}, nil
 }
 
-// ReleaseTools drops kept results.
+// ReleaseTools deletes stored results.
 func (t *Tools) ReleaseTools(ctx context.Context, request *toolv1.ReleaseToolsRequest) (*toolv1.ReleaseToolsResponse, error) {
 	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *Tools) ReleaseTools(ctx context.Context, request *toolv1.ReleaseToolsRe
 	return &toolv1.ReleaseToolsResponse{}, nil
 }
 
-// ReleaseRunTools drops the kept results of runs.
+// ReleaseRunTools deletes the stored results of runs.
 func (t *Tools) ReleaseRunTools(ctx context.Context, request *toolv1.ReleaseRunToolsRequest) (*toolv1.ReleaseRunToolsResponse, error) {
 	project, runs, err := resource.Children(request.GetParent(), "runs", request.GetRuns())
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Tools) ReleaseRunTools(ctx context.Context, request *toolv1.ReleaseRunT
 	return &toolv1.ReleaseRunToolsResponse{}, nil
 }
 
-// belong checks that sandboxes are of the request's project: a call must not reach into another one.
+// belong checks that sandboxes are of the request's project: a call must not reach into another project.
 func belong(project string, sandboxes map[string]string) error {
 	for environment, name := range sandboxes {
 		field := "sandboxes[" + strconv.Quote(environment) + "]"

@@ -48,7 +48,8 @@ func TestGoldenRawArguments(t *testing.T) {
 	})
 }
 
-// TestGoldenArguments: parsed arguments in; what the tool gets, or what the model is told, and every violation out.
+// TestGoldenArguments: parsed arguments in; the arguments for the tool, or the message for the model, and every
+// violation out.
 func TestGoldenArguments(t *testing.T) {
 	t.Parallel()
 	cases := goldentest.Load(t, "tools/arguments_one.json", "tools/arguments_many.json")
@@ -82,13 +83,13 @@ func TestGoldenArguments(t *testing.T) {
 	})
 }
 
-// declared is a name with what is said of it, in the order of the record.
+// declared is a name with its description, in the order of the record.
 type declared struct {
 	name  string
 	value any
 }
 
-// members returns the members of an object of the case in their order.
+// members returns the members of an object of the case in order.
 func members(t *goldentest.T, c goldentest.Case, name string) []declared {
 	whole, err := orderedjson.DecodeObject(c.Raw)
 	if err != nil {
@@ -116,7 +117,7 @@ func required(types any) string {
 	return `{"type":"object","properties":{` + strings.Join(properties, ",") + `},"required":[` + strings.Join(names, ",") + `],"additionalProperties":false}`
 }
 
-// echo is a kind of tools with these parameters.
+// echo is a kind of tool with these parameters.
 func echo(name, schema string, verbatim bool) tool.Kind {
 	answer := func(_ context.Context, arguments json.RawMessage) (*tool.Result, error) { return jsonResult(arguments) }
 	return simple(name, schema, answer, func(d *tool.Definition) { d.Verbatim = verbatim })
@@ -133,7 +134,7 @@ func rawText(t *goldentest.T, c goldentest.Case) string {
 		return ""
 	case string:
 		return raw
-	default: // an object that stands for its JSON
+	default: // an object that represents its JSON
 		return string(document(t, c.At("raw")))
 	}
 }
@@ -229,7 +230,7 @@ func wordSchema(words string) string {
 	return `{"anyOf":[` + strings.Join(members, ",") + `]}`
 }
 
-// received writes a value in the form in which received arguments are recorded.
+// received converts a value into the recorded form of received arguments.
 func received(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -257,8 +258,8 @@ func received(value any) any {
 	}
 }
 
-// jsonValue takes off what the recorded form says beyond the JSON value: that a map is a record, a list a tuple, a text
-// a member of an enum.
+// jsonValue removes what the recorded form adds to a JSON value: that a map is a record, a list a tuple, a text a
+// member of an enum.
 func jsonValue(recorded any) any {
 	switch v := recorded.(type) {
 	case []any:
@@ -287,7 +288,7 @@ func jsonValue(recorded any) any {
 	}
 }
 
-// violations checks arguments and returns what breaks the schema in the recorded form.
+// violations checks arguments and returns the schema's violations in the recorded form.
 func violations(t *goldentest.T, schema string, arguments json.RawMessage) []any {
 	compiled, err := jsonschema.Compile(json.RawMessage(schema))
 	if err != nil {

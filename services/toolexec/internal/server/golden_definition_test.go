@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 )
 
-// TestGoldenBuiltinSchemas: a built-in tool with options in; what the model is told of it out.
+// TestGoldenBuiltinSchemas: a built-in tool with options in; its definition for the model out.
 func TestGoldenBuiltinSchemas(t *testing.T) {
 	t.Parallel()
 	goldentest.Run(t, "schema_builtin", goldentest.Load(t, "tools/schema_builtin.json"), func(t *goldentest.T, c goldentest.Case) {

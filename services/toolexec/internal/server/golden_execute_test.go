@@ -16,7 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
 )
 
-// recordedCall is a call as cases hold it.
+// recordedCall is a call in a case's form.
 type recordedCall struct {
 	ID         string          `json:"id"`
 	Function   string          `json:"function"`
@@ -29,7 +29,7 @@ func (r recordedCall) proto() *toolv1.ToolCall {
 }
 
 // TestGoldenExecution: the calls of one message in; messages, events and the order of starts and ends out. Every case
-// runs without a key and with one, since results that are kept must be those that are streamed.
+// runs without a key and with one, because stored results must equal streamed ones.
 func TestGoldenExecution(t *testing.T) {
 	t.Parallel()
 	cases := goldentest.Load(t, "tools/results.json", "tools/errors.json", "tools/truncation.json", "tools/stages.json")
@@ -64,7 +64,7 @@ func executeCase(t *goldentest.T, c goldentest.Case, requestID string) {
 		MaxOutputBytes: recorded.Config.MaxToolOutput,
 		FailFast:       recorded.Metadata.FailFast,
 	}
-	if recorded.MaxOutput != nil { // given with the batch, it beats the settings
+	if recorded.MaxOutput != nil { // the batch's bound takes precedence over the settings
 		request.MaxOutputBytes = recorded.MaxOutput
 	}
 	for i, call := range recorded.Calls {
@@ -74,7 +74,7 @@ func executeCase(t *goldentest.T, c goldentest.Case, requestID string) {
 
 	s := newService(t, nil)
 	out := &stream{ctx: t.Context()}
-	if len(request.GetCalls()) > 0 { // a message without calls asks for nothing
+	if len(request.GetCalls()) > 0 { // a message without calls makes no request
 		if err := s.ExecuteTools(request, out); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func executeCase(t *goldentest.T, c goldentest.Case, requestID string) {
 	}
 	delete(want, "events_any_order")
 	got := recordedForm(request, out)
-	if want["fatal"] != nil && got["fatal"] != nil { // only that it ends the sample is compared
+	if want["fatal"] != nil && got["fatal"] != nil { // only the fact that it ends the sample is compared
 		got["fatal"] = want["fatal"]
 		delete(got, "messages")
 	}
@@ -98,7 +98,7 @@ func executeCase(t *goldentest.T, c goldentest.Case, requestID string) {
 	t.Equal(want, got, options...)
 }
 
-// expanded writes out the long texts of arguments, which keep the order of their members otherwise.
+// expanded writes out the long texts of arguments. The order of the members stays.
 func expanded(t *goldentest.T, arguments json.RawMessage) json.RawMessage {
 	if !bytes.Contains(arguments, []byte(`"$`)) {
 		return arguments
@@ -146,8 +146,8 @@ func scriptedRefs(t *goldentest.T, names []any) []*toolv1.ToolRef {
 	return refs
 }
 
-// recordedForm writes a stream in the recorded form: the messages in the order of the calls, and what would be
-// journaled.
+// recordedForm converts a stream into the recorded form: the messages in the order of the calls, and the events that
+// would be journaled.
 func recordedForm(request *toolv1.ExecuteToolsRequest, out *stream) map[string]any {
 	got := map[string]any{"sample": map[string]any{"status": "success"}}
 	begun, results := map[int]bool{}, map[int]*toolv1.ToolResult{}
@@ -184,7 +184,7 @@ func recordedForm(request *toolv1.ExecuteToolsRequest, out *stream) map[string]a
 	return got
 }
 
-// inOrder puts starts at one time, which have no order, into that of the calls.
+// inOrder sorts simultaneous starts, which have no order, into the order of the calls.
 func inOrder(notes [][]string, calls []recordedCall) [][]string {
 	position := func(note []string) int {
 		return slices.IndexFunc(calls, func(call recordedCall) bool {

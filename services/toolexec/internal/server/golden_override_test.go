@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// TestGoldenOverride: references that change their tools, and tools that callers declare; the tools that the model is
-// given out. Where the recorded functions change a tool of a program, here the reference to it says what is different.
+// TestGoldenOverride: references that change their tools, and tools that callers declare, in; the model's tools out.
+// Where the recorded functions change a tool of a program, here the reference has the differences.
 func TestGoldenOverride(t *testing.T) {
 	t.Parallel()
 	goldentest.Run(t, "override", goldentest.Load(t, "tools/override.json"), func(t *goldentest.T, c goldentest.Case) {
@@ -42,7 +42,7 @@ func TestGoldenOverride(t *testing.T) {
 	})
 }
 
-// overridden are the references of a case.
+// overridden returns the references of a case.
 func overridden(t *goldentest.T, c goldentest.Case) []*toolv1.ToolRef {
 	what, _ := c.At("what").(map[string]any)
 	switch what["op"] {
@@ -68,7 +68,8 @@ func overridden(t *goldentest.T, c goldentest.Case) []*toolv1.ToolRef {
 	return nil
 }
 
-// changed is a reference with what a case changes of its tool. A whole schema has what the recorded class adds to it.
+// changed returns a reference with a case's changes of its tool. A whole schema includes what the recorded class adds
+// to it.
 func changed(t *goldentest.T, what map[string]any) *toolv1.ToolRef {
 	ref := &toolv1.ToolRef{Name: what["tool"].(string)}
 	ref.Rename, _ = what["name"].(string)
@@ -91,7 +92,7 @@ func changed(t *goldentest.T, what map[string]any) *toolv1.ToolRef {
 	return ref
 }
 
-// declaration is a tool of the caller's own that lacks what a case says.
+// declaration returns a tool of the caller's own that lacks what the case names.
 func declaration(t *goldentest.T, what map[string]any) *toolv1.ToolRef {
 	parameter := map[string]any{}
 	if what["type"] == true {
@@ -121,18 +122,18 @@ func named(t *goldentest.T, recorded any) (refs []*toolv1.ToolRef) {
 	return refs
 }
 
-// twice is a kind of tools of which a case offers two under one name.
+// twice is a kind of tool of which a case offers two under one name.
 func twice(recorded string) tool.Kind {
 	const schema = `{"type": "object", "properties": {"x": {"type": "integer", "description": "A parameter."}}, "required": ["x"], "additionalProperties": false}`
 	return echo(kindOf(recorded), schema, false)
 }
 
-// kindOf is a recorded name without what no name of a tool has.
+// kindOf returns a recorded name without the characters that are invalid in a tool's name.
 func kindOf(recorded string) string {
 	return strings.NewReplacer(" ", "_", "(", "", ")", "").Replace(recorded)
 }
 
-// toldOf is what a model is given of tools, and which of them may run side by side.
+// toldOf returns the tools' definitions for the model, and which of the tools may run in parallel.
 func toldOf(response *toolv1.ResolveToolsResponse) (infos []any, parallel map[string]any) {
 	infos, parallel = []any{}, map[string]any{}
 	for _, definition := range response.GetTools() {

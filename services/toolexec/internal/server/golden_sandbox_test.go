@@ -15,12 +15,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// builtins are the tools that the service has.
+// builtins returns the service's built-in tools.
 func builtins() []tool.Kind {
 	return []tool.Kind{bash.Kind(), python.Kind(), texteditor.Kind(), think.Kind()}
 }
 
-// TestGoldenBuiltins: calls of a built-in tool in sequence in; results, files and what commands then see out.
+// TestGoldenBuiltins: calls of a built-in tool in sequence in; results, files and the state that later commands see
+// out.
 func TestGoldenBuiltins(t *testing.T) {
 	t.Parallel()
 	cases := goldentest.Load(t, "tools/bash.json", "tools/text_editor.json", "tools/small_tools.json")
@@ -97,7 +98,7 @@ func builtinCase(t *goldentest.T, c goldentest.Case, b *box) {
 	}
 }
 
-// resultForm writes a result in the recorded form. Of one that ends the sample only that it does is compared.
+// resultForm converts a result into the recorded form. Of a result that ends the sample, only that fact is compared.
 func resultForm(result *toolv1.ToolResult, want any) map[string]any {
 	form := map[string]any{}
 	if result.GetFailure() != nil {
@@ -119,7 +120,7 @@ func resultForm(result *toolv1.ToolResult, want any) map[string]any {
 	return form
 }
 
-// fileContent is the content of a recorded file: a text, or its bytes.
+// fileContent returns the content of a recorded file: a text, or its bytes.
 func fileContent(t *goldentest.T, recorded any) []byte {
 	if object, ok := recorded.(map[string]any); ok && object["bytes"] != nil {
 		if list, ok := object["bytes"].([]any); ok {

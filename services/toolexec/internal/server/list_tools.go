@@ -32,7 +32,7 @@ func (t *Tools) ListTools(_ context.Context, request *toolv1.ListToolsRequest) (
 	return response, nil
 }
 
-// ResolveTools gives the definitions of the referred tools, with options and changes applied.
+// ResolveTools returns the definitions of the referenced tools, with options and changes applied.
 func (t *Tools) ResolveTools(_ context.Context, request *toolv1.ResolveToolsRequest) (*toolv1.ResolveToolsResponse, error) {
 	offers, err := t.offers(request.GetParent(), request.GetTools())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// TestACommandRunsOnceThoughTheServiceDies: the service that began a call dies while its command runs; the one that
-// comes after it gets the result of that same command.
+// TestACommandRunsOnceThoughTheServiceDies: the service that began a call dies while the command runs; its successor
+// gets the result of the same command.
 func TestACommandRunsOnceThoughTheServiceDies(t *testing.T) {
 	t.Parallel()
 	b := startSandboxd(t).open(t)
@@ -51,7 +51,7 @@ func TestACommandRunsOnceThoughTheServiceDies(t *testing.T) {
 	assert.True(t, strings.HasPrefix(result.GetSandboxActions()[0].GetCommand(), "bash --login -c "))
 }
 
-// TestACancelledCommandIsKilled: what a cancelled call runs in its sandbox ends with it.
+// TestACancelledCommandIsKilled: the commands of a cancelled call end with it.
 func TestACancelledCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	b := startSandboxd(t).open(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// ParseToolCall turns raw argument text into a call. Bare text needs the tool's first parameter, so the tool has to be
-// on offer.
+// ParseToolCall parses raw argument text into a call. Bare text is bound to the tool's first parameter, so the tool has
+// to be on offer.
 func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRequest) (*toolv1.ParseToolCallResponse, error) {
 	offers, err := t.offers(request.GetParent(), request.GetTools())
 	if err != nil {
@@ -45,7 +45,7 @@ func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRe
 	return &toolv1.ParseToolCallResponse{Call: call}, nil
 }
 
-// ReviewTools says for each call whether it runs. It has no effect.
+// ReviewTools reports for each call whether it would run. It has no effect.
 func (t *Tools) ReviewTools(_ context.Context, request *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
 	if len(request.GetPolicies()) > 0 {
 		return nil, rpcerr.NotBuiltField("policies", "approval by policy")
@@ -82,7 +82,7 @@ func review(offers tool.Offers, call *toolv1.ToolCall) *toolv1.ToolReview {
 	return out
 }
 
-// view shows a call by the tool's own view, where it has one.
+// view shows a call with the tool's own view, if the tool has one.
 func view(offer *tool.Offer, call *toolv1.ToolCall) *toolv1.ToolCallContent {
 	if offer == nil || call.ParseError != nil {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// sandboxd is the service in a process of its own: services do not import one another.
+// sandboxd is the service in a separate process: services do not import one another.
 type sandboxd struct {
 	client sandboxv1.SandboxServiceClient
 }
@@ -46,7 +46,7 @@ func startSandboxd(t *testing.T) *sandboxd {
 	process.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	var log bytes.Buffer
 	process.Stderr = &log
-	process.WaitDelay = time.Second // guests hold on to its standard error
+	process.WaitDelay = time.Second // guests inherit its standard error
 	require.NoError(t, process.Start())
 	conn, err := grpcclient.New("unix:"+filepath.Join(dir, "sock"), grpcclient.Options{FailFast: true})
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func startSandboxd(t *testing.T) *sandboxd {
 	return &sandboxd{client: client}
 }
 
-// open makes a sandbox that ends with its test or case.
+// open creates a sandbox that ends with its test or case.
 func (s *sandboxd) open(t testing.TB) *box {
 	made, err := s.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: parent, Spec: &sandboxv1.SandboxSpec{AllowUnisolated: true}})
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *box) read(t testing.TB, name string) (content string, exists bool) {
 	return string(response.GetContent()), true
 }
 
-// shell runs a command outside of any tool and returns what it prints.
+// shell runs a command outside of any tool and returns its output.
 func (b *box) shell(t testing.TB, command string) string {
 	response, err := b.client.Exec(t.Context(), &sandboxv1.ExecRequest{Sandbox: b.name, Spec: &sandboxv1.ExecSpec{Argv: []string{"bash", "-c", command}}})
 	if err != nil {

@@ -36,18 +36,17 @@ import (
 type service struct {
 	*server.Tools
 	timeline *timeline
-	// kill ends the service as it would end without any time left: claims stay open.
+	// kill simulates a crash of the service: claims stay open.
 	kill func()
 }
 
-// newService makes the service with the scripted tools and further ones. Its sandboxes are those of the client, which
-// may be nil.
+// newService returns the service with the scripted tools and further ones. sandboxes may be nil.
 func newService(t testing.TB, sandboxes sandboxv1.SandboxServiceClient, further ...tool.Kind) *service {
 	t.Helper()
 	return serviceOver(t, &memory.Ledger{}, "test", sandboxes, further...)
 }
 
-// serviceOver is newService over a ledger that may outlive it.
+// serviceOver is newService over a ledger that may outlive the service.
 func serviceOver(t testing.TB, ledger effect.Ledger, owner string, sandboxes sandboxv1.SandboxServiceClient, further ...tool.Kind) *service {
 	t.Helper()
 	s := &service{timeline: &timeline{}}
@@ -84,7 +83,7 @@ func (s *stream) Send(event *toolv1.ExecuteToolsResponse) error {
 	return nil
 }
 
-// results are the results of a stream, as they came.
+// results returns the results of a stream, in the order of their arrival.
 func (s *stream) results() []*toolv1.ToolResult {
 	var results []*toolv1.ToolResult
 	for _, event := range s.events {
@@ -95,13 +94,13 @@ func (s *stream) results() []*toolv1.ToolResult {
 	return results
 }
 
-// execute runs a request to its end.
+// execute runs a request until it ends.
 func (s *service) execute(ctx context.Context, request *toolv1.ExecuteToolsRequest) (*stream, error) {
 	out := &stream{ctx: ctx}
 	return out, s.ExecuteTools(request, out)
 }
 
-// timeline notes what scripted tools did, in order.
+// timeline records what scripted tools did, in order.
 type timeline struct {
 	mu    sync.Mutex
 	notes [][]string
@@ -125,7 +124,7 @@ func (s *scriptedTool) Call(ctx context.Context, call *tool.Call) (*tool.Result,
 	return s.call(ctx, call)
 }
 
-// simple makes a kind of tools without options from a function of its arguments. Further functions change the
+// simple returns a kind of tool without options, made of a function of its arguments. Further functions change the
 // definition.
 func simple[A any](name, parameters string, f func(ctx context.Context, arguments A) (*tool.Result, error), change ...func(*tool.Definition)) tool.Kind {
 	definition := &tool.Definition{Public: &toolv1.ToolDefinition{
@@ -151,7 +150,7 @@ func simple[A any](name, parameters string, f func(ctx context.Context, argument
 
 func parallel(d *tool.Definition) { d.Public.Parallel = true }
 
-// scripted are the tools that recorded cases name.
+// scripted returns the tools that recorded cases name.
 func scripted(l *timeline) []tool.Kind {
 	type sum struct{ X, Y int }
 	addition := func(_ context.Context, a sum) (*tool.Result, error) { return tool.Text(strconv.Itoa(a.X + a.Y)), nil }
@@ -197,7 +196,7 @@ func (l *timeline) slow(ctx context.Context, a slowArguments) (*tool.Result, err
 	return tool.Text(a.Tag), nil
 }
 
-// big returns text of any size. Its option is a bound of its own.
+// big returns a text of any size. Its option is a bound of its own.
 func big() tool.Kind {
 	return tool.Kind{
 		Name:    "big",
@@ -237,7 +236,7 @@ type osError struct {
 func (e osError) Error() string { return e.text }
 func (e osError) Unwrap() error { return e.kind }
 
-// raise makes the error of a kind that the recorded cases name.
+// raise returns the error of a kind that the recorded cases name.
 func raise(kind, text string) error {
 	if limit, ok := strings.CutPrefix(kind, "limit_"); ok {
 		value, err := strconv.ParseFloat(text, 64)
@@ -284,12 +283,12 @@ func raise(kind, text string) error {
 		return errors.Join(errors.New("a member"), tool.Errorf("%s", text))
 	case "nested_group":
 		return errors.Join(errors.New("a member"), fmt.Errorf("inner: %w", errors.Join(file(syscall.ENOENT))))
-	default: // of no kind that the model is told of
+	default: // of no kind that is shown to the model
 		return errors.New(kind + ": " + text)
 	}
 }
 
-// give makes the result of a kind that the recorded cases name.
+// give returns the result of a kind that the recorded cases name.
 func give(kind string) (*tool.Result, error) {
 	text := func(text string) *contentv1.Content {
 		return &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: text}}}
@@ -334,13 +333,13 @@ func give(kind string) (*tool.Result, error) {
 	return jsonResult(json.RawMessage(value))
 }
 
-// jsonResult makes the result of any JSON value, as of a worker that answers it.
+// jsonResult returns the result of any JSON value, as of a worker that answers with it.
 func jsonResult(document json.RawMessage) (*tool.Result, error) {
 	return workertool.Read(`{"text": `+string(document)+`}`, tool.NewStore(nil, nil))
 }
 
-// overLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values
-// are shown with thousands apart, others with two decimals.
+// overLimit returns the error of a resource limit that was reached inside the tool. kind is such as `token`; whole
+// numbers are shown with thousands separators, others with two decimals.
 func overLimit(kind string, limit float64) *tool.Error {
 	return &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
@@ -368,7 +367,7 @@ func grouped(value float64) string {
 	return sign + whole
 }
 
-// undecodable makes the error of bytes that are no text in an encoding.
+// undecodable returns the error of bytes that are no text in an encoding.
 func undecodable(encoding, reason string) *tool.Error {
 	return &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE,

@@ -1,4 +1,4 @@
-// Package server implements ToolService: it reads requests, asks the registry and the executor, and writes answers.
+// Package server implements ToolService: it decodes requests, calls the registry and the executor, and encodes answers.
 package server
 
 import (
@@ -19,12 +19,12 @@ type Tools struct {
 	served   *lastvalue.Map[worker.Offered, struct{}]
 }
 
-// NewTools makes the service from a filled registry. Served is what workers serve.
+// NewTools returns the service over a filled registry. served has the workers' tools.
 func NewTools(registry *tool.Registry, executor *execute.Executor, served *lastvalue.Map[worker.Offered, struct{}]) *Tools {
 	return &Tools{registry: registry, executor: executor, served: served}
 }
 
-// offers makes the tools of a request whose parent has been given.
+// offers returns the tools of a request whose parent is validated.
 func (t *Tools) offers(parent string, refs []*toolv1.ToolRef) (tool.Offers, error) {
 	project, err := resource.ParseProject("parent", parent)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestResolveTools(t *testing.T) {
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, rpcerr.Reason(err))
 }
 
-// submit is a tool that the caller runs.
+// submit is a tool that the caller itself runs.
 var submit = &toolv1.ToolRef{Name: "submit", Definition: &toolv1.ToolDefinition{
 	CallerRuns: true,
 	Info: &toolv1.ToolInfo{

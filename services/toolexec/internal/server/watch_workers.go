@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
-// WatchWorkers tells which tools workers serve, as they come and go.
+// WatchWorkers streams the tools that workers serve, and every change of them.
 func (t *Tools) WatchWorkers(request *toolv1.WatchWorkersRequest, stream grpc.ServerStreamingServer[toolv1.WatchWorkersResponse]) error {
 	meant, err := resource.Within("parent", request.GetParent())
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// coerce brings a valid value into the form that its schema means, JSON to JSON: whole numbers of integers lose their
-// fraction, absent members get their default, or null where null is allowed. Unions other than "this or null" and
+// coerce converts a valid value into the form that its schema describes, JSON to JSON: whole numbers of integers lose
+// their fraction, absent members get their default, or null where null is allowed. Unions other than "this or null" and
 // enumerations stay as sent. A text that its schema calls a date or a time, and that is none, is an error for the
 // model.
 func coerce(schema, value any, at string) (any, error) {
@@ -88,7 +88,7 @@ func coerceMembers(schema, object *orderedjson.Object, at string) (any, error) {
 	return out, nil
 }
 
-// absent returns what stands for a member that was not sent.
+// absent returns the value of a member that was not sent.
 func absent(schema any) (value any, ok bool) {
 	object, isObject := schema.(*orderedjson.Object)
 	if !isObject {
@@ -101,7 +101,7 @@ func absent(schema any) (value any, ok bool) {
 	return nil, nullable || allowsNull(object)
 }
 
-// orNull returns the schema S of one that says "any of S and null".
+// orNull returns the schema S of a schema "any of S and null".
 func orNull(schema *orderedjson.Object) (only any, ok bool) {
 	value, _ := schema.Get("anyOf")
 	branches, _ := value.([]any)
@@ -124,7 +124,7 @@ func typesBesideNull(schema *orderedjson.Object) []any {
 	return slices.DeleteFunc(types(schema), func(name any) bool { return name == "null" })
 }
 
-// types returns the types that a schema names, be it one or a list.
+// types returns the types of a schema, whether it names one or a list.
 func types(schema *orderedjson.Object) []any {
 	value, ok := schema.Get("type")
 	if list, isList := value.([]any); isList {

@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// checkFormat refuses a text that is not what its schema's format says. Formats other than those of dates and times
+// checkFormat rejects a text that does not match its schema's format. Formats other than those of dates and times
 // assert nothing.
 func checkFormat(schema *orderedjson.Object, text, at string) error {
 	format, _ := schema.Get("format")
@@ -41,7 +41,7 @@ func isDate(text string) bool {
 }
 
 func isTime(text string) bool {
-	if len(text) < 3 || text[2] != ':' { // time.Parse takes an hour of one digit
+	if len(text) < 3 || text[2] != ':' { // time.Parse accepts an hour of one digit
 		return false
 	}
 	for _, layout := range timeLayouts {

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
 )
 
-// namePattern is what all providers take as the name of a tool.
+// namePattern is the name of a tool that all providers accept.
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 
 // parameters are a tool's declared parameters, ready to check and coerce arguments.
@@ -30,7 +30,7 @@ func (p *parameters) first() string {
 	return ""
 }
 
-// declare checks what a model would be told of a tool: its name, and that the tool and each of its parameters are
+// declare checks a tool's definition for the model: its name, and that the tool and each of its parameters are
 // described.
 func declare(schemas *jsonschema.Cache, info *toolv1.ToolInfo) (*parameters, error) {
 	name := info.GetName()
@@ -64,7 +64,7 @@ func declare(schemas *jsonschema.Cache, info *toolv1.ToolInfo) (*parameters, err
 	return &parameters{schema: schema, object: object}, nil
 }
 
-// change applies what a run changes of a definition.
+// change applies a run's changes to a definition.
 func change(public *toolv1.ToolDefinition, ref *toolv1.ToolRef) error {
 	info := public.Info
 	if name := ref.GetRename(); name != "" {

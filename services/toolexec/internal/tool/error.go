@@ -11,54 +11,54 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
-// Error is a failure that the model is told of. The run goes on.
+// Error is a failure that is shown to the model. The run continues.
 type Error struct {
-	// Type is its kind.
+	// Type is the kind of the failure.
 	Type toolv1.ToolErrorType
-	// Message is what the model reads.
+	// Message is the text for the model.
 	Message string
 	// Output is what there was before it failed; it becomes the content beside the error.
 	Output string
-	// OmittedBytes is how much was left out of the middle of Output before.
+	// OmittedBytes is the number of bytes that were left out of the middle of Output.
 	OmittedBytes int64
 }
 
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Proto returns the error as it stands in a result.
+// Proto returns the error in its form within a result.
 func (e *Error) Proto() *toolv1.ToolCallError {
 	return &toolv1.ToolCallError{Type: e.Type, Message: e.Message}
 }
 
-// ErrNullByte says that a text that goes to an operating system holds a NUL. The model is told so.
+// ErrNullByte is the error of a text for an operating system that contains a NUL. It is shown to the model.
 var ErrNullByte = errors.New("embedded null byte")
 
-// ErrIndeterminate says that a call may have happened and must not happen twice. It ends the run.
+// ErrIndeterminate is the error of a call that may have taken effect and must not be repeated. It ends the run.
 var ErrIndeterminate = errors.New("it is not known whether the call took effect")
 
-// Errorf makes an error of no particular kind: the tool could not do what it was asked.
+// Errorf returns an error of no particular kind: the tool could not do what it was asked to do.
 func Errorf(format string, args ...any) *Error {
 	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: fmt.Sprintf(format, args...)}
 }
 
-// Parsingf makes an error about arguments that make no sense.
+// Parsingf returns an error about invalid arguments.
 func Parsingf(format string, args ...any) *Error {
 	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_PARSING, Message: fmt.Sprintf(format, args...)}
 }
 
-// Timeout makes the error of a command that did not finish in its time, with what it had printed.
+// Timeout returns the error of a command that exceeded its time, with its output so far.
 func Timeout(output string) *Error {
 	late := toolcall.TimedOut()
 	return &Error{Type: late.GetType(), Message: late.GetMessage(), Output: output}
 }
 
-// Unavailable makes the error of a sandbox that is gone.
+// Unavailable returns the error of a sandbox that no longer exists.
 func Unavailable(detail string) *Error {
 	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, Message: detail}
 }
 
-// OverOutputLimit makes the error of output over a bound in bytes, with what was kept of it.
+// OverOutputLimit returns the error of output over a bound in bytes, with the retained part of it.
 func OverOutputLimit(bytes int64, output string) *Error {
 	return &Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
@@ -67,8 +67,8 @@ func OverOutputLimit(bytes int64, output string) *Error {
 	}
 }
 
-// Explain returns what the model is told of an error that a tool returned, and false when the error is not for the
-// model and ends the run.
+// Explain returns the model's view of an error that a tool returned. It returns false if the error is not for the model
+// and ends the run.
 func Explain(tool string, err error) (*Error, bool) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e, true
@@ -95,8 +95,8 @@ func Explain(tool string, err error) (*Error, bool) {
 	return nil, false
 }
 
-// aboutFile names the file of a failed operation beside the operating system's text, or else repeats what the error
-// says: as it is for a file that is not there, with a full stop otherwise, as the reference does.
+// aboutFile names the file of a failed operation beside the operating system's text; otherwise it repeats the error's
+// text: unchanged if the file does not exist, with a full stop otherwise, as the reference does.
 func aboutFile(err error, text string) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Path != "" {
 		return fmt.Sprintf("%s: %s.", text, path.Path)
@@ -107,7 +107,7 @@ func aboutFile(err error, text string) string {
 	return err.Error() + "."
 }
 
-// binarySize writes a number of bytes in the largest unit that divides it.
+// binarySize formats a number of bytes in the largest unit that divides it.
 func binarySize(bytes int64) string {
 	for _, unit := range []struct {
 		size int64

@@ -15,7 +15,7 @@ import (
 
 // Offer is a tool as a run offers it to its model. It is safe for concurrent use.
 type Offer struct {
-	// Public is its definition, with what the run changed. It is not to be changed.
+	// Public is the tool's definition, with the run's changes. Do not modify it.
 	Public *toolv1.ToolDefinition
 
 	tool        Tool // nil for a tool that the caller runs
@@ -25,10 +25,10 @@ type Offer struct {
 	parameters  *parameters
 }
 
-// Offers are the tools of a run. Of several with one name the first is called.
+// Offers are the tools of a run. If several have one name, the first is called.
 type Offers []*Offer
 
-// Find returns the offer that the model calls by that name, or nil.
+// Find returns the offer with the name that the model calls, or nil.
 func (o Offers) Find(name string) *Offer {
 	for _, offer := range o {
 		if offer.Name() == name {
@@ -47,13 +47,13 @@ func (o Offers) Names() []string {
 	return names
 }
 
-// Name is what the model calls.
+// Name is the name that the model calls.
 func (o *Offer) Name() string { return o.Public.GetInfo().GetName() }
 
-// FirstParameter is the parameter that bare text is bound to; "" when there is none.
+// FirstParameter is the parameter that bare text is bound to; "" if there is none.
 func (o *Offer) FirstParameter() string { return o.parameters.first() }
 
-// View shows a call to a person, from arguments that need not be valid; nil where the tool has no view of its own.
+// View shows a call to a person, from arguments that may be invalid; nil if the tool has no view of its own.
 func (o *Offer) View(arguments json.RawMessage) *toolv1.ToolCallContent {
 	if o.view == nil {
 		return nil
@@ -61,8 +61,8 @@ func (o *Offer) View(arguments json.RawMessage) *toolv1.ToolCallContent {
 	return o.view(arguments)
 }
 
-// Environment returns the name of the sandbox environment that a tool means: the one it names, else the one that the
-// run set for it, else `default`.
+// Environment returns the name of the sandbox environment of a tool: the named one, else the one that the run set for
+// the tool, else `default`.
 func (o *Offer) Environment(named string) string {
 	switch {
 	case named != "":
@@ -74,12 +74,12 @@ func (o *Offer) Environment(named string) string {
 	}
 }
 
-// Call runs the tool. The offer must not be one that the caller runs.
+// Call runs the tool. It must not be a tool that the caller runs.
 func (o *Offer) Call(ctx context.Context, call *Call) (*Result, error) {
 	return o.tool.Call(ctx, call)
 }
 
-// Check returns arguments as the tool gets them, or what the model is told of their faults: all breaches of the schema
+// Check returns arguments in the tool's form, or the model's view of their faults: all violations of the schema
 // together, or else the first text that is not the date or time that it should be.
 func (o *Offer) Check(arguments json.RawMessage) (json.RawMessage, *Error) {
 	if len(bytes.TrimSpace(arguments)) == 0 {

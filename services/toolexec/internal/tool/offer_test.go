@@ -22,7 +22,7 @@ func (f *fixedTool) Call(_ context.Context, call *tool.Call) (*tool.Result, erro
 	return tool.Text(string(call.Arguments)), nil
 }
 
-// fixed is a kind of tools with these parameters and no options.
+// fixed is a kind of tool with these parameters and no options.
 func fixed(name, parameters string, change ...func(*tool.Definition)) tool.Kind {
 	definition := &tool.Definition{Public: &toolv1.ToolDefinition{
 		Info:      &toolv1.ToolInfo{Name: name, Description: "A tool.", ParametersJson: parameters},
@@ -43,7 +43,7 @@ func one(schema string) string {
 	return fmt.Sprintf(`{"type":"object","properties":{"value":%s},"required":["value"],"additionalProperties":false}`, schema)
 }
 
-// described adds a description, which every parameter needs.
+// described adds a description, which is required for every parameter.
 func described(schema string) string { return `{"description":"A value.",` + schema[1:] }
 
 func offer(t *testing.T, kind tool.Kind) *tool.Offer {

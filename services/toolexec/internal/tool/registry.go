@@ -15,9 +15,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// Registry knows the kinds of tools. It is filled before it serves; after that it is safe for concurrent use.
+// Registry has the kinds of tools. Register all kinds before it serves; after that it is safe for concurrent use.
 type Registry struct {
-	// Workers has the tools of workers; nil where there are none.
+	// Workers has the tools of workers; nil if there are none.
 	Workers Source
 
 	kinds   map[string]*registered
@@ -27,13 +27,13 @@ type Registry struct {
 type registered struct {
 	Kind
 	options *jsonschema.Schema
-	public  *toolv1.ToolDefinition // with no options set
-	plain   *Offer                 // of a reference that says no more than the name
+	public  *toolv1.ToolDefinition // without options
+	plain   *Offer                 // of a reference with only a name
 }
 
-// Register adds a kind of tools. It fails when the name is taken, when the tool cannot be made without options, or when
-// its definition lacks something: a description of the tool or of a parameter, a rule for calls whose outcome is not
-// known, a schema.
+// Register adds a kind of tool. It fails if the name is taken, if the tool cannot be made without options, or if its
+// definition lacks something: a description of the tool or of a parameter, a rule for calls with an unknown outcome, a
+// schema.
 func (r *Registry) Register(kind Kind) error {
 	if r.kinds[kind.Name] != nil {
 		return fmt.Errorf("tool %s is registered twice", kind.Name)
@@ -61,7 +61,7 @@ func (r *Registry) Register(kind Kind) error {
 	return nil
 }
 
-// Definitions returns all definitions of a project by name, as they are without options. They are not to be changed.
+// Definitions returns all definitions of a project by name, as they are without options. Do not modify them.
 func (r *Registry) Definitions(project string) []*toolv1.ToolDefinition {
 	var all []*toolv1.ToolDefinition
 	for _, kind := range r.kinds {
@@ -76,9 +76,9 @@ func (r *Registry) Definitions(project string) []*toolv1.ToolDefinition {
 	return all
 }
 
-// Offer makes the tools that a run of a project offers to its model, in the order of refs. It fails with TOOL_NOT_FOUND
-// for a name that neither is registered nor served by a worker, and with INVALID_REQUEST for options that the tool does
-// not take and for changes that leave no proper definition.
+// Offer returns the tools that a run of a project offers to its model, in the order of refs. It fails with
+// TOOL_NOT_FOUND for a name that is neither registered nor served by a worker, and with INVALID_REQUEST for options
+// that the tool does not take and for changes that make the definition invalid.
 func (r *Registry) Offer(project string, refs []*toolv1.ToolRef) (Offers, error) {
 	offers := make(Offers, len(refs))
 	for i, ref := range refs {
@@ -118,13 +118,13 @@ func (r *Registry) offer(project, path string, ref *toolv1.ToolRef) (*Offer, err
 	return r.changed(path, ref, offer)
 }
 
-// unchanged reports whether a reference says no more than a name. Offers for such are made once: making one reads its
+// unchanged reports whether a reference has only a name. Offers of such references are made once: making one parses its
 // schema, which costs more than a small call.
 func unchanged(ref *toolv1.ToolRef) bool {
 	return proto.Equal(ref, &toolv1.ToolRef{Name: ref.GetName()})
 }
 
-// offered offers a tool as it is; its parameters are not declared yet.
+// offered returns the offer of an unchanged tool; its parameters are not declared yet.
 func offered(made Tool, kind Kind) *Offer {
 	definition := made.Definition()
 	public := proto.CloneOf(definition.Public)
@@ -132,7 +132,7 @@ func offered(made Tool, kind Kind) *Offer {
 	return &Offer{Public: public, tool: made, view: definition.View, verbatim: definition.Verbatim}
 }
 
-// workers offers a tool that a worker serves now.
+// workers returns the offer of a tool that a worker serves now.
 func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, error) {
 	if r.Workers != nil {
 		if definition := r.Workers.Find(project, ref.GetName()); definition != nil {
@@ -151,7 +151,7 @@ func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, e
 	return nil, rpcerr.In(path, err)
 }
 
-// served offers a worker's tool by a definition.
+// served returns the offer of a worker's tool, made of a definition.
 func (r *Registry) served(path string, ref *toolv1.ToolRef, definition *toolv1.ToolDefinition) (*Offer, error) {
 	switch {
 	case r.Workers == nil:
@@ -164,8 +164,8 @@ func (r *Registry) served(path string, ref *toolv1.ToolRef, definition *toolv1.T
 	return r.changed(path, ref, &Offer{Public: public, tool: r.Workers.Tool(definition), environment: ref.GetSandbox()})
 }
 
-// given offers a tool whose definition the caller hands in: one that it runs itself and that no registry knows, or a
-// worker's as it was pinned.
+// given returns the offer of a tool whose definition the caller passes: a tool that the caller runs itself and that is
+// in no registry, or a worker's tool as it was pinned.
 func (r *Registry) given(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	public := proto.CloneOf(ref.GetDefinition())
 	switch {
@@ -185,7 +185,7 @@ func (r *Registry) given(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	return r.changed(path, ref, &Offer{Public: public})
 }
 
-// changed finishes an offer with what the reference changes.
+// changed completes an offer with the changes of the reference.
 func (r *Registry) changed(path string, ref *toolv1.ToolRef, offer *Offer) (*Offer, error) {
 	if err := change(offer.Public, ref); err != nil {
 		return nil, rpcerr.InvalidField(path, "%v", err)
@@ -202,7 +202,7 @@ func errBuiltIn(name string) error {
 	return fmt.Errorf("the tool %s is built in; give the worker's another name", name)
 }
 
-// checkOptions returns the options as an object, when the kind takes them.
+// checkOptions returns the options as an object, if the kind takes them.
 func (k *registered) checkOptions(options string) (json.RawMessage, error) {
 	if options == "" {
 		options = "{}"

@@ -12,8 +12,8 @@ import (
 )
 
 // Store is the part of a run's store that a tool declared, as one call sees it: the entries that came with the call,
-// and the call's own changes. The service keeps nothing of it; the changes travel with the result. It may be used
-// concurrently.
+// and the call's own changes. The service stores nothing of it; the changes are part of the result. It is safe for
+// concurrent use.
 type Store struct {
 	declared []string
 	mu       sync.Mutex
@@ -21,8 +21,8 @@ type Store struct {
 	changes  map[string]*toolv1.StoreChange
 }
 
-// NewStore holds those of the entries, JSON by key, that the declared keys cover. A declared key may end in `*`, which
-// stands for any rest.
+// NewStore returns a store with the entries, JSON by key, that the declared keys cover. A declared key may end in `*`,
+// which matches any suffix.
 func NewStore(declared []string, entries map[string]string) *Store {
 	s := &Store{declared: declared, entries: map[string]json.RawMessage{}, changes: map[string]*toolv1.StoreChange{}}
 	for key, value := range entries {
@@ -41,7 +41,7 @@ func (s *Store) Get(key string) (value json.RawMessage, ok bool) {
 	return value, ok
 }
 
-// Entries returns all entries as they are now.
+// Entries returns the current entries.
 func (s *Store) Entries() map[string]json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *Store) Delete(key string) error {
 	return s.change(key, nil, &toolv1.StoreChange{Key: key})
 }
 
-// Apply makes changes that come from outside, all or none. It fails for a key that the tool did not declare, and for a
-// value that is no JSON.
+// Apply applies changes from outside, all or none. It fails for a key that the tool did not declare, and for a value
+// that is not valid JSON.
 func (s *Store) Apply(changes []*toolv1.StoreChange) error {
 	for _, change := range changes {
 		if !s.covers(change.GetKey()) {
@@ -81,7 +81,7 @@ func (s *Store) Apply(changes []*toolv1.StoreChange) error {
 	return nil
 }
 
-// Changes returns what was set and deleted, by key; of several changes of a key the last.
+// Changes returns the sets and deletions, by key: of several changes of a key, the last.
 func (s *Store) Changes() []*toolv1.StoreChange {
 	s.mu.Lock()
 	defer s.mu.Unlock()

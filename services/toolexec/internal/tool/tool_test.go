@@ -48,8 +48,8 @@ func TestWhatTheModelIsToldOfAnError(t *testing.T) {
 	}
 }
 
-// What the operating system says of a file without a name is given as it is where the file is not there, as the
-// reference has it, and ends with a full stop otherwise.
+// The operating system's text about a file without a name is shown unchanged if the file does not exist, as the
+// reference does, and ends with a full stop otherwise.
 func TestAnErrorOfAFileWithoutAName(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{

@@ -1,8 +1,8 @@
-// Package workertool makes the tools that workers serve: to everyone else they are tools like any other.
+// Package workertool makes tools of the offers of workers. Callers cannot distinguish them from other tools.
 //
-// What a worker is told of a call, and what it answers, are the JSON forms of ToolPayload and ToolResultPayload. An
-// answer that cannot be read is an error for the model, as a command is that prints nonsense; the worker stays
-// connected. Pools, lost workers and the waiting for one are package worker's.
+// The call that a worker receives, and its answer, are the JSON forms of ToolPayload and ToolResultPayload. An answer
+// that cannot be decoded is an error for the model, as if a command had printed nonsense; the worker stays connected.
+// Package worker handles pools, lost workers and the wait for a worker.
 package workertool
 
 import (
@@ -27,24 +27,24 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// Kind is the kind of offers.
+// Kind is the kind of offer that is a tool.
 const Kind = "tool"
 
 // noParameters is the schema of a tool whose offer names none.
 const noParameters = `{"type":"object","properties":{},"additionalProperties":false}`
 
-// Source is the tools of a host's workers.
+// Source has the tools of a host's workers.
 type Source struct{ host *worker.Host }
 
-// New makes the source of a host's tools.
+// New returns the source of a host's tools.
 func New(host *worker.Host) *Source { return &Source{host: host} }
 
-// Offers is the kind of thing that a host serves as tools: what models would be told must pass the registry.
+// Offers returns the kind of offer that a host serves as tools: registry checks the definition for the model.
 func Offers(registry *tool.Registry) worker.Kind {
 	return worker.Kind{Name: Kind, Check: func(offer *workerv1.Offer) error { return registry.CheckDefinition(Definition(offer).GetInfo()) }}
 }
 
-// Definition is what an offer says of a tool.
+// Definition returns the definition of the tool in an offer.
 func Definition(offer *workerv1.Offer) *toolv1.ToolDefinition {
 	parameters := offer.GetParametersJson()
 	if parameters == "" {
@@ -80,7 +80,7 @@ func (s *Source) Tool(definition *toolv1.ToolDefinition) tool.Tool {
 	return &served{host: s.host, definition: &tool.Definition{Public: definition}}
 }
 
-// served is a tool in the hands of workers.
+// served is a tool that workers serve.
 type served struct {
 	host       *worker.Host
 	definition *tool.Definition
@@ -125,8 +125,8 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	return result, nil
 }
 
-// Read turns a payload into a result and changes of the store, or says why it cannot be. A value in the place of the
-// text, such as a number or a list, is read by the model as its JSON.
+// Read decodes a payload into a result and changes of the store, or returns the reason why it cannot. If the text is
+// another value, such as a number or a list, the model receives its JSON.
 func Read(payload string, store *tool.Store) (*tool.Result, error) {
 	sent := &workerv1.ToolResultPayload{}
 	if err := worker.Unmarshal(asText(payload), sent); err != nil {
@@ -149,12 +149,12 @@ func Read(payload string, store *tool.Store) (*tool.Result, error) {
 	return tool.Text(sent.GetText()), nil
 }
 
-// asText returns a payload with the JSON of its text in the place of a text that is another value. Numbers stay as they
+// asText returns a payload whose text, if it is another value, is replaced by the value's JSON. Numbers stay as they
 // are written.
 func asText(payload string) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(payload), &members) != nil {
-		return payload // which is for the reader to refuse
+		return payload // the decoder rejects it
 	}
 	var value bytes.Buffer
 	switch given := members["text"]; {
@@ -178,7 +178,7 @@ func names(payload, member string) bool {
 	return err == nil && named
 }
 
-// checkPart refuses a part that is none, or whose picture, sound or document is nowhere.
+// checkPart rejects a part without content, or whose image, audio or document is missing.
 func checkPart(at string, part *contentv1.Content) error {
 	var media interface{ GetMedia() *contentv1.Media }
 	switch kind := part.GetPart().(type) {

@@ -1,8 +1,8 @@
-// Package boxstore is what drivers have in common whose boxes live on this machine: a folder for each box with its
-// record, the door that its guest comes in by, and one thing done to a box at a time. What a box is, and how it is made
-// and ended, is the driver's.
+// Package boxstore is shared by drivers whose boxes are on this machine: it has a folder for each box with its record,
+// the listener for its guest, and a lock for each box. The driver decides what a box is, and how it is made and ended.
 //
-// A folder is made before its box and removed after it, so that a crash in between leaves something to find.
+// A folder is made before its box and removed after it, so that the next process finds a box that a crash left half
+// made.
 package boxstore
 
 import (
@@ -24,20 +24,20 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/rmtree"
 )
 
-// Config is a driver's folder of boxes, and what the driver knows of them.
+// Config is a driver's folder of boxes, and its operations on them.
 type Config struct {
-	// Dir holds a folder for each box; it is made.
+	// Dir has one folder for each box. It is created if it does not exist.
 	Dir string
-	// Find looks for the first process of a box that was made and gives what tells it among those who dial. It fails
-	// with SANDBOX_LOST when the box is gone.
+	// Find finds the first process of a box that was made and returns the function that recognizes that process among
+	// those that dial. It fails with SANDBOX_LOST if the box no longer exists.
 	Find func(ctx context.Context, id string) (admit func(pid int) bool, err error)
-	// End ends all that runs in a box, however far its making came, and removes what is left of it outside of its
-	// folder. A box that is gone is no error.
+	// End kills everything that runs in a box, even in a partly made one, and removes what is left of it outside of its
+	// folder. A box that no longer exists is no error.
 	End    func(ctx context.Context, id string) error
 	Logger *slog.Logger
 }
 
-// Store are the boxes of one driver. They are safe for concurrent use.
+// Store has the boxes of one driver. It is safe for concurrent use.
 type Store struct {
 	cfg   Config
 	locks locks
@@ -46,7 +46,7 @@ type Store struct {
 	doors map[string]*guestlistener.Listener // of boxes that this process listens for
 }
 
-// Open makes the folder. It listens for nobody yet.
+// Open creates the folder. It does not listen yet.
 func Open(cfg Config) (*Store, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err == nil {
@@ -59,18 +59,18 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{cfg: cfg, doors: map[string]*guestlistener.Listener{}}, nil
 }
 
-// Dir is the folder of all boxes.
+// Dir returns the folder of all boxes.
 func (b *Store) Dir() string { return b.cfg.Dir }
 
-// Folder is what is kept of a box.
+// Folder returns the folder of a box.
 func (b *Store) Folder(id string) string { return filepath.Join(b.cfg.Dir, id) }
 
-// Control is the folder of a box in which this program listens. Only the box's guest can reach it.
+// Control returns the folder of a box in which this program listens. Only the box's guest can reach it.
 func (b *Store) Control(id string) string { return filepath.Join(b.Folder(id), "ctl") }
 
-// Create gives the box of that id where it was made, and makes it where it was not. What a crash left in the middle of
-// making it is thrown away first, since nothing ever ran in it, and so is what build leaves when it fails. A failure
-// that may be over soon is SANDBOX_QUOTA or STORE_UNAVAILABLE, with RetryInfo.
+// Create returns the box of that id, and makes it if it does not exist. It first removes a partly made box that a crash
+// left, because nothing ever ran in it, and removes what build leaves when it fails. A transient failure is
+// SANDBOX_QUOTA or STORE_UNAVAILABLE, with RetryInfo.
 func (b *Store) Create(ctx context.Context, id string, build func() (driver.Report, error)) (report driver.Report, err error) {
 	defer func() { err = b.explain(ctx, err) }()
 	unlock, err := b.locks.lock(ctx, id)
@@ -98,7 +98,7 @@ func (b *Store) Create(ctx context.Context, id string, build func() (driver.Repo
 	return report, err
 }
 
-// explain gives the failures of the machine their kind; all other errors stay as they are.
+// explain gives failures of the machine their kind; all other errors stay as they are.
 func (b *Store) explain(ctx context.Context, err error) error {
 	_, told := rpcerr.As(err)
 	switch {
@@ -114,7 +114,7 @@ func (b *Store) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// Listen opens the door of a box that is being made.
+// Listen starts the listener of a box that is being made.
 func (b *Store) Listen(id string, admit func(pid int) bool) (*guestlistener.Listener, error) {
 	open, err := guestlistener.Listen(b.Control(id), admit, b.cfg.Logger)
 	if err != nil {
@@ -126,11 +126,11 @@ func (b *Store) Listen(id string, admit func(pid int) bool) (*guestlistener.List
 	return open, nil
 }
 
-// lookEvery is how often a box whose guest does not come is looked for.
+// lookEvery is how often Connect checks that a box still runs while its guest does not dial.
 const lookEvery = time.Second
 
-// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone, and with
-// SERVICE_UNAVAILABLE when a shortage keeps it from being reached, or from being known to be gone.
+// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST if the box no longer exists, and
+// with SERVICE_UNAVAILABLE if a shortage prevents reaching it or finding out whether it exists.
 func (b *Store) Connect(ctx context.Context, id string) (_ net.Conn, err error) {
 	defer func() {
 		if _, told := rpcerr.As(err); !told && ctx.Err() == nil && box.Transient(err) {
@@ -157,11 +157,11 @@ func (b *Store) Connect(ctx context.Context, id string) (_ net.Conn, err error) 
 	}
 }
 
-// adopt gives the door of a box, listening for its guest where this process does not yet.
+// adopt returns the listener of a box. It starts the listener if this process has none yet.
 func (b *Store) adopt(ctx context.Context, id string) (*guestlistener.Listener, error) {
 	unlock, err := b.locks.lock(ctx, id)
 	if _, invalid := rpcerr.As(err); invalid {
-		return nil, driver.Lost(id, "") // no box was ever called that
+		return nil, driver.Lost(id, "") // no box of that id was ever made
 	}
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (b *Store) adopt(ctx context.Context, id string) (*guestlistener.Listener, 
 	return b.Listen(id, admit)
 }
 
-// Destroy ends a box and removes what is kept of it.
+// Destroy ends a box and removes its folder.
 func (b *Store) Destroy(ctx context.Context, id string) error {
 	unlock, err := b.locks.lock(ctx, id)
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *Store) Destroy(ctx context.Context, id string) error {
 	return b.Clear(ctx, id)
 }
 
-// Clear is Destroy for those who make the box.
+// Clear is Destroy for a caller that holds the box's lock.
 func (b *Store) Clear(ctx context.Context, id string) error {
 	b.mu.Lock()
 	open := b.doors[id]
@@ -205,9 +205,9 @@ func (b *Store) Clear(ctx context.Context, id string) error {
 	return rmtree.Remove(b.Folder(id))
 }
 
-// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that
-// is known. It fails where the answer for one is not known, as no box may be taken for dead that lives. A box that is
-// destroyed meanwhile, for which look fails with ErrNoRecord, is left out.
+// List reads the records of an owner's boxes, and checks of each whether its first process runs, and if not, why it
+// ended, as far as that is known. If the check of one box fails, List fails, because a live box must not be taken for a
+// dead one. A box that is destroyed in the meantime, for which look fails with ErrNoRecord, is left out.
 func (b *Store) List(owner string, look func(id string) (alive bool, ended string, err error)) ([]driver.Observed, error) {
 	entries, err := os.ReadDir(b.cfg.Dir)
 	if err != nil {
@@ -247,7 +247,7 @@ func (b *Store) List(owner string, look func(id string) (alive bool, ended strin
 	return out, nil
 }
 
-// Close stops listening for guests; they wait for the next one who does.
+// Close stops listening for guests. They wait for the next process that listens.
 func (b *Store) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// locks let work on one box be done one after the other. The zero value is ready to use, by many at once.
+// locks serialize the work on each box. The zero value is ready to use. It is safe for concurrent use.
 type locks struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}
 }
 
-// lock waits until no other call works on the box of that id, and returns what ends the caller's own work. It fails
-// with INVALID_REQUEST for an id that no box can have, and with ctx's error when ctx ends first.
+// lock waits until no other call works on the box of that id, and returns the function that unlocks it. It fails with
+// INVALID_REQUEST for an invalid id, and with ctx's error if ctx ends first.
 func (l *locks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	if !driver.ValidID(id) {
 		return nil, rpcerr.InvalidField("id", "%q is not made of letters, digits and dashes", id)

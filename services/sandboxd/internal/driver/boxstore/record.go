@@ -11,31 +11,31 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// Record is what every driver keeps of a box. A driver's own record embeds it and adds what finds the box's first
-// process again.
+// Record is the part of a box's record that all drivers share. A driver's own record embeds it and adds what identifies
+// the box's first process.
 type Record struct {
 	ID      string
 	Owner   string
 	Labels  map[string]string `json:",omitempty"`
 	Created time.Time
-	// Ready tells that the box was made; a record that is not ready is what a crash left.
+	// Ready reports that the box was made completely; a crash leaves a record that is not ready.
 	Ready  bool
 	Report driver.Report
 }
 
-// NewRecord begins the record of a box that is about to be made.
+// NewRecord returns the record of a box that is about to be made.
 func NewRecord(spec driver.Spec) Record {
 	return Record{ID: spec.ID, Owner: spec.Owner, Labels: spec.Labels, Created: time.Now()}
 }
 
 const recordName = "box.json"
 
-// ErrNoRecord says that a box has no record: a crash came before it was written, or the machine lost its power before
-// it was on disk. Either way nothing runs in the box.
+// ErrNoRecord is the error of a box without a record: the process crashed before it was written, or the machine lost
+// its power before it was on disk. Either way nothing runs in the box.
 var ErrNoRecord = errors.New("no record")
 
-// Read reads the record of a box, as the driver's own type. It fails with [ErrNoRecord] where there is none, or none
-// that can be made out.
+// Read reads the record of a box, as the driver's own type. It fails with [ErrNoRecord] if there is no record, or no
+// readable one.
 func Read[R any](b *Store, id string) (*R, error) {
 	data, err := os.ReadFile(filepath.Join(b.Folder(id), recordName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -56,8 +56,8 @@ func (b *Store) Write(id string, record any) error {
 	return WriteJSON(filepath.Join(b.Folder(id), recordName), record, 0o600)
 }
 
-// WriteJSON replaces a file atomically. It may be empty when the machine loses its power soon after, and with it all
-// that runs in boxes.
+// WriteJSON replaces a file atomically. If the machine loses its power soon after, the file may be empty; everything
+// that ran in boxes has then ended too.
 func WriteJSON(path string, v any, mode os.FileMode) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -5,43 +5,43 @@ import (
 	"fmt"
 )
 
-// Policies of fetching images.
+// Pull policies.
 const (
 	PullNever   = "never"
 	PullMissing = "missing"
 	PullAlways  = "always"
 )
 
-// Config sets the docker driver up.
+// Config configures the docker driver.
 type Config struct {
-	// Host is where the Docker Engine listens, on this machine. Default unix:///var/run/docker.sock.
+	// Host is the address of the Docker Engine, on this machine. Default unix:///var/run/docker.sock.
 	Host string `yaml:"host" env:"DOCKER_HOST"`
-	// Image is what sandboxes are made from that name no image. Default evalfleet/sandbox:latest, which `evalfleet
-	// sandbox image` builds.
+	// Image is the image of sandboxes that name none. Default evalfleet/sandbox:latest, which `evalfleet sandbox image`
+	// builds.
 	Image string `yaml:"image" env:"EVALFLEET_SANDBOXD_DOCKER_IMAGE"`
-	// Pull says when an image is fetched from its registry: never, missing (when the engine lacks it) or always (when
-	// this process first uses it). Default never.
+	// Pull is when an image is pulled from its registry: never, missing (if the engine lacks it) or always (when this
+	// process first uses it). Default never.
 	Pull string `yaml:"pull" env:"EVALFLEET_SANDBOXD_DOCKER_PULL"`
-	// Runtime is the OCI runtime of containers, such as runsc, by the name that the engine knows. Default: the
-	// engine's.
+	// Runtime is the OCI runtime of containers, such as runsc, by the engine's name for it. Default: the engine's
+	// default.
 	Runtime string `yaml:"runtime" env:"EVALFLEET_SANDBOXD_DOCKER_RUNTIME"`
 }
 
-// DefaultHost is where an engine listens when nothing else is said.
+// DefaultHost is the default address of the engine.
 const DefaultHost = "unix:///var/run/docker.sock"
 
-// DefaultImage is the image that `evalfleet sandbox image` builds when nothing else is said.
+// DefaultImage is the default tag of the image that `evalfleet sandbox image` builds.
 const DefaultImage = "evalfleet/sandbox:latest"
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets the defaults of unset fields.
 func (c *Config) SetDefaults() {
 	c.Host = cmp.Or(c.Host, DefaultHost)
 	c.Image = cmp.Or(c.Image, DefaultImage)
 	c.Pull = cmp.Or(c.Pull, PullNever)
 }
 
-// Validate refuses an unknown policy. A host that cannot be used is no fault of a process that makes no containers: the
-// first one to be made says so.
+// Validate rejects an unknown policy. It does not check the host, because a process that makes no containers can do
+// without: the first creation reports the fault.
 func (c *Config) Validate() error {
 	switch c.Pull {
 	case "", PullNever, PullMissing, PullAlways:

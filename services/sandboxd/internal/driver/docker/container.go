@@ -21,21 +21,22 @@ import (
 var keptCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETPCAP", "SETUID"}
 
 const (
-	// guestPIDs are the processes and threads of a container beyond those that its tenant may have: the guest's own.
+	// guestPIDs are the processes and threads of the guest itself, in addition to those that the tenant may have.
 	guestPIDs = 32
-	// outOfMemoryScore lets sandboxes go before the platform when the machine runs out of memory. It is above what an
-	// engine without CAP_SYS_RESOURCE has itself, and below that of commands, which go before the guest.
+	// outOfMemoryScore makes the kernel kill sandboxes before the platform when the machine runs out of memory. It is
+	// above the score of an engine without CAP_SYS_RESOURCE, and below that of commands, which are killed before the
+	// guest.
 	outOfMemoryScore = 500
-	// noResolver is an address where nobody answers, instead of the resolvers of this machine.
+	// noResolver is an address where nothing answers, in place of the resolvers of this machine.
 	noResolver = "127.0.0.1"
 	hostname   = "sandbox"
 )
 
-// readonlyPaths are what an engine makes read-only by default (Docker's default; moby,
-// oci/defaults.go), and where a file can be asked for work of the kernel.
+// readonlyPaths are the paths that an engine makes read-only by default (Docker's default; moby, oci/defaults.go), and
+// further paths through which a file can make the kernel do work.
 var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/pressure"}
 
-// configuration is the container of a box. Nothing that the image would start is started.
+// configuration returns the container of a box. The image's own entry point is not started.
 func (d *Driver) configuration(spec driver.Spec, image settings) *container.Config {
 	labels := map[string]string{labelOwner: spec.Owner, labelBox: spec.ID}
 	if !spec.Deadline.IsZero() {
@@ -49,12 +50,12 @@ func (d *Driver) configuration(spec driver.Spec, image settings) *container.Conf
 	return &container.Config{
 		Image: image.name, Hostname: hostname, Labels: labels,
 		Entrypoint: []string{guest.ContainerProgram}, Cmd: []string{"container"},
-		User: "0:0", WorkingDir: "/", // whatever the image says; commands have that
+		User: "0:0", WorkingDir: "/", // in place of the image's settings, which apply to commands
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 }
 
-// bounds is how a container is held.
+// bounds returns the limits of a container.
 func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 	l := spec.Limits
 	h := &container.HostConfig{
@@ -62,7 +63,7 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 		CapDrop: []string{"ALL"}, CapAdd: keptCapabilities, SecurityOpt: []string{"no-new-privileges"},
 		LogConfig:     container.LogConfig{Type: "none"}, // or output could fill the disk
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		AutoRemove:    true, // so that a box that ends with nobody alive leaves nothing with the engine
+		AutoRemove:    true, // a box that ends without a host leaves nothing in the engine
 		Init:          new(false),
 		Runtime:       d.cfg.Runtime, OomScoreAdj: outOfMemoryScore,
 		ReadonlyPaths: readonlyPaths,
@@ -83,7 +84,7 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 		h.PidsLimit = new(l.PIDs + guestPIDs)
 	}
 	if can.cpu {
-		h.NanoCPUs = min(l.CPUMillis, can.processors*1000) * 1e6 // it refuses more than there are
+		h.NanoCPUs = min(l.CPUMillis, can.processors*1000) * 1e6 // the engine rejects more than the machine has
 	}
 	if l.DiskBytes > 0 && can.quota {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.DiskBytes, 10)}
@@ -95,12 +96,12 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 // may be a kernel of its own, with its own terminals.
 func (d *Driver) boundsTerminals() bool { return d.cfg.Runtime == "" }
 
-// terminals is a bounded number of terminals in place of those that the engine mounts, which are bounded for the whole
-// machine alone.
+// terminals returns a mount with a bounded number of terminals, in place of the engine's mount, which is bounded only
+// for the whole machine.
 func terminals(can facts) mount.Mount {
 	options := fmt.Sprintf("nosuid,noexec,mode=0620,ptmxmode=0666,max=%d", bound.BoxTerminals)
 	if !can.remapped {
-		options += ",gid=5" // as engines do
+		options += ",gid=5" // as engines set it
 	}
 	return mount.Mount{Type: mount.TypeVolume, Target: "/dev/pts", VolumeOptions: &mount.VolumeOptions{
 		NoCopy:       true,
@@ -108,7 +109,7 @@ func terminals(can facts) mount.Mount {
 	}}
 }
 
-// disk is how what is written in a container is bounded.
+// disk is the way in which the data that a container writes is bounded.
 type disk int
 
 const (
@@ -118,7 +119,7 @@ const (
 	diskQuota
 )
 
-// report tells what holds a box of that specification.
+// report describes the isolation of a box of that specification.
 func (d *Driver) report(spec driver.Spec, image settings, can facts, writes disk) driver.Report {
 	r := driver.Report{GuestPath: guest.ContainerProgram, Workdir: spec.Workdir, User: spec.User, Env: image.environment()}
 	iso := &r.Isolation
@@ -149,7 +150,7 @@ func (d *Driver) report(spec driver.Spec, image settings, can facts, writes disk
 	return r
 }
 
-// needed names a part that this engine lacks and that a box should not be without; empty where nothing is.
+// needed names a required part of the isolation that this engine lacks; empty if it lacks none.
 func needed(spec driver.Spec, can facts) string {
 	switch {
 	case spec.Limits.MemoryBytes > 0 && !can.memory:

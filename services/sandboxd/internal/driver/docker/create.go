@@ -30,10 +30,10 @@ import (
 // machine.
 const comeTimeout = 90 * time.Second
 
-// defaultDisk bounds what is written in a container when nothing else is asked for.
+// defaultDisk bounds the data that is written in a container if the specification sets no bound.
 const defaultDisk = 10 << 30
 
-// Create makes a box, or gives the one of the same id.
+// Create makes a box, or returns the one of the same id.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
 	if err := check(spec); err != nil {
 		return driver.Report{}, err
@@ -54,8 +54,8 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 	})
 }
 
-// full is the error of a box that an engine could not make on a disk that is full now: the engine says so in text
-// alone. It is nil for all else.
+// full is the error of a box that an engine could not make because the disk is full, which the engine reports only as
+// text. It is nil for all other errors.
 func (d *Driver) full(ctx context.Context, err error) error {
 	can, away := d.engine.ready(ctx)
 	if away != nil || !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE) {
@@ -67,7 +67,7 @@ func (d *Driver) full(ctx context.Context, err error) error {
 	return nil
 }
 
-// check refuses what no container can be.
+// check rejects what no container can be.
 func check(spec driver.Spec) error {
 	if spec.Workdir != "" && !path.IsAbs(spec.Workdir) {
 		return rpcerr.InvalidField("spec.workdir", "%q is not an absolute path", spec.Workdir)
@@ -129,7 +129,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	return rec.Report, d.boxes.Write(spec.ID, rec)
 }
 
-// measures tells how far what a container writes can be measured. An error says nothing of that.
+// measures returns how far the data that a container writes can be measured. An error leaves that unknown.
 func (d *Driver) measures(ctx context.Context, id string, first int) (disk, error) {
 	if seen, err := d.sees(first); err != nil || !seen {
 		return diskUnmeasured, err
@@ -144,7 +144,7 @@ func (d *Driver) measures(ctx context.Context, id string, first int) (disk, erro
 	return diskBytesMeasured, nil
 }
 
-// isolates refuses a box that would lack a part of its isolation, where that is not allowed.
+// isolates rejects a box that would lack a part of its isolation, unless the spec allows that.
 func (d *Driver) isolates(spec driver.Spec, can facts, image settings) error {
 	if spec.AllowUnisolated {
 		return nil
@@ -161,18 +161,18 @@ func (d *Driver) isolates(spec driver.Spec, can facts, image settings) error {
 	return nil
 }
 
-// quotaState is what is known of an engine's bounds of what a container writes.
+// quotaState is the observed support of an engine for disk quotas.
 type quotaState struct {
-	has      atomic.Bool  // it has set one
+	has      atomic.Bool  // it has set a quota
 	refusals atomic.Int32 // how many containers it made only without one
 }
 
-// quotaRefusals is how many containers an engine refuses a bound for until it is not asked for one any more.
+// quotaRefusals is after how many refusals an engine is no longer asked for a quota.
 const quotaRefusals = 3
 
-// createContainer makes the container. Quota says that what is written in it is bounded, which an engine may refuse:
-// its answer does not say whether it refused or failed, so it is asked again, and one that has set such a bound is
-// never asked to go without.
+// createContainer creates the container. quota reports that the data written in it is bounded, which an engine may
+// refuse. The engine's answer does not distinguish a refusal from a failure, so it is asked again without a quota; an
+// engine that has ever set a quota is never asked to go without.
 func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, quota bool, err error) {
 	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
 	create := func() (container.CreateResponse, error) {
@@ -197,18 +197,19 @@ func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image se
 	return made.ID, quota, d.engine.kind(ctx, "make a container", err)
 }
 
-// guestState is what is known of the guests of a driver's containers. One that did not come in time says that the
-// engine does not see our folder, or, once another has come, that the machine is slow, which passes.
+// guestState is what is known of the guests of a driver's containers. If the first guest does not dial in time, the
+// engine does not see our folder; once any guest has dialled, a late one means that the machine is slow, which is
+// transient.
 type guestState struct {
-	patience time.Duration // how long one is waited for
-	came     atomic.Bool   // one has come
+	patience time.Duration // how long to wait for a guest
+	came     atomic.Bool   // a guest has dialled
 }
 
-// start starts a container and waits until its guest has come. It gives the id of the container's first process.
+// start starts a container and waits until its guest has dialled. It returns the id of the container's first process.
 func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.guests.patience)
 	defer cancel()
-	known := make(chan func(int) bool, 1) // who is admitted, once that is known
+	known := make(chan func(int) bool, 1) // the check of who may dial, once the process is known
 	admit := sync.OnceValue(func() func(int) bool { return <-known })
 	open, err := d.boxes.Listen(boxID, func(pid int) bool { return admit()(pid) })
 	if err != nil {
@@ -254,17 +255,17 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 	}
 }
 
-// nobody is who is admitted to a box that could not be made.
+// nobody admits no process: it is for a box that could not be made.
 func nobody(int) bool { return false }
 
-// words are what a guest writes while it starts.
+// words is the output of a guest while it starts.
 type words struct {
 	close func()
 	done  chan struct{}
 	text  bytes.Buffer // once done is closed
 }
 
-// listenTo takes down what the first process of a container says from now on.
+// listenTo collects the output of the first process of a container from now on.
 func (d *Driver) listenTo(ctx context.Context, id string) (*words, error) {
 	stream, err := d.engine.api.ContainerAttach(ctx, id, container.AttachOptions{Stream: true, Stderr: true})
 	if err != nil {
@@ -282,7 +283,7 @@ func (d *Driver) listenTo(ctx context.Context, id string) (*words, error) {
 	return w, nil
 }
 
-// said waits for the end of the words.
+// said waits until the output is complete and returns it.
 func (w *words) said() string {
 	const most = 4 << 10
 	w.close()
@@ -290,7 +291,7 @@ func (w *words) said() string {
 	return text[max(0, len(text)-most):]
 }
 
-// specification is what the guest is told.
+// specification returns the guest's specification.
 func specification(spec driver.Spec) guest.ContainerSpec {
 	c := guest.ContainerSpec{
 		Guest: box.Guest{

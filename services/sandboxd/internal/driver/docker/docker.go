@@ -1,8 +1,9 @@
 // Package docker makes boxes as containers of a Docker Engine on this machine, each from an image.
 //
-// The engine only makes, bounds and removes containers: the guest is mounted into each, is its first process whatever
-// the image would start, and dials out over a socket in a second mounted folder. Commands and files go that way; the
-// engine is not asked again. What an image decides is where commands start, as whom, and with which variables.
+// The engine only creates, bounds and removes containers. The guest is mounted into each container, is its first
+// process instead of the image's entry point, and dials out over a socket in a second mounted folder. Commands and
+// files use that connection, not the engine. The image decides where commands start, as which user, and with which
+// variables.
 //
 // A box is a container, found by its name and its labels, and a folder with its record.
 package docker
@@ -24,14 +25,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guestbinary"
 )
 
-// Deps are what the program hands in.
+// Deps are the driver's dependencies.
 type Deps struct {
-	// Dir holds the boxes' records and the folders that are mounted; it is made. The engine must see it under the same
+	// Dir has the boxes' records and the folders that are mounted; it is created. The engine must see it under the same
 	// path.
 	Dir string
 	// GuestPath is the guest program on this machine.
 	GuestPath string
-	// Space is the free disk space below which no box is made, where the engine keeps containers too; nil for no floor.
+	// Space is the free disk space below which no box is made, on the engine's disk too; nil for no floor.
 	Space  *freespace.Floor
 	Logger *slog.Logger
 }
@@ -41,18 +42,18 @@ type Driver struct {
 	cfg    Config
 	boxes  *boxstore.Store
 	guest  string // our own copy of the guest program
-	folder string // what is mounted at /.evalfleet, so that nobody in a container can move that
+	folder string // mounted at /.evalfleet as one mount, so that no process in a container can replace it
 	log    *slog.Logger
 	space  *freespace.Floor
 	engine *engine
 	images *images
-	sees   func(first int) (bool, error) // whether the files that are open in containers are seen from here
+	sees   func(first int) (bool, error) // reports whether the open files of containers are visible here
 	quota  quotaState
-	// guests is what is known of guests that were waited for.
+	// guests is the state of the guests that were waited for.
 	guests guestState
 }
 
-// New makes the driver. It does not talk to the engine yet.
+// New returns the driver. It does not contact the engine yet.
 func New(cfg Config, deps Deps) (*Driver, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -79,8 +80,7 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	return d, nil
 }
 
-// makeFolder makes a folder with an entry for each of what is mounted in it, and gives its path. Its name is that of no
-// box.
+// makeFolder creates a folder with an entry for each mount in it, and returns its path. No box can have its name.
 func makeFolder(dir string) (string, error) {
 	folder := filepath.Join(dir, ".evalfleet")
 	program := filepath.Join(folder, path.Base(guest.ContainerProgram))
@@ -94,7 +94,7 @@ func makeFolder(dir string) (string, error) {
 	return folder, nil
 }
 
-// Name is `docker`.
+// Name returns `docker`.
 func (d *Driver) Name() string { return "docker" }
 
 // Connect waits for the guest of a box.
@@ -102,7 +102,7 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 	return d.boxes.Connect(ctx, id)
 }
 
-// find looks for the container of a box.
+// find finds the container of a box.
 func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool, err error) {
 	rec, err := boxstore.Read[record](d.boxes, id)
 	if errors.Is(err, boxstore.ErrNoRecord) {
@@ -121,7 +121,7 @@ func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool,
 	return isGuest(found.pid), nil
 }
 
-// ended says why a box has ended, where the engine still knows.
+// ended returns why a box has ended, if the engine still knows.
 func (d *Driver) ended(ctx context.Context, rec *record) string {
 	if d.engine.ranOut(ctx, rec.Container) {
 		return driver.OutOfMemory
@@ -129,20 +129,20 @@ func (d *Driver) ended(ctx context.Context, rec *record) string {
 	return ""
 }
 
-// isGuest recognizes the first process of a container by its id. One that cannot be seen from here, because this
-// program is in a container too, is known by the folder alone, which no command can enter.
+// isGuest recognizes the first process of a container by its id. If its id cannot be seen from here, because this
+// program is in a container too, the guest is recognized by the folder alone, which no command can enter.
 func isGuest(first int) func(int) bool {
 	return func(pid int) bool { return pid == first || pid == 0 }
 }
 
-// Destroy removes the container with all that runs in it, and what is kept of it.
+// Destroy removes the container with all processes in it, and the box's folder.
 func (d *Driver) Destroy(ctx context.Context, id string) error { return d.boxes.Destroy(ctx, id) }
 
 // end removes the container of a box.
 func (d *Driver) end(ctx context.Context, id string) error {
 	_, err := os.Stat(d.boxes.Folder(id))
 	none := errors.Is(err, os.ErrNotExist)
-	if err := d.engine.remove(ctx, id); err != nil && !(none && isAway(err)) { // of what was never made there is no container
+	if err := d.engine.remove(ctx, id); err != nil && !(none && isAway(err)) { // it was never made
 		return err
 	}
 	return nil
@@ -174,7 +174,7 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 	return out, away
 }
 
-// endWhatIsOver marks the boxes that have written more than they may, where the engine does not bound that.
+// endWhatIsOver marks the boxes that have written more than allowed, if the engine does not bound that.
 func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []driver.Observed) {
 	bounds, containers := map[string]int64{}, map[string]bool{}
 	for _, o := range observed {
@@ -215,7 +215,7 @@ func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []dri
 	}
 }
 
-// Close stops listening for guests; they wait for the next one who does.
+// Close stops listening for guests. They wait for the next process that listens.
 func (d *Driver) Close() error {
 	d.images.close()
 	d.boxes.Close()

@@ -25,27 +25,27 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// oldestAPI is the oldest version of the Engine API that is spoken: that of Docker 20.10.
+// oldestAPI is the oldest supported version of the Engine API: that of Docker 20.10.
 const oldestAPI = "1.41"
 
-// Labels of containers. They are how a later process finds them.
+// Labels of containers. A later process finds them by these labels.
 const (
 	labelOwner    = "evalfleet.installation"
 	labelBox      = "evalfleet.sandbox"
 	labelDeadline = "evalfleet.deadline"
 )
 
-// How long the engine may take to tell that it is there, to tell something else, to remove a container, and how long
-// what it can do is believed. And how soon one that is away is asked for again by a call that waits for it.
+// Bounds of the engine's answer to a ping, to other queries, and to the removal of a container; how long its facts are
+// cached; and the interval of retries while it is unreachable.
 const (
 	pingTimeout   = 5 * time.Second
 	askTimeout    = 30 * time.Second
 	removeTimeout = 45 * time.Second
 	believed      = time.Minute
 	backSoon      = 5 * time.Second
-	// countTime is how long the entries of one container may be counted.
+	// countTime bounds the counting of the entries of one container.
 	countTime = 5 * time.Second
-	// nearEnd is how near a shortage of memory lies to the end of a container that ends by it.
+	// nearEnd is the longest interval between a shortage of memory and the end of a container that it causes.
 	nearEnd = 5 * time.Second
 )
 
@@ -56,29 +56,30 @@ type engine struct {
 
 	mu    sync.Mutex
 	facts facts
-	asked time.Time // zero: not yet, or the engine was away since
+	asked time.Time // zero: not yet, or the engine has been unreachable since
 
 	countTime time.Duration
-	// places are where the layers of running containers lie, by container, which does not change while they run.
+	// places are the folders of the layers of running containers, by container. They do not change while the containers
+	// run.
 	places map[string]place
 }
 
-// facts are what an engine can do.
+// facts are the engine's capabilities.
 type facts struct {
 	memory, swap, pids, cpu bool
-	apart                   bool // buffers of sockets are counted apart; runc sets no bound of them
+	apart                   bool // socket buffers are counted separately; runc sets no bound of them
 	seccomp                 bool
 	others                  []string // further security options that are on
 	remapped                bool     // root in containers is another user here
 	quota                   bool     // what is written may be bounded
 	storage                 string
-	root                    string // where the engine keeps containers, as it sees it
+	root                    string // where the engine stores containers, as it sees it
 	processors              int64  // as the engine counts them
 }
 
-// Why there is no engine to ask.
+// Reasons why no engine can be asked.
 var (
-	// errElsewhere is one that is not on this machine: the guest's socket lies in a folder that both must see.
+	// errElsewhere is an engine on another machine: both must see the folder of the guest's socket.
 	errElsewhere = errors.New("it is not on this machine")
 	errNoScheme  = errors.New("that is a path, not an address")
 	errNobody    = errors.New("nobody listens there")
@@ -89,7 +90,7 @@ var (
 func newEngine(host string) (*engine, error) {
 	e := &engine{host: host, countTime: countTime, places: map[string]place{}}
 	if !strings.HasPrefix(host, "unix://") {
-		return e, nil // said when it is used
+		return e, nil // reported when it is used
 	}
 	var err error
 	if e.api, err = client.NewClientWithOpts(client.WithHost(host)); err != nil {
@@ -105,7 +106,7 @@ func (e *engine) close() error {
 	return e.api.Close()
 }
 
-// isAway tells that there is no engine to ask.
+// isAway reports whether an error means that the engine is unreachable.
 func isAway(err error) bool {
 	for _, away := range []error{errElsewhere, errNoScheme, errNobody, errSilent, errForbidden} {
 		if errors.Is(err, away) {
@@ -115,8 +116,8 @@ func isAway(err error) bool {
 	return client.IsErrConnectionFailed(err)
 }
 
-// kind says what an error of the engine means to the caller. One that has its kind keeps it. What the client says of an
-// engine that does not answer is left out: it is advice of its own, about the same.
+// kind converts an error of the engine into one with a kind for the caller. An error that has a kind keeps it. The
+// client's text about an engine that does not answer is left out: it is advice of its own about the same fault.
 func (e *engine) kind(ctx context.Context, doing string, err error) error {
 	switch {
 	case err == nil:
@@ -142,7 +143,7 @@ func (e *engine) kind(ctx context.Context, doing string, err error) error {
 	return rpcerr.EngineUnusable("docker", e.host, "the Docker Engine at %s cannot %s: %w", e.host, doing, err)
 }
 
-// ready makes sure that the engine answers and is not too old, and gives what it can do.
+// ready checks that the engine answers and is recent enough, and returns its facts.
 func (e *engine) ready(ctx context.Context) (facts, error) {
 	switch {
 	case e.api == nil && strings.HasPrefix(e.host, "/"):
@@ -196,8 +197,8 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// left is the error of an engine that has gone away; nil where it is there. Whatever it did last may look like another
-// fault.
+// left returns the error of an engine that has become unreachable; nil if it is reachable. The engine's last failure
+// may look like another fault.
 func (e *engine) left(ctx context.Context) error {
 	e.mu.Lock()
 	e.asked = time.Time{}
@@ -208,7 +209,7 @@ func (e *engine) left(ctx context.Context) error {
 	return nil
 }
 
-// ping asks whether the engine is there. One that hangs is as one that is away.
+// ping checks that the engine responds. An engine that hangs counts as unreachable.
 func (e *engine) ping(ctx context.Context) (types.Ping, error) {
 	within, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -219,10 +220,10 @@ func (e *engine) ping(ctx context.Context) (types.Ping, error) {
 	return ping, err
 }
 
-// containerName is the name of a box's container.
+// containerName returns the name of a box's container.
 func containerName(id string) string { return "evalfleet-" + id }
 
-// found is a container as the engine knows it.
+// found is a container as the engine describes it.
 type found struct {
 	id      string
 	running bool
@@ -230,13 +231,12 @@ type found struct {
 	created time.Time
 }
 
-// is tells that a container runs and is the one of a record.
+// is reports whether a container runs and is the one of a record.
 func (f *found) is(rec *record) bool {
 	return f != nil && f.running && rec.Ready && f.id == rec.Container
 }
 
-// inspect finds the container of a box; nil where there is none. One that bears the name and is none of ours is an
-// error.
+// inspect finds the container of a box; nil if there is none. A container of that name that is not ours is an error.
 func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -278,8 +278,8 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 	return out, nil
 }
 
-// ranOut reports whether the kernel ended a container for want of memory, as far as the engine's last events still
-// tell: containers go with their end, and with them all else that the engine knows of it.
+// ranOut reports whether the kernel killed a container for lack of memory, as far as the engine's recent events show:
+// containers are removed when they end, together with all other data about them.
 func (e *engine) ranOut(ctx context.Context, id string) bool {
 	if id == "" || e.api == nil {
 		return false
@@ -289,7 +289,7 @@ func (e *engine) ranOut(ctx context.Context, id string) bool {
 	const exitKilled = "137"
 	now := time.Now()
 	said, ended := e.api.Events(ctx, events.ListOptions{
-		Since: "1", Until: fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond()), // The last ones there are; none is waited for.
+		Since: "1", Until: fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond()), // past events only
 		Filters: filters.NewArgs(filters.Arg("container", id), filters.Arg("event", string(events.ActionOOM)), filters.Arg("event", string(events.ActionDie))),
 	})
 	var short, killed int64 // when
@@ -308,16 +308,16 @@ func (e *engine) ranOut(ctx context.Context, id string) bool {
 	}
 }
 
-// writing is what a container has written beyond its image.
+// writing is the data that a container has written beyond its image.
 type writing struct {
 	bytes      int64
 	unmeasured bool // it has more files open than are looked at in the time for that, or folders that are nested too deep
 }
 
-// written gives what an owner's containers have written, by box. The engine walks their folders for that; what it does
-// not find there is given by container. Entries are counted here, up to the bound of a box, where this program can see
-// the engine's storage; a container of which it cannot says so from its start. Late are the boxes whose entries could
-// not be counted this time, or not all of them in the time that each has.
+// written returns what an owner's containers have written, by box. The engine computes the bytes by walking the
+// containers' folders; the data that it does not find there is given by container. Entries are counted here, up to the
+// bound of a box, if this program can see the engine's storage, which a container's record notes from its start. late
+// are the boxes whose entries could not be counted this time, or not completely in the time that each has.
 func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed, bounds map[string]int64) (out map[string]writing, late []string, err error) {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -357,7 +357,7 @@ func (e *engine) count(ctx context.Context, id string, most int64) (int64, error
 	return entries(ctx, layer, most)
 }
 
-// forget drops the places of containers that run no more.
+// forget drops the places of containers that no longer run.
 func (e *engine) forget(running []container.Summary) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -366,7 +366,7 @@ func (e *engine) forget(running []container.Summary) {
 	})
 }
 
-// remove ends and removes the container of a box, and waits until it is gone.
+// remove ends and removes the container of a box, and waits until it no longer exists.
 func (e *engine) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()

@@ -10,29 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The engine counts the bytes of files. A file without any, and a folder, take an entry of the disk all the same, of
-// which it has a fixed number.
+// The engine counts the bytes of files. An empty file or a folder still takes an entry of the disk, of which there is a
+// fixed number.
 
 const (
-	// entryBytes is what an entry counts for.
+	// entryBytes is the number of bytes that an entry counts as.
 	entryBytes = 4 << 10
-	// entriesStorage is the engine's storage whose folders can be looked through.
+	// entriesStorage is the engine's storage driver whose folders can be walked.
 	entriesStorage = "overlay2"
-	// deepestEntry bounds the folders that are open at once. No program nests them so deep.
+	// deepestEntry bounds the folders that are open at once. No program nests folders so deep.
 	deepestEntry = 1024
 )
 
 var errTooDeep = errors.New("its folders are nested too deep")
 
-// entries counts what is in an open folder and all folders below it, until there is more than most. It closes the
-// folder.
+// entries counts the entries of an open folder and of all folders below it, up to most. It closes the folder.
 func entries(ctx context.Context, fd int, most int64) (int64, error) {
 	n := int64(0)
 	err := addEntries(ctx, fd, &n, most, 1)
 	return n, err
 }
 
-// addEntries counts one open folder and closes it. Folders that are gone in between count no more.
+// addEntries counts one open folder and closes it. Folders that disappear in the meantime do not count.
 func addEntries(ctx context.Context, fd int, n *int64, most int64, depth int) error {
 	folder := os.NewFile(uintptr(fd), "/proc/self/fd/"+strconv.Itoa(fd))
 	defer folder.Close()
@@ -61,14 +60,14 @@ func addEntries(ctx context.Context, fd int, n *int64, most int64, depth int) er
 	return ctx.Err()
 }
 
-// place is where a layer lies, as the parent of a container's first process sees it.
+// place is the folder of a layer, as the parent of a container's first process sees it.
 type place struct {
 	first  int // the process
 	folder string
 }
 
-// layer opens the folder in which the engine's storage keeps what a running container has written. An error that has no
-// reason and is no shortage says that the folder cannot be seen from here.
+// layer opens the folder in which the engine's storage has the data that a running container has written. An error
+// without a reason that is no shortage means that the folder is not visible from here.
 func (e *engine) layer(ctx context.Context, id string) (fd int, err error) {
 	e.mu.Lock()
 	at, known := e.places[id]
@@ -93,8 +92,8 @@ func (e *engine) layer(ctx context.Context, id string) (fd int, err error) {
 }
 
 // openSeenBy opens a folder as the parent of a process sees it. The parent of a container's first process has started
-// it and sees the engine's storage, which need not lie where this program sees the same path: an engine may have mounts
-// or a root of its own.
+// it and sees the engine's storage, which may be at another path for this program: an engine may have its own mounts or
+// root.
 func openSeenBy(child int, folder string) (fd int, err error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/status")
 	if err != nil {

@@ -21,27 +21,27 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// pullTimeout bounds one fetching of an image, which goes on when the sandbox that needs it is given up.
+// pullTimeout bounds the pull of an image. A pull continues when the sandbox that needs it is given up.
 const pullTimeout = 15 * time.Minute
 
-// defaultPath is PATH where the image sets none, as engines have it.
+// defaultPath is PATH if the image sets none, as engines set it.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// settings are what an image decides of its boxes.
+// settings are what an image decides about its boxes.
 type settings struct {
 	name    string
 	env     map[string]string
 	workdir string
 	user    string
-	volumes []string // folders that the image declares, which the engine keeps apart from the rest of a container
+	volumes []string // folders that the image declares, which the engine stores apart from the rest of a container
 }
 
-// images finds what boxes are made from, and fetches it where that is configured. It is safe for concurrent use.
+// images finds the images of boxes, and pulls them if that is configured. It is safe for concurrent use.
 type images struct {
 	cfg    Config
 	engine *engine
 	log    *slog.Logger
-	ctx    context.Context // of all fetching
+	ctx    context.Context // of all pulls
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
@@ -49,7 +49,7 @@ type images struct {
 	fetches map[string]*fetch // by name; a failed one is forgotten
 }
 
-// fetch is an image that is being fetched, or was by this process.
+// fetch is an image that this process is pulling or has pulled.
 type fetch struct {
 	done chan struct{}
 	err  error
@@ -66,7 +66,7 @@ func (m *images) close() {
 	m.work.Wait()
 }
 
-// find gives the settings of the image of that name, or of the configured one where there is none.
+// find returns the settings of the image of that name, or of the configured image if name is empty.
 func (m *images) find(ctx context.Context, name string) (settings, error) {
 	name = cmp.Or(name, m.cfg.Image)
 	if m.cfg.Pull == PullAlways {
@@ -87,8 +87,8 @@ func (m *images) find(ctx context.Context, name string) (settings, error) {
 	return read(name, got)
 }
 
-// check refuses an image that find would not find, and gives its settings. What a registry has is known when it is
-// fetched.
+// check rejects an image that find would not find, and returns its settings. Whether a registry has the image is known
+// only when it is pulled.
 func (m *images) check(ctx context.Context, name string) (settings, error) {
 	name = cmp.Or(name, m.cfg.Image)
 	got, err := m.engine.image(ctx, name)
@@ -98,12 +98,12 @@ func (m *images) check(ctx context.Context, name string) (settings, error) {
 	case err != nil:
 		return settings{}, m.kind(ctx, name, err)
 	case m.cfg.Pull == PullAlways:
-		return settings{}, nil // another may be fetched
+		return settings{}, nil // another image may be pulled
 	}
 	return read(name, got)
 }
 
-// kind says what an error of looking an image up means to the caller.
+// kind converts an error of looking up an image into one with a kind for the caller.
 func (m *images) kind(ctx context.Context, name string, err error) error {
 	switch {
 	case cerrdefs.IsNotFound(err):
@@ -114,7 +114,7 @@ func (m *images) kind(ctx context.Context, name string, err error) error {
 	return m.engine.kind(ctx, "look for the image "+name, err)
 }
 
-// read takes over what an image decides.
+// read returns the settings of an image.
 func read(name string, got image.InspectResponse) (settings, error) {
 	if got.Os != "linux" || got.Architecture != runtime.GOARCH {
 		return settings{}, unavailable(name, "the image %s is for %s/%s and this machine is linux/%s; fetch or build one for it", name, got.Os, got.Architecture, runtime.GOARCH)
@@ -133,7 +133,7 @@ func read(name string, got image.InspectResponse) (settings, error) {
 	return s, nil
 }
 
-// missing says what to do about an image that the engine lacks.
+// missing returns the error of an image that the engine lacks, with the remedy.
 func (m *images) missing(name string) error {
 	if name == DefaultImage {
 		return unavailable(name, "the Docker Engine has no image %s; build it from this machine's own files with `evalfleet sandbox image`, or name another one", name)
@@ -190,7 +190,7 @@ func (m *images) pull(ctx context.Context, name string) error {
 	return err
 }
 
-// readProgress reads what the engine tells of its work on an image, to the end or to an error.
+// readProgress reads the engine's progress messages about an image, until the end or an error.
 func readProgress(r io.Reader) error {
 	for d := json.NewDecoder(r); ; {
 		var line struct{ Error string }
@@ -205,7 +205,7 @@ func readProgress(r io.Reader) error {
 	}
 }
 
-// image looks an image up. The error is the engine's own where it is about the image.
+// image looks up an image. If the error is about the image, it is the engine's own.
 func (e *engine) image(ctx context.Context, name string) (image.InspectResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -215,5 +215,5 @@ func (e *engine) image(ctx context.Context, name string) (image.InspectResponse,
 	return e.api.ImageInspect(ctx, name)
 }
 
-// environment is a copy, for a box of its own.
+// environment returns a copy, for one box.
 func (s settings) environment() map[string]string { return maps.Clone(s.env) }

@@ -11,10 +11,10 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// Loader puts images into an engine. Close frees what it holds.
+// Loader loads images into an engine. The caller closes it.
 type Loader struct{ engine *engine }
 
-// NewLoader makes a loader for the configured engine. It does not talk to the engine yet.
+// NewLoader returns a loader for the configured engine. It does not contact the engine yet.
 func NewLoader(cfg Config) (*Loader, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -27,10 +27,10 @@ func NewLoader(cfg Config) (*Loader, error) {
 	return &Loader{e}, nil
 }
 
-// Close frees what the loader holds.
+// Close closes the connection to the engine.
 func (l *Loader) Close() error { return l.engine.close() }
 
-// Label gives a label of an image; empty where the engine has no such image, or the image no such label.
+// Label returns a label of an image; empty if the engine lacks the image, or the image the label.
 func (l *Loader) Label(ctx context.Context, name, label string) (string, error) {
 	got, err := l.engine.image(ctx, name)
 	if cerrdefs.IsNotFound(err) {
@@ -45,7 +45,7 @@ func (l *Loader) Label(ctx context.Context, name, label string) (string, error) 
 	return got.Config.Labels[label], nil
 }
 
-// Load reads an archive of images into the engine.
+// Load loads an archive of images into the engine.
 func (l *Loader) Load(ctx context.Context, archive io.Reader) error {
 	if _, err := l.engine.ready(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (l *Loader) Load(ctx context.Context, archive io.Reader) error {
 	return l.engine.kind(ctx, "load an image", err)
 }
 
-// FullTag completes the tag of an image, such as `sandbox` to `sandbox:latest`, or says what is wrong with it.
+// FullTag completes the tag of an image, such as `sandbox` to `sandbox:latest`; an invalid tag is an error.
 func FullTag(name string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// Check asks the engine what it can do, and for the image.
+// Check queries the engine's capabilities, and looks up the image.
 func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
 	if err := check(spec); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
 	return d.isolates(spec, can, image)
 }
 
-// Probe makes a small box of the configured image and throws it away.
+// Probe makes a small box of the configured image and destroys it.
 func (d *Driver) Probe(ctx context.Context) (driver.Capabilities, error) {
 	return driver.Measure(ctx, d, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
 		errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE,

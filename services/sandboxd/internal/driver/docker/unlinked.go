@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// The engine measures a container by walking its folders, where it does not find files that were removed while a
-// process has them open or mapped. They are found by the processes, which takes root in the engine's process namespace.
+// The engine measures a container by walking its folders, which misses files that were removed while a process has them
+// open or mapped. They are found by way of the processes, which takes root in the engine's process namespace.
 
 // file is a file on this machine.
 type file struct{ dev, inode uint64 }
@@ -31,8 +31,8 @@ const (
 // kcmpFiles asks whether two threads share their descriptors (linux/kcmp.h).
 const kcmpFiles = 2
 
-// seesProcesses reports whether this program may look at what the processes of any user have open. An error says
-// nothing of that.
+// seesProcesses reports whether this program may look at the open files of all users' processes. An error leaves that
+// unknown.
 func seesProcesses(first int) (bool, error) {
 	_, err := os.ReadDir("/proc/" + strconv.Itoa(first) + "/fd")
 	if box.Transient(err) {
@@ -41,10 +41,10 @@ func seesProcesses(first int) (bool, error) {
 	return err == nil, nil
 }
 
-// containerID finds the id of a container in the name of a cgroup.
+// containerID matches the id of a container in the name of a cgroup.
 var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// removed are the files of a container that were removed while its processes have them open, with their bytes.
+// removed are the removed files of a container that its processes still have open, with their sizes in bytes.
 type removed struct {
 	files map[file]int64
 	links int // that were looked at
@@ -52,7 +52,7 @@ type removed struct {
 	left  time.Duration // for the rest of the search
 }
 
-// full reports whether the search is over before its end: there are more links than most, or no time is left.
+// full reports whether the search must stop early: there are more links than most, or no time is left.
 func (r *removed) full() bool { return r.links > r.most || r.left <= 0 }
 
 func (r *removed) bytes() (sum int64) {
@@ -62,7 +62,7 @@ func (r *removed) bytes() (sum int64) {
 	return sum
 }
 
-// unlinked looks for the removed files of containers, at no more than so many links of each.
+// unlinked finds the removed files of containers, looking at no more than a given number of links of each.
 func unlinked(ctx context.Context, containers map[string]bool, most int) (map[string]*removed, error) {
 	found := map[string]*removed{}
 	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
@@ -83,8 +83,8 @@ func unlinked(ctx context.Context, containers map[string]bool, most int) (map[st
 	return found, ctx.Err()
 }
 
-// addProcess adds what the threads of a process have. A thread may have descriptors of its own; those that threads
-// share are looked at once. Their memory is the same, and is seen by those that live.
+// addProcess adds the files that the threads of a process have. A thread may have descriptors of its own; descriptors
+// that threads share are looked at once. All threads share their memory, which is visible through those that live.
 func (r *removed) addProcess(ctx context.Context, process string) {
 	if r.full() {
 		return
@@ -111,14 +111,14 @@ func (r *removed) addProcess(ctx context.Context, process string) {
 	}
 }
 
-// shareFiles reports whether two threads share their descriptors; false where the kernel does not say.
+// shareFiles reports whether two threads share their descriptors; false if the kernel does not say.
 func shareFiles(a, b int) bool {
 	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
 	return errno == 0 && order == 0
 }
 
-// containerOf finds which of the containers the cgroups of a process are of; empty for none. An engine that runs in a
-// container names that one before its own.
+// containerOf returns which of the containers the cgroups of a process belong to; empty for none. For an engine that
+// itself runs in a container, the cgroup names that container first.
 func containerOf(groups string, containers map[string]bool) string {
 	for _, id := range containerID.FindAllString(groups, -1) {
 		if containers[id] {
@@ -128,8 +128,8 @@ func containerOf(groups string, containers map[string]bool) string {
 	return ""
 }
 
-// add adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and
-// close files, meanwhile.
+// add adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, or
+// close files, in the meantime.
 func (r *removed) add(ctx context.Context, folder string) (links int) {
 	dir, err := os.Open(folder)
 	if err != nil {

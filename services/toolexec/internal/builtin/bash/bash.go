@@ -18,7 +18,7 @@ const parameters = `{"type": "object", "properties": {"command": {"type": "strin
 
 const description = "Runs a command line in bash and returns what it prints, errors first. Every call starts a new shell: files stay, but variables, the working directory and aliases do not. Standard input is empty."
 
-// background is advice for jobs that outlast a call.
+// background is the hint for jobs that outlast a call.
 const background = " A job that takes long should be detached, for example `nohup make > make.log 2>&1 & echo $!`, which also prints its process id. Look after it in later calls with `ps -p PID` or `tail make.log`, and do other work in between instead of sleeping."
 
 type options struct {
@@ -46,7 +46,7 @@ func (b *bash) Definition() *tool.Definition {
 		Public: &toolv1.ToolDefinition{
 			Info:         &toolv1.ToolInfo{Name: name, Description: b.description(), ParametersJson: parameters},
 			Parallel:     true,
-			OnUnknown:    toolv1.OnUnknown_ON_UNKNOWN_RETRY, // its one command has a key
+			OnUnknown:    toolv1.OnUnknown_ON_UNKNOWN_RETRY, // safe to retry: its only command has a key
 			NeedsSandbox: true,
 		},
 		View: command.View(name, "bash", "command"),

@@ -1,5 +1,5 @@
-// Package command runs one command in a sandbox for a tool and turns what it printed into what a model sees. The tools
-// bash and python are made of it.
+// Package command runs one command in a sandbox for a tool and converts its output into the result for the model. The
+// tools bash and python are built on it.
 package command
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// keptBytes bounds what is kept of each output stream, half from its head and half from its tail. It is far above what
-// a model is shown.
+// keptBytes bounds the retained part of each output stream, half from its head and half from its tail. It is far above
+// the bound of a result.
 const keptBytes = 1 << 20
 
-// Options are what a run may set of a tool that runs commands.
+// Options are the options that a run may set for a tool that runs commands.
 type Options struct {
-	// TimeoutSeconds bounds one call; 0 is no bound.
+	// TimeoutSeconds bounds one call; 0 means no bound.
 	TimeoutSeconds float64 `json:"timeout"`
-	// User is the account inside the sandbox; "" is the sandbox's own.
+	// User is the account inside the sandbox; "" means the sandbox's default.
 	User string `json:"user"`
-	// Sandbox names the environment; "" is the run's choice.
+	// Sandbox names the environment; "" means the run's choice.
 	Sandbox string `json:"sandbox"`
 }
 
-// Schema returns the JSON Schema of Options with further properties, each as `"name": {…}`.
+// Schema returns the JSON Schema of Options with additional properties, each as `"name": {…}`.
 func Schema(further ...string) json.RawMessage {
 	properties := append([]string{
 		`"timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds that one call may take."}`,
@@ -40,12 +40,12 @@ func Schema(further ...string) json.RawMessage {
 	return json.RawMessage(`{"type": "object", "properties": {` + strings.Join(properties, ", ") + `}, "additionalProperties": false}`)
 }
 
-// Timeout returns the bound of one call; 0 is none.
+// Timeout returns the bound of one call; 0 means none.
 func (o Options) Timeout() time.Duration { return seconds.Duration(o.TimeoutSeconds) }
 
-// Run runs argv under a login shell's conditions set by o and returns standard error, a line break when there is any,
-// and standard output. The exit code is not shown. A command that did not finish is a time-out with what it had
-// printed.
+// Run runs argv with the account, environment and bound of o, and returns standard error, a line break if standard
+// error is not empty, and standard output. The exit code is not shown. A command that exceeds its bound is a time-out
+// error with its output so far.
 func (o Options) Run(ctx context.Context, call *tool.Call, argv []string, stdin string) (*tool.Result, error) {
 	sandbox, err := call.Sandbox(o.Sandbox)
 	if err != nil {
@@ -78,7 +78,7 @@ func (o Options) Run(ctx context.Context, call *tool.Call, argv []string, stdin 
 	return shown, nil
 }
 
-// render joins both streams, and tells how many bytes are missing in them.
+// render joins both streams, and returns how many bytes were omitted from them.
 func render(result *sandboxv1.ExecResult) (output string, omittedBytes int64) {
 	var b strings.Builder
 	b.WriteString(streamText(result.GetStderr(), result.StderrCutAt))
@@ -90,7 +90,7 @@ func render(result *sandboxv1.ExecResult) (output string, omittedBytes int64) {
 	return b.String(), omittedBytes
 }
 
-// streamText decodes the two ends of a stream apart, so that no character is made of halves that were not neighbours.
+// streamText decodes the two ends of a stream separately, so that no character is decoded across the cut.
 func streamText(stream []byte, cutAt *int64) string {
 	if cutAt == nil || *cutAt < 0 || *cutAt > int64(len(stream)) {
 		return decode(stream)

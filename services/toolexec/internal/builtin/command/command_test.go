@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool/tooltest"
 )
 
-// run runs a command that ends as given.
+// run runs a command that ends with the given result.
 func run(t *testing.T, result *sandboxv1.ExecResult) (*tool.Result, error) {
 	t.Helper()
 	sandbox := &tooltest.Sandbox{Answer: func(*sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) { return result, nil }}
@@ -92,7 +92,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		got := decode(bytes)
 		require.True(t, utf8.ValidString(got))
-		// Every run of good characters survives.
+		// Every run of valid characters survives.
 		require.Equal(t, strings.ReplaceAll(strings.ToValidUTF8(string(bytes), ""), "\ufffd", ""), strings.ReplaceAll(got, "\ufffd", ""))
 	})
 }

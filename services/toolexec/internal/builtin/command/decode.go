@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads bytes as UTF-8. Each maximal beginning of a character that does not go on, and each byte that begins
-// none, becomes one U+FFFD, as Unicode recommends (The Unicode Standard, §3.9, "substitution of maximal subparts").
+// decode decodes bytes as UTF-8. Each maximal prefix of a character that is not continued, and each byte that begins no
+// character, becomes one U+FFFD, as Unicode recommends (The Unicode Standard, §3.9, "substitution of maximal
+// subparts").
 func decode(bytes []byte) string {
 	if utf8.Valid(bytes) {
 		return string(bytes)
@@ -23,7 +24,7 @@ func decode(bytes []byte) string {
 	return b.String()
 }
 
-// broken returns how long the beginning of a character is that bytes start with, at least 1.
+// broken returns the length of the incomplete character that bytes start with, at least 1.
 func broken(bytes []byte) int {
 	size := 1
 	for size < min(len(bytes), utf8.UTFMax-1) && !utf8.FullRune(bytes[:size+1]) {

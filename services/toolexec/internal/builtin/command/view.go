@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// View shows the argument of a tool that holds code, as a fenced block of its language. Where the argument is absent it
+// View shows the argument of a tool that holds code, as a fenced block of its language. If the argument is absent, it
 // shows the tool's name.
 func View(title, language, argument string) func(arguments json.RawMessage) *toolv1.ToolCallContent {
 	return func(arguments json.RawMessage) *toolv1.ToolCallContent {
@@ -24,7 +24,7 @@ func View(title, language, argument string) func(arguments json.RawMessage) *too
 	}
 }
 
-// text returns an argument as text, be it valid or not.
+// text returns an argument as text, valid or not.
 func text(arguments json.RawMessage, name string) string {
 	object, err := orderedjson.DecodeObject(arguments)
 	if err != nil {

@@ -35,7 +35,7 @@ func (p *python) Definition() *tool.Definition {
 		Public: &toolv1.ToolDefinition{
 			Info:         &toolv1.ToolInfo{Name: name, Description: description, ParametersJson: parameters},
 			Parallel:     true,
-			OnUnknown:    toolv1.OnUnknown_ON_UNKNOWN_RETRY, // its one command has a key
+			OnUnknown:    toolv1.OnUnknown_ON_UNKNOWN_RETRY, // safe to retry: its only command has a key
 			NeedsSandbox: true,
 		},
 		View: command.View(name, "python", "code"),
@@ -49,6 +49,6 @@ func (p *python) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	if err := json.Unmarshal(call.Arguments, &arguments); err != nil {
 		return nil, err
 	}
-	// The login shell finds python3 where the sandbox's profile puts it.
+	// The login shell finds python3 in the PATH that the sandbox's profile sets.
 	return p.options.Run(ctx, call, []string{"bash", "--login", "-c", "python3 -"}, arguments.Code)
 }

@@ -1,7 +1,7 @@
 // Package texteditor is the tool that views and edits files in a sandbox.
 //
-// The editing is done inside the sandbox by the guest program, which also keeps the history for undo_edit: everyone who
-// edits in one sandbox shares it. This package only carries arguments in and the answer out.
+// The guest program does the editing inside the sandbox. It also keeps the history for undo_edit, which all editors of
+// one sandbox share. This package only passes the arguments in and the answer out.
 package texteditor
 
 import (
@@ -20,7 +20,7 @@ import (
 
 const name = "text_editor"
 
-// defaultTimeout bounds one call where the run sets no other bound.
+// defaultTimeout bounds one call if the run sets no other bound.
 const defaultTimeout = 180 * time.Second
 
 const description = `Views, creates and edits files. Edits last between calls.
@@ -65,11 +65,11 @@ func (e *editor) Definition() *tool.Definition {
 	}
 }
 
-// answer is what the guest program prints.
+// answer is the output of the guest program.
 type answer struct {
 	Content string `json:"content"`
 	Error   *struct {
-		// Type is `parsing` for arguments that make no sense, else `unknown`.
+		// Type is `parsing` for invalid arguments, else `unknown`.
 		Type    string `json:"type"`
 		Message string `json:"message"`
 	} `json:"error"`
@@ -107,8 +107,8 @@ func (e *editor) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	}
 }
 
-// read turns the guest program's answer into the tool's. Anything but an answer is a fault of the platform, not of the
-// model.
+// read converts the guest program's answer into the tool's result. Any other output is a fault of the platform, not of
+// the model.
 func read(result *sandboxv1.ExecResult) (*tool.Result, error) {
 	var a answer
 	if err := json.Unmarshal(result.GetStdout(), &a); err != nil {

@@ -16,7 +16,7 @@ import (
 
 const arguments = `{"command": "view", "path": "/a.txt"}`
 
-// answering makes a sandbox in which the editor ends as given.
+// answering returns a sandbox in which the editor ends with the given result.
 func answering(result *sandboxv1.ExecResult) *tooltest.Sandbox {
 	return &tooltest.Sandbox{Answer: func(*sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) { return result, nil }}
 }

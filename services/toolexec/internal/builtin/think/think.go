@@ -1,4 +1,4 @@
-// Package think is the tool that does nothing: a place for a model to write a thought down.
+// Package think is the tool that does nothing: it lets a model write down a thought.
 package think
 
 import (
@@ -61,7 +61,7 @@ func (t *think) Call(context.Context, *tool.Call) (*tool.Result, error) {
 	return tool.Text(""), nil
 }
 
-// view shows the thought as the text it is.
+// view shows the thought as plain text.
 func view(arguments json.RawMessage) *toolv1.ToolCallContent {
 	var shown struct {
 		Thought string `json:"thought"`

@@ -12,9 +12,9 @@ import (
 
 var errNoSandbox = errors.New("the run has no sandbox")
 
-// Sandbox is a tool.Sandbox whose commands are answered by a function, and whose files are a map.
+// Sandbox is a tool.Sandbox that answers commands with a function, and whose files are a map.
 type Sandbox struct {
-	// Answer gives the result of a command; nil answers with an empty success.
+	// Answer returns the result of a command; nil answers with an empty success.
 	Answer func(spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error)
 
 	mu           sync.Mutex
@@ -64,7 +64,7 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return content, ctx.Err()
 }
 
-// WriteFile keeps a file.
+// WriteFile stores a file.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, content []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package tooltest is the suite that every tool passes, and a sandbox that answers from a script.
+// Package tooltest is the conformance suite for tools, and a scripted sandbox.
 package tooltest
 
 import (
@@ -18,17 +18,17 @@ import (
 // Harness is a tool under test.
 type Harness struct {
 	Kind tool.Kind
-	// Options are sets of options that the tool takes, beside none.
+	// Options are sets of options that the tool accepts, in addition to none.
 	Options []string
-	// Refused are sets of options that it must not take.
+	// Refused are sets of options that the tool must reject.
 	Refused []string
-	// Arguments are valid ones; there is at least one.
+	// Arguments are valid arguments; there is at least one.
 	Arguments []string
-	// Sandbox makes the sandbox in which each call with Arguments succeeds; nil for a tool that needs none.
+	// Sandbox returns a sandbox in which each call with Arguments succeeds; nil for a tool that needs none.
 	Sandbox func() *Sandbox
 }
 
-// Run checks what is promised of every tool.
+// Run checks the guarantees of every tool.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	t.Run("registers", h.registers)
@@ -83,7 +83,7 @@ func (h Harness) definitionIsStable(t *testing.T) {
 	}
 }
 
-// descriptionIsNeutral: what a model reads must not tell it that it is being watched.
+// descriptionIsNeutral: a text for the model must not reveal that the model is being watched.
 func (h Harness) descriptionIsNeutral(t *testing.T) {
 	for _, options := range append([]string{"{}"}, h.Options...) {
 		info := h.make(t, options).Definition().Public.GetInfo()
@@ -103,7 +103,7 @@ func (h Harness) callsSucceed(t *testing.T) {
 	}
 }
 
-// commandsRepeat: a call that runs again must give the same commands, since it then gets their kept results.
+// commandsRepeat: a retried call must issue the same commands, because it then gets their stored results.
 func (h Harness) commandsRepeat(t *testing.T) {
 	for _, arguments := range h.Arguments {
 		made := h.make(t, "{}")
@@ -161,7 +161,7 @@ func (h Harness) call(arguments string, sandbox *Sandbox) *tool.Call {
 	return NewCall(arguments, sandbox)
 }
 
-// NewCall makes a call with checked arguments. With a nil sandbox the run has none.
+// NewCall returns a call with checked arguments. If sandbox is nil, the run has no sandbox.
 func NewCall(arguments string, sandbox *Sandbox) *tool.Call {
 	return &tool.Call{
 		Progress:  func(string) {},
