@@ -210,9 +210,8 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 	assert.Len(t, all.GetRuns(), 3)
 }
 
-// TestADamagedJournalKeepsNoServerFromItsStart has journals damaged and the rows of lists dropped, which the start
-// makes again. What is not damaged goes on, and what is damaged is listed as failed and stays as open or done as it
-// was.
+// TestADamagedJournalKeepsNoServerFromItsStart damages journals and drops the rows of lists, which the start recreates.
+// Undamaged journals continue. Damaged ones are listed as failed and stay open or done as they were.
 func TestADamagedJournalKeepsNoServerFromItsStart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -60,8 +60,8 @@ func wait(t *testing.T, conn grpc.ClientConnInterface, eval *agentv1.Eval) (*age
 	return eval, run
 }
 
-// A worker's scorer is asked like any other; and while its worker is away and the service dies, the run waits and says
-// for what.
+// A worker's scorer is called like any other. While its worker is disconnected and the service dies, the run waits and
+// names the reason.
 func TestAWorkerScores(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -144,7 +144,7 @@ func TestWhatAScorersWorkerMustNotAnswer(t *testing.T) {
 	}
 }
 
-// A worker says after each turn how react goes on.
+// A worker decides after each turn how react continues.
 func TestAWorkerGuidesAnAgent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -93,8 +93,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelAcrossARestart cancels while nobody drives the run: the successor has the effect stopped, and never
-// executes it again.
+// TestCancelAcrossARestart cancels while no replica drives the run: the successor stops the effect, and never executes
+// it again.
 func TestCancelAcrossARestart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -381,7 +381,7 @@ var shapes = map[string]shape{
 	}},
 }
 
-// limited is a run that goes on and on until a bound ends it, and is then scored.
+// limited is a run that continues until a limit ends it, and is then scored.
 func limited(limits *agentv1.RunLimits) shape {
 	return shape{play: func(f *fleet) string {
 		f.Tools.Tools["work"] = servicetest.Tool{Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {

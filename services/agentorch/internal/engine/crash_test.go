@@ -143,8 +143,8 @@ func TestWholeLife(t *testing.T) {
 	assert.Empty(t, f.Sandboxes.Alive())
 }
 
-// TestDeathAtEveryAppend ends the engine at each append of a run, just before it is durable and just after, and goes on
-// with another engine over the same journal and the same owners: nothing is lost and nothing happens twice.
+// TestDeathAtEveryAppend ends the engine at each append of a run, just before it is durable and just after, and
+// continues with another engine over the same journal and the same owners: nothing is lost and nothing happens twice.
 func TestDeathAtEveryAppend(t *testing.T) {
 	t.Parallel()
 	calm := newFleet(t).start()

@@ -58,8 +58,8 @@ func TestTheConfigurationHoldsForEveryTurn(t *testing.T) {
 	}
 }
 
-// A role of the run is a model with a configuration of its own, of which the run's adds only what belongs to
-// connections, retries and the cache. What is asked in the role says so, and is summed up under it.
+// A role of the run is a model with a configuration of its own. The run's configuration only adds the options of
+// connections, retries and the cache. Calls in the role name it, and their usage is summed under it.
 func TestAModelBoundToARole(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -260,7 +260,7 @@ const failingBeat = 2500 * time.Millisecond
 // failingTable fails each beat after a while.
 type failingTable struct {
 	replica.Table
-	fails atomic.Pointer[error] // nil says that all is well
+	fails atomic.Pointer[error] // nil means that nothing fails
 }
 
 func (s *failingTable) Beat(ctx context.Context, process string) error {

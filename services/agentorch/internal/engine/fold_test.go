@@ -16,7 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// form is all that a state says, for comparison.
+// form is the whole content of a state, for comparison.
 type form struct {
 	View     *agentv1.Run
 	Open     []int64

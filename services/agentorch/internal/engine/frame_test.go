@@ -167,7 +167,7 @@ func TestANameIsAnotherToolInAnotherAgent(t *testing.T) {
 	}, said)
 }
 
-// siblings is a run whose agent has two others at work side by side, each with two tools at once between its answers.
+// siblings is a run whose agent starts two others concurrently, each with two concurrent tools between its answers.
 func siblings(f *fleet) *agentv1.RunSpec {
 	f.Agents = agent.NewRegistry(generate.Definition(), agenttest.Delegates(task("one", "x", "y"), task("two", "x", "y")))
 	for _, name := range []string{"x", "y"} {

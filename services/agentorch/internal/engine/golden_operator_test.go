@@ -28,7 +28,7 @@ func TestGoldenOperator(t *testing.T) {
 	goldentest.Run(t, "operator", goldentest.Load(t, "agents/operator.json"), reactCase, goldentest.Parallel())
 }
 
-// operator is a tool that does what an operator does while a run is at work.
+// operator is a tool that acts as an operator while a run is active.
 func (f *fleet) operator() servicetest.Tool {
 	return servicetest.Tool{
 		Schema: `{"type": "object", "properties": {"items": {"type": "array"}, "seconds": {"type": "number"}}, "required": ["items"]}`,
@@ -74,8 +74,8 @@ func TestGoldenChannel(t *testing.T) {
 	goldentest.Run(t, "channel", goldentest.Load(t, "agents/channel.json"), channelCase, goldentest.Parallel())
 }
 
-// channelCase has messages posted before the first turn of a run that goes on with a history, and compares what is new
-// in the conversation that the model then sees. A run without an operator waits.
+// channelCase posts messages before the first turn of a run with a history, and compares the new part of the
+// conversation that the model then sees. A run without an operator waits.
 func channelCase(t *goldentest.T, c goldentest.Case) {
 	switch c.Op() {
 	case "before_turn":

@@ -78,13 +78,13 @@ func reactCase(t *goldentest.T, c goldentest.Case) {
 		got["on_continue_calls"] = asked.Load()
 	}
 	if want["error"] != nil && got["error"] != nil {
-		got["error"] = want["error"] // that there is one is all that is compared
+		got["error"] = want["error"] // only the presence of an error is compared
 	}
 	asRecorded(want["events"], got["events"])
 	t.EqualMessages(want, got, match.EmptyAsAbsent("tool_calls"))
 }
 
-// reactSpec makes the specification of a case. What cannot be said as parameters fails the case.
+// reactSpec returns the specification of a case. A case that parameters cannot express fails.
 func reactSpec(t *goldentest.T, c goldentest.Case) *agentv1.RunSpec {
 	config, _ := c.At("agent").(map[string]any)
 	params := map[string]any{}
@@ -195,9 +195,9 @@ func scoreValue(t *goldentest.T, recorded any) score.Value {
 	return score.Value{}
 }
 
-// asRecorded changes events in two places where a record holds no more than that there is something: the error of a
-// model call is the recorder's own text, and long texts are kept elsewhere. In a third the record holds nothing: its
-// turns were cut by the agent's own channel, and logs say of a call that an operator cut that it was cancelled.
+// asRecorded changes events in two places where a record only holds that there is a value: the error of a model call is
+// the recorder's own text, and long texts are stored elsewhere. In a third place the record holds nothing: its turns
+// were cut by the agent's own channel, and logs report a call that an operator cut as cancelled.
 func asRecorded(want, got any) {
 	recorded, _ := want.([]any)
 	events, _ := got.([]any)

@@ -68,7 +68,7 @@ func (s *script) answer(ctx context.Context, r *modelv1.GenerateRequest) (*model
 	return left[0].output, retry.Sleep(ctx, left[0].delay)
 }
 
-// unused counts the outputs that nobody asked for.
+// unused counts the outputs that no call requested.
 func (s *script) unused() map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()

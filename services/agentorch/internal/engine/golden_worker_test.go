@@ -22,8 +22,8 @@ import (
 // guide is the name under which a worker serves the function of a case.
 const guide = "guide"
 
-// guided connects a worker that gives the recorded values of a function in turn, the last one again and again. It
-// counts how often it was asked.
+// guided connects a worker that returns the recorded values of a function in turn, and then repeats the last one. It
+// counts its calls.
 func (f *fleet) guided(t *goldentest.T, steps []any) *atomic.Int32 {
 	hosted, err := workers.New(workers.Config{
 		Ledger: &memory.Ledger{}, Owner: "test", Taken: func(string) bool { return false }, Logger: slog.New(slog.DiscardHandler),
@@ -55,7 +55,7 @@ func (s *served) RegisterService(_ *grpc.ServiceDesc, service any) {
 	s.WorkerServiceServer, _ = service.(workerv1.WorkerServiceServer)
 }
 
-// told converts a recorded value of a function, as a worker says it.
+// told converts a recorded value of a function to a worker's result.
 type told struct {
 	// result is the answer; without a decision it is a conversation: the first keep of its messages, and those to
 	// append.

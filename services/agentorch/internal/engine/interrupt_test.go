@@ -38,8 +38,8 @@ func (f *fleet) leave(name string, requests ...proto.Message) error {
 	return nil
 }
 
-// operatedLife is a run whose operator cuts a turn with two calls, of which one has not begun, says how to go on, and
-// stops one of two calls that run side by side.
+// operatedLife is a run whose operator cuts a turn with two calls, one of which has not begun, decides how to continue,
+// and stops one of two concurrent calls.
 func operatedLife(f *fleet) *agentv1.RunSpec {
 	f.Config.Beat = 20 * time.Millisecond // at which commands are found
 	f.Models.Answer = servicetest.ByTurn(
@@ -87,7 +87,7 @@ func TestDeathAtEveryAppendOfAnOperatedLife(t *testing.T) {
 	dieEverywhere(t, want, operatedLife)
 }
 
-// A turn is cut while nobody drives the run: the successor has the call stopped, and never makes it again.
+// A turn is cut while no replica drives the run: the successor stops the call, and never makes it again.
 func TestAnInterruptAcrossARestart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -78,7 +78,7 @@ func TestAnEventThatIsTooLargeEndsItsRun(t *testing.T) {
 	}
 }
 
-// What the model said and the targets may each be within their bounds, and take minutes to compare.
+// The model's answer and the targets may each be within their bounds, and still take minutes to compare.
 func TestAnAnswerIsNotComparedWithTooManyTargets(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

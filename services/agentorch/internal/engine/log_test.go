@@ -16,7 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
-// The server's log says that a run of its own began and ended, and why it failed, and nothing of a run of an
+// The server's log has the begin and the end of a run of its own, and why it failed. It has nothing of a run of an
 // evaluation.
 func TestTheLogHasTheBeginAndEndOfARunOfItsOwn(t *testing.T) {
 	t.Parallel()

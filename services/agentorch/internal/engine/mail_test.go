@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 )
 
-// TestACommandThatAnotherReplicaPostedIsTaken: nothing in the owner's process tells of it.
+// TestACommandThatAnotherReplicaPostedIsTaken: nothing in the owner's process announces the command.
 func TestACommandThatAnotherReplicaPostedIsTaken(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -159,8 +159,8 @@ func TestWhatWasMadeWithoutAnAnswerIsDriven(t *testing.T) {
 	})
 }
 
-// TestAnAppendThatWasRefusedAndIsDurable has appends land whose answer says that they did not, as a connection that is
-// cut and asked again may bring about.
+// TestAnAppendThatWasRefusedAndIsDurable makes appends durable although they return an error, as a broken connection
+// with a repeated request may do.
 func TestAnAppendThatWasRefusedAndIsDurable(t *testing.T) {
 	t.Parallel()
 	for answer, err := range map[string]error{"fenced": journal.ErrFenced, "away": away} {

@@ -64,7 +64,7 @@ func TestLeasesAreRenewedAtOnceAtAStart(t *testing.T) {
 	}
 }
 
-// The row of a run that waits says which sandboxes it has. Where it cannot be read the journal does.
+// The row of a waiting run lists its sandboxes. If the row cannot be read, the journal does.
 func TestLeasesAreRenewedOfARunWhoseRowIsDamaged(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -140,7 +140,7 @@ func TestBoundsOfTimeDoNotCountTheServersAbsence(t *testing.T) {
 	}
 }
 
-// TestTakeover has a replica die silently; another one goes on with its runs, and the dead one cannot write any more.
+// TestTakeover lets a replica die silently. Another replica continues its runs, and the dead one can no longer write.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -183,8 +183,8 @@ func TestTakeover(t *testing.T) {
 	assert.Equal(t, 1, outcomes)
 }
 
-// A replica that cannot beat asks for no effect any more, since another may own its runs by then, and asks for none of
-// a run that another took over.
+// A replica that cannot beat requests no effects, since another may own its runs by then. It requests none of a run
+// that another took over.
 func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -227,7 +227,7 @@ func (m *awayModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, o
 	return nil, rpcerr.ServiceUnavailable("modelgw", time.Second, "starting")
 }
 
-// What an owner that was away did not hear is released later, commands of scorers among it.
+// Releases that an unreachable owner did not receive are repeated later, including commands of scorers.
 func TestReleasesAreRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -250,10 +250,10 @@ func TestReleasesAreRepeated(t *testing.T) {
 // silence is a replica that beats and claims no more, or fails to beat.
 type silence struct {
 	dead  atomic.Bool
-	fails error // of beats when it is dead; nil says that all is well
+	fails error // of beats when it is dead; nil means that nothing fails
 }
 
-// silenced has the next engine fall silent as s says. The function that it returns is for the engines after it.
+// silenced makes the next engine fall silent as s defines. Call the returned function before later engines start.
 func (f *fleet) silenced(s *silence) (after func()) {
 	table := f.Replica.Table
 	f.Wrap = func(store journal.Store) journal.Store { return &silentStore{Store: store, silence: s} }
@@ -335,8 +335,8 @@ func (s *shareStore) List(ctx context.Context, q journal.Query) ([]journal.Liste
 	return s.Store.List(ctx, q)
 }
 
-// A start goes on with what there was beside new work: runs of before are fenced at once and taken up in shares, and
-// nothing of that is in their journals.
+// A start resumes earlier work beside new work: earlier runs are fenced at once and resumed in pages, and none of that
+// is in their journals.
 func TestNewRunsDoNotWaitForThoseOfBefore(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, patientDefinition()).start()
@@ -472,8 +472,8 @@ func TestOlderVersionLeavesTheRunAlone(t *testing.T) {
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 }
 
-// A disk that is nearly full parks new runs with a reason; what goes on ends, and the parked ones begin when there is
-// room, after a restart too.
+// A nearly full disk parks new runs with a reason. Active runs end, and the parked ones begin when there is room, after
+// a restart too.
 func TestNewRunsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -30,7 +30,7 @@ func (m *newerModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, 
 	return m.Models.Generate(ctx, r, o...)
 }
 
-// A run whose journal is older than what a service has of it, since its database was restored from a copy, goes on
+// A run whose journal is older than a service's record of it, because the database was restored from a copy, continues
 // under an epoch above that.
 func TestARunGoesOnAboveTheEpochThatAServiceHas(t *testing.T) {
 	t.Parallel()
@@ -44,7 +44,7 @@ func TestARunGoesOnAboveTheEpochThatAServiceHas(t *testing.T) {
 	assert.Equal(t, 1, f.Models.Total())
 }
 
-// An epoch that leaves none above it is shown, and not asked about again and again.
+// The highest epoch, with none above it, is shown as a fault and not retried.
 func TestAnEpochWithoutOneAboveItIsAFault(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

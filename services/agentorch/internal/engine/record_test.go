@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// By default what was said in a call that fails is kept; an answer has its record only where all are wanted.
+// By default the content of a failed call is kept; a successful call is recorded only if all calls are.
 func TestWhichCallsAreRecorded(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct{ all, failed bool }{"": {false, true}, "errors": {false, true}, "none": {false, false}, "all": {true, false}} {

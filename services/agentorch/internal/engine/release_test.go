@@ -34,8 +34,8 @@ func (m *muteModels) ReleaseGenerate(ctx context.Context, r *modelv1.ReleaseGene
 	return nil, ctx.Err()
 }
 
-// An owner that does not answer is told one thing at a time and ever less often, holds up no other, and hears all when
-// it is back.
+// An owner that does not answer gets one request at a time, at growing intervals. It delays no other owner, and
+// receives everything when it is reachable again.
 func TestAnOwnerThatIsAwayIsToldLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 )
 
-// A process whose name another one takes ends, and says why: two that drive the same runs fence each other off again
-// and again.
+// A process whose replica name another process takes ends with that reason: two that drive the same runs would fence
+// each other off repeatedly.
 func TestASecondProcessOfTheSameReplicaEndsTheFirst(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

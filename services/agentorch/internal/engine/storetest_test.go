@@ -16,7 +16,7 @@ var (
 	noRequest runs.Key
 )
 
-// appendsAway takes commands and beats, and no appends while it is away.
+// appendsAway accepts commands and beats, and refuses appends while it is away.
 type appendsAway struct {
 	journal.Store
 	away atomic.Bool
@@ -43,7 +43,7 @@ func (s *deafStore) Create(ctx context.Context, c journal.Creation) (journal.Hea
 	return head, created, err
 }
 
-// liar makes every third append of a journal durable and says that it did not.
+// liar makes every third append of a journal durable and returns an error for it.
 type liar struct {
 	journal.Store
 	says error

@@ -157,7 +157,7 @@ func TestReviewDecides(t *testing.T) {
 	}
 }
 
-// TestReviewChangesTheCall has a review that coerces arguments: they are what runs and what the journal says.
+// TestReviewChangesTheCall uses a review that coerces arguments: the coerced arguments are executed and journaled.
 func TestReviewChangesTheCall(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
@@ -234,7 +234,7 @@ func TestAReviewThatCannotBeHadNow(t *testing.T) {
 	}
 }
 
-// A sandbox that is lost is told to the model, which goes on, and is noted for people.
+// A lost sandbox is reported to the model, which continues, and is noted for people.
 func TestALostSandboxIsNoted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

@@ -75,7 +75,7 @@ func TestAwayIsNotAnError(t *testing.T) {
 	assert.Equal(t, 1, f.Models.Total())
 }
 
-// flakyModels is away for two calls.
+// flakyModels is unreachable for two calls.
 type flakyModels struct {
 	*servicetest.Models
 	calls atomic.Int32
@@ -157,8 +157,8 @@ func TestSandboxQuotaIsAWait(t *testing.T) {
 	assert.Empty(t, f.Sandboxes.Alive())
 }
 
-// TestAnEngineThatIsAwayIsAWait has a run wait for the engine of its sandbox, over a restart too, and go on when it is
-// back.
+// TestAnEngineThatIsAwayIsAWait makes a run wait for the engine of its sandbox, over a restart too, and continue when
+// it is reachable again.
 func TestAnEngineThatIsAwayIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
@@ -206,7 +206,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 	assert.Equal(t, int64(2), got.Epoch)
 }
 
-// unserved lets calls of the tool `weather` wait for a worker, which nobody asks for by the clock, until it is there.
+// unserved makes calls of the tool `weather` wait for a worker, without polling, until there is set.
 func (f *fleet) unserved() (there *atomic.Bool) {
 	there = &atomic.Bool{}
 	f.Tools.Workers = make(chan *toolv1.WatchWorkersResponse)
@@ -220,7 +220,7 @@ func (f *fleet) unserved() (there *atomic.Bool) {
 	return there
 }
 
-// comes tells that a worker serves a tool, for runs of a project.
+// comes announces that a worker serves a tool, for runs of a project.
 func (f *fleet) comes(parent, tool string) {
 	f.Tools.Workers <- &toolv1.WatchWorkersResponse{Parent: parent, Tool: tool, Served: true}
 }
@@ -272,7 +272,7 @@ func TestAWorkerThatComesJustBeforeTheWaitIsNotMissed(t *testing.T) {
 		}
 		result, err := away(ctx, c)
 		f.comes("projects/p", "weather")
-		f.comes("projects/p", "another") // The first one has been heard when this one is taken.
+		f.comes("projects/p", "another") // The first arrival has been handled when this one is taken.
 		return result, err
 	}}
 	f.start()

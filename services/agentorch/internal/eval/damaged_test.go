@@ -35,8 +35,8 @@ func (s smudged) List(ctx context.Context, q journal.Query) ([]journal.Listed, e
 	return rows, err
 }
 
-// TestADamagedRowStopsNoEvaluation has the row of one run damaged, of another also the journal. The journal has all
-// that the row said; without it the sample fails, and the others go on.
+// TestADamagedRowStopsNoEvaluation damages the row of one run, and the row and the journal of another. The journal
+// replaces the row. Without it the sample fails, and the others continue.
 func TestADamagedRowStopsNoEvaluation(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bodies struct {
 	mu  sync.Mutex
 	all map[string][]byte
-	// lost says that none can be opened.
+	// lost makes every Open fail.
 	lost atomic.Bool
 }
 
@@ -86,7 +86,7 @@ type runs struct {
 	refuse, lacks func(sample string) error
 	// making, unless nil, is called before each run is made.
 	making func(eval string)
-	// reading, unless nil, says why a run cannot be read.
+	// reading, unless nil, returns the error of reading a run.
 	reading func(run string) error
 	// tooLate makes runs fail before the cancellation reaches them.
 	tooLate bool
@@ -316,7 +316,7 @@ func spec(samples int) *agentv1.EvalSpec {
 	}
 }
 
-// wait returns the evaluation once ok says so.
+// wait returns the evaluation once ok returns true.
 func (b *bench) wait(t *testing.T, name string, ok func(*agentv1.Eval) bool) *eval.State {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
@@ -391,7 +391,7 @@ func TestNoMoreSamplesAreAtWorkThanAllowed(t *testing.T) {
 	assert.Equal(t, 3, b.runs.busiest)
 }
 
-// A cancel reaches all runs at once: one whose owner does not answer keeps none of the others at work.
+// A cancel reaches all runs at once: a run whose owner does not answer does not delay the cancel of the others.
 func TestACancelWaitsForNoRunBeforeItCancelsTheOthers(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return working() })
@@ -418,7 +418,7 @@ func TestACancelWaitsForNoRunBeforeItCancelsTheOthers(t *testing.T) {
 	assert.Equal(t, []int{3}, b.runs.cancels, "one cancel for all")
 }
 
-// TestACancelIsAcknowledgedWhileARunDoesNotEnd has a run whose effect's owner is away: the cancel is in the journal,
+// TestACancelIsAcknowledgedWhileARunDoesNotEnd has a run whose effect's owner is unreachable: the cancel is journaled,
 // shown, and kept by the next process.
 func TestACancelIsAcknowledgedWhileARunDoesNotEnd(t *testing.T) {
 	t.Parallel()
@@ -472,7 +472,7 @@ func (a *appends) Append(ctx context.Context, next journal.Append) error {
 	return a.Store.Append(ctx, next)
 }
 
-// However many samples are at work, and however long it takes to reach them, a cancel is acknowledged with one append.
+// However many samples are active, and however long it takes to reach them, a cancel is acknowledged with one append.
 func TestACancelIsAcknowledgedBeforeAnyRunHasIt(t *testing.T) {
 	t.Parallel()
 	const samples = 200
@@ -497,8 +497,7 @@ func TestACancelIsAcknowledgedBeforeAnyRunHasIt(t *testing.T) {
 	assert.EqualValues(t, samples, b.ended(t, name).Eval.GetProgress().GetCancelled())
 }
 
-// Whether errors or a cancel end an evaluation is for what came first, also when another process takes it over
-// meanwhile.
+// The first cause ends an evaluation, errors or a cancel, even if another process takes it over in between.
 func TestWhatCameFirstEndsAnEvaluation(t *testing.T) {
 	t.Parallel()
 	for says, want := range map[string]agentv1.EvalState{
@@ -834,7 +833,7 @@ func TestASuccessorGoesOnAfterACrash(t *testing.T) {
 	})
 	b.engine.Close()
 	close(release)
-	for _, run := range b.runs.byName { // They end while nobody looks.
+	for _, run := range b.runs.byName { // They end unobserved.
 		if run.GetState() == agentv1.RunState_RUN_STATE_UNSPECIFIED {
 			head, err := b.journals.Open(t.Context(), run.GetName())
 			require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// said is a run whose scorers repeat what the model said.
+// said is a run whose scorers repeat the model's answer.
 func said(answer, value, metadata string, scorers int) *agentv1.Run {
 	run := scored("C")
 	run.Scores = nil
@@ -31,8 +31,8 @@ func said(answer, value, metadata string, scorers int) *agentv1.Run {
 	return run
 }
 
-// TestAnEvaluationKeepsLittleOfLongScores has an answer and its explanation in the journal of each of five scorers'
-// runs. The evaluation's own has them cut, and small ones as they are.
+// TestAnEvaluationKeepsLittleOfLongScores: an answer and its explanation are in the journal of the runs with five
+// scorers. The evaluation's own journal has them truncated, and small ones complete.
 func TestAnEvaluationKeepsLittleOfLongScores(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", 1<<20)
@@ -62,7 +62,7 @@ func TestAnEvaluationKeepsLittleOfLongScores(t *testing.T) {
 	assert.Equal(t, []string{"short", "short!", `{"why": "so"}`}, []string{short.GetAnswer(), short.GetExplanation(), short.GetMetadataJson()})
 }
 
-// TestScoresThatAreTooLargeFailTheirSample has values that cannot be cut, and the other samples go on.
+// TestScoresThatAreTooLargeFailTheirSample has values that cannot be truncated. The other samples continue.
 func TestScoresThatAreTooLargeFailTheirSample(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(sample string, _, _ int) *agentv1.Run {

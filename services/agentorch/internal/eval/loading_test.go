@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 )
 
-// blind reads no journal of an evaluation while it is away.
+// blind fails to read journals of evaluations while it is away.
 type blind struct {
 	journal.Store
 	away atomic.Bool
@@ -31,13 +31,14 @@ func (b *blind) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*
 	return b.Store.Read(ctx, ref, r)
 }
 
-// TestAnEvaluationThatCannotGoOnSaysSo has what an evaluation needs be away when a server takes it up. It says that it
-// waits, and either goes on when it is back or is cancelled without it.
+// TestAnEvaluationThatCannotGoOnSaysSo makes a dependency of an evaluation unreachable when a server takes it up. The
+// evaluation shows that it waits, and then either continues when the dependency is reachable again or is cancelled
+// without it.
 func TestAnEvaluationThatCannotGoOnSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		lose, restore func(*bench)
-		// readable says that a cancel ends the evaluation meanwhile.
+		// readable is set if a cancel ends the evaluation in the meantime.
 		readable bool
 	}{
 		"its samples are away": {

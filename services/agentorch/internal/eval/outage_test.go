@@ -21,7 +21,7 @@ import (
 
 var away error = rpcerr.StoreUnavailable("full", time.Second, "the disk is full")
 
-// failing is a store whose methods fail as the test says.
+// failing is a store whose methods fail as the test defines.
 type failing struct {
 	journal.Store
 	away atomic.Bool
@@ -59,7 +59,7 @@ func (s *failing) List(ctx context.Context, q journal.Query) ([]journal.Listed, 
 	return s.Store.List(ctx, q)
 }
 
-// again makes the bench's engine anew over a changed store.
+// again recreates the bench's engine over a changed store.
 func (b *bench) again(t *testing.T, wrap func(journal.Store) journal.Store) {
 	t.Helper()
 	b.engine.Close()
@@ -87,7 +87,7 @@ func TestAnEvaluationGoesOnFromWhatIsDurable(t *testing.T) {
 	}
 }
 
-// TestAnEvaluationSaysThatItWaitsForTheStore lets the store go and come back, and cancels meanwhile.
+// TestAnEvaluationSaysThatItWaitsForTheStore stops and restarts the store, and cancels in between.
 func TestAnEvaluationSaysThatItWaitsForTheStore(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return working() })
@@ -127,7 +127,7 @@ func TestAnEvaluationSaysThatItWaitsForTheStore(t *testing.T) {
 	assert.Empty(t, b.engine.Waits(name))
 }
 
-// unlisted refuses to say how runs ended.
+// unlisted refuses to list the ends of runs.
 type unlisted struct {
 	journal.Store
 	refuses atomic.Bool
@@ -140,8 +140,8 @@ func (s *unlisted) List(ctx context.Context, q journal.Query) ([]journal.Listed,
 	return s.Store.List(ctx, q)
 }
 
-// TestACancelNeedsNoListOfRuns has a store that refuses each time to list runs, of which one has ended. The runs at work
-// are cancelled; the evaluation has ended when its results can be read.
+// TestACancelNeedsNoListOfRuns has a store that always refuses to list runs, one of which has ended. The active runs
+// are cancelled; the evaluation ends when its results can be read.
 func TestACancelNeedsNoListOfRuns(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return working() })

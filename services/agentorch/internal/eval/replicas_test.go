@@ -30,7 +30,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
-// replicas are orchestrators on one database, each with a connection of its own, so that none hears what another does.
+// replicas are orchestrators on one database, each with a connection of its own, so that none is notified of another's
+// writes.
 type replicas struct {
 	*fleettest.Fleet
 

@@ -22,7 +22,7 @@ type logLine struct {
 	Samples, Succeeded, Failed, Scores            int
 }
 
-// logged runs an evaluation to its end and returns what the log says at level info.
+// logged runs an evaluation to its end and returns the log at level info.
 func logged(t *testing.T, spec *agentv1.EvalSpec, verdict func(sample string, epoch, attempt int) *agentv1.Run) (lines []logLine, text string) {
 	t.Helper()
 	var b bytes.Buffer

@@ -55,7 +55,7 @@ func TestSamplesTakeLittleMoreThanTheirText(t *testing.T) { //nolint:paralleltes
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat(c.row, c.count)
-			readText(t, c.row) // What a first reading sets up for good does not count.
+			readText(t, c.row) // Caches that a first reading fills do not count.
 			before := held()
 			samples := readText(t, text)
 			took := held() - before

@@ -43,8 +43,7 @@ func recount(s *State) *agentv1.EvalProgress {
 	return p
 }
 
-// randomJournal yields what a driver could journal, and more: runs that nobody knows, places that are not there, ends
-// that come twice.
+// randomJournal yields events that a driver could journal, and more: unknown runs, missing slots, repeated ends.
 type randomJournal struct {
 	*rand.Rand
 	seq  int64

@@ -23,7 +23,7 @@ func unscored() *agentv1.Run {
 	return run
 }
 
-// A pipeline that reads the state, or compares a metric by jq, must not pass on an evaluation that says nothing.
+// A pipeline that reads the state, or compares a metric by jq, must not accept an evaluation without scores.
 func TestAnEvaluationOfWhichNothingWasScoredHasNotSucceeded(t *testing.T) {
 	t.Parallel()
 	const succeeded, lost = agentv1.EvalState_EVAL_STATE_SUCCEEDED, agentv1.EvalState_EVAL_STATE_FAILED

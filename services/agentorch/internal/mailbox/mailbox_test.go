@@ -19,7 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
 )
 
-// store is the inbox of one journal; all else of a store is not asked for.
+// store is the inbox of one journal; the other methods of a store are not called.
 type store struct {
 	journal.Store
 	journal.Hub

@@ -29,7 +29,7 @@ func shown() []proto.Message {
 	return []proto.Message{&agentv1.Event{}, &agentv1.Run{}, &agentv1.Eval{}, &agentv1.EvalSample{}, &agentv1.RunNote{}, &agentv1.InboxItem{}}
 }
 
-// A field of text or bytes says whether it is content. So nobody adds one without deciding who may see it.
+// Every field of text or bytes declares whether it is content, so a new field needs a decision about who may see it.
 func TestEveryTextIsContentOrPlain(t *testing.T) {
 	t.Parallel()
 	seen := map[protoreflect.FullName]bool{}
@@ -64,8 +64,8 @@ func text(f protoreflect.FieldDescriptor) bool {
 	return f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind
 }
 
-// What is said is found nowhere but in content: the messages that hold a conversation, a call or a file are reached by
-// fields of content alone.
+// Content is reachable only through content fields: the messages that hold a conversation, a call or a file are reached
+// by fields of content alone.
 func TestWhatIsSaidIsReachedByContentAlone(t *testing.T) {
 	t.Parallel()
 	says := map[protoreflect.FullName]bool{}
@@ -182,7 +182,7 @@ func fill(m protoreflect.Message, kind protoreflect.FieldDescriptor, word string
 
 // scalar is a value of a field: the word in a text, and else zero.
 func scalar(f protoreflect.FieldDescriptor, word string, zero protoreflect.Value) protoreflect.Value {
-	switch f.Kind() { //nolint:exhaustive // all else is zero
+	switch f.Kind() { //nolint:exhaustive // all other kinds are zero
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(word)
 	case protoreflect.BytesKind:

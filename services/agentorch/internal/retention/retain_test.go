@@ -145,7 +145,7 @@ func (r *rig) put(text, mediaType string) string {
 	return ref.Hash
 }
 
-// age makes all bodies look as if nobody had used them for that long.
+// age makes all bodies look unused for that long.
 func (r *rig) age(by time.Duration) {
 	r.t.Helper()
 	then := time.Now().Add(-by)
@@ -269,7 +269,7 @@ func TestBodiesOfOtherDatabasesAreKept(t *testing.T) {
 	}
 }
 
-// meanwhile does something once while the journals are read.
+// meanwhile runs a function once while the journals are read.
 type meanwhile struct {
 	journal.Store
 	once func()
@@ -322,7 +322,7 @@ func (u unreadable) List(ctx context.Context, q journal.Query) ([]journal.Listed
 	return rows, err
 }
 
-// A row that cannot be read keeps its own journal alone, and what was not deleted is not said to be.
+// An unreadable row keeps only its own journal, and a journal that was not deleted is not reported as deleted.
 func TestARowThatCannotBeReadKeepsNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -345,7 +345,7 @@ func TestARowThatCannotBeReadKeepsNoOther(t *testing.T) {
 	require.ErrorContains(t, k.Delete(t.Context(), "projects/p/evals/busy"), "let a server that can go on with it end it")
 }
 
-// A database that is lost, and one that comes anew in its place, is not the one whose bodies lie there.
+// A new database in the place of a lost one is not the database whose bodies are in the folder.
 func TestANewDatabaseDoesNotSweepForALostOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -362,8 +362,8 @@ func TestANewDatabaseDoesNotSweepForALostOne(t *testing.T) {
 	assert.True(t, r.has(named))
 }
 
-// A folder of bodies that was moved away is missed at the start, before any run goes on without it. What is another
-// matter is let through: a new database, and one whose folder was marked, also without a body.
+// A moved folder of bodies is detected at the start, before any run continues without it. Other cases are accepted: a
+// new database, and one whose folder was marked, even without a body.
 func TestAFolderOfBodiesThatIsGoneIsMissed(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -419,7 +419,7 @@ func TestDeletionsPullTheSweepForward(t *testing.T) {
 	})
 }
 
-// stream is a store in which something was deleted again and again.
+// stream is a store with frequent deletions.
 type stream struct {
 	Journals
 	more atomic.Bool
@@ -484,7 +484,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// What owners keep of a deleted run is released, also when an owner is away for a time and the process ends meanwhile.
+// The owners' results of a deleted run are released, even if an owner is unreachable for a time and the process ends in
+// the meantime.
 func TestOwnersReleaseWhatTheyKeepOfDeletedRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -103,8 +103,8 @@ func TestALaterVersionsRunIsLeftAlone(t *testing.T) {
 	assert.True(t, s.TooNew, "an event may ask for what its kind does not")
 }
 
-// TestACriticalKindThatTheFoldDoesNotKnow has the protocol know more kinds than the fold: each is folded, or says that
-// a later version wrote it.
+// TestACriticalKindThatTheFoldDoesNotKnow adds kinds to the protocol that the fold does not know: each kind is folded,
+// or marks the journal as written by a later version.
 func TestACriticalKindThatTheFoldDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for says, e := range map[string]*agentv1.Event{
@@ -243,7 +243,7 @@ func TestARunAtWorkNamesFewOfItsOpenEffects(t *testing.T) {
 	assert.Equal(t, "model m/x, model m/x, model m/x, model m/x, model m/x, and 95 more", s.View(false).GetActivity())
 }
 
-// Each call that was made again was lost before, and so was the last one where nobody knows how it ended.
+// Each repeated call was lost before, and so was the last one if its end is unknown.
 func TestLostModelCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	intent := func() *agentv1.Event {

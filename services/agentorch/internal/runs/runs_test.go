@@ -125,7 +125,7 @@ func (noModels) ListProviders(context.Context, *modelv1.ListProvidersRequest, ..
 	return nil, rpcerr.ServiceUnavailable("modelgw", time.Second, "modelgw is away")
 }
 
-// A client is told that a service is away; the run of a sample asks services that are waited for.
+// A client gets an error if a service is unreachable; the run of a sample uses services that wait.
 func TestSamplesAskTheServicesThatWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -158,7 +158,7 @@ func TestWhatIsWrongWithATaskFileOverRPC(t *testing.T) {
 	}
 }
 
-// A file that is placed again and again is read each time, so that what is read has a bound.
+// A file that is placed repeatedly is read each time, so the sum of all reads has a bound.
 func TestTheFilesOfATaskAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// TestADamagedRowStopsNoListOfRuns has the row of one of three runs damaged, and then its journal too. The list has
-// what the journal says, and then the run's name and state.
+// TestADamagedRowStopsNoListOfRuns damages the row of one of three runs, and then its journal too. The list has the
+// content of the journal, and then the run's name and state.
 func TestADamagedRowStopsNoListOfRuns(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

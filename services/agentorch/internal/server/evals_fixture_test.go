@@ -108,7 +108,7 @@ func (b *bodies) count() int {
 	return b.opened
 }
 
-// evalRuns makes runs that end at once with the state that a sample has; one without a state is at work until it is
+// evalRuns creates runs that end at once with the state of their sample; a run without a state stays active until it is
 // cancelled.
 type evalRuns struct {
 	journals journal.Store
@@ -154,7 +154,7 @@ func (r *evalRuns) parkedFor(run string) *agentv1.RunWait {
 	return r.parked[run]
 }
 
-// show writes what lists show of the run of a sample that is at work.
+// show writes the row of an active sample's run.
 func (r *evalRuns) show(t *testing.T, sample string, row *agentv1.Run) (name string) {
 	t.Helper()
 	r.mu.Lock()
@@ -259,7 +259,7 @@ func (r *evalRuns) View(_ context.Context, name string, _ bool) (*agentv1.Run, e
 	return proto.CloneOf(r.made[name]), nil
 }
 
-// counted counts what is read of journals, and damages what lists say of some.
+// counted counts reads of journals, and damages some rows.
 type counted struct {
 	journal.Store
 
@@ -380,7 +380,7 @@ func (r *evalRig) watch(req *agentv1.WatchEvalRequest) []*agentv1.WatchEvalRespo
 	return all
 }
 
-// watchUntil reads a watch to its end, or until enough says so.
+// watchUntil reads a watch to its end, or until enough returns true.
 func (r *evalRig) watchUntil(req *agentv1.WatchEvalRequest, enough func(*agentv1.WatchEvalResponse) bool) (all []*agentv1.WatchEvalResponse, err error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)

@@ -38,7 +38,7 @@ const (
 	notFound = errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND
 )
 
-// What is wrong with a request is told by its reason, and by the field or the name that is meant.
+// The reason of an error describes the fault of a request, with the field or the name that is meant.
 func TestErrorsAndTheirDetails(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -317,7 +317,7 @@ func TestSamplesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
 	r.runs.will("b", agentv1.RunState_RUN_STATE_SUCCEEDED)
-	name := r.create(spec("a", "b")) // a is at work until it is cancelled
+	name := r.create(spec("a", "b")) // a is active until it is cancelled
 	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name}, func(one *agentv1.WatchEvalResponse) bool { return one.GetEvent().GetSampleFinished() != nil })
 	require.NoError(t, err)
 	list := func() (states []agentv1.RunState) {
@@ -342,7 +342,7 @@ func TestSamplesAreReadOnce(t *testing.T) {
 	assert.Equal(t, bodies, r.kept.count())
 }
 
-// What samples said and what an evaluation is about is shown to those who ask for it, by every method that gives it.
+// Every method returns the content of samples and of an evaluation only on request.
 func TestAnswersAreWithoutContentUnlessItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	const secret = "canary"
@@ -384,7 +384,7 @@ func TestAnswersAreWithoutContentUnlessItIsAskedFor(t *testing.T) {
 	}
 }
 
-// A mask names what changes; all else in the request is passed over.
+// A mask names the fields to change; the other fields of the request are ignored.
 func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -413,8 +413,7 @@ func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 	require.ErrorContains(t, err, "at least one sample must be at work")
 }
 
-// An empty mask stands for what is set; one that names what is not set empties it. An etag that is not the evaluation's
-// changes nothing.
+// An empty mask means the set fields; a mask with an unset field clears it. An outdated etag changes nothing.
 func TestAnUpdateIsOfTheStateThatItsEtagNames(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -440,7 +439,7 @@ func TestAnUpdateIsOfTheStateThatItsEtagNames(t *testing.T) {
 	assert.EqualValues(t, 7, got.GetSpec().GetMaxSamples())
 }
 
-// A cancel ends what is at work, once; a resume runs that again and nothing else.
+// A cancel ends the active samples once; a resume runs those again and no others.
 func TestCancelAndResume(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -496,7 +495,7 @@ func TestAnEvaluationIsWaitedFor(t *testing.T) {
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
 
-// A watch with progress tells what is known of open effects of the evaluation's runs, as it changes.
+// A watch with progress sends the progress of open effects of the evaluation's runs, as it changes.
 func TestAWatchOfAnEvaluationTellsOfOpenEffects(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -527,7 +526,7 @@ func TestAWatchOfAnEvaluationTellsOfOpenEffects(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A watch gives each event once and in order, goes on after a cursor, and leaves content out unless it is asked for.
+// A watch sends each event once and in order, continues after a cursor, and leaves content out unless it is requested.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -595,11 +594,11 @@ func TestEveryRunThatWaitsCounts(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What an evaluation waits for is told although nothing happens in it.
+// The waits of an evaluation are sent although no event occurs in it.
 func TestWaitsAreTold(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
-	name := r.create(spec("a")) // Its run is at work until it is cancelled.
+	name := r.create(spec("a")) // Its run is active until it is cancelled.
 	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool { return w.GetProgress().GetProgress().GetRunning() == 1 })
 	require.NoError(t, err)
 	since := timestamppb.Now()
@@ -643,8 +642,7 @@ func TestAnEvaluationIsDeletedWithItsRuns(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Samples at work are shown with what they have used so far, what they do, and what they wait for; the evaluation's
-// sums have it too.
+// Active samples show their usage so far, their activity, and their waits; the sums of the evaluation include them.
 func TestSamplesAtWorkAreShown(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)
@@ -705,8 +703,8 @@ func TestSamplesAtWorkAreShown(t *testing.T) {
 	assert.Empty(t, list.GetSamples()[0].GetActivity(), "nothing is at work any more")
 }
 
-// TestADamagedRowStopsNoEvaluation has the rows of an evaluation at work and of one of its runs damaged. Lists and the
-// evaluation have all that others say of them.
+// TestADamagedRowStopsNoEvaluation damages the rows of an active evaluation and of one of its runs. Lists and the
+// evaluation have everything that other rows hold.
 func TestADamagedRowStopsNoEvaluation(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)

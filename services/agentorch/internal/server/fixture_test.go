@@ -128,7 +128,7 @@ func (r *rig) finished(spec *agentv1.RunSpec) string {
 	return name
 }
 
-// hang lets the model never answer. It returns a channel that tells when it was asked.
+// hang makes the model never answer. It returns a channel that receives a value at each call.
 func (r *rig) hang() <-chan struct{} {
 	asked := make(chan struct{}, 8)
 	r.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {

@@ -19,7 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
-// A turn is cut, and answered when what it stopped has ended; the run waits for the operator and goes on.
+// A turn is cut, and the call returns when the stopped effects have ended; the run waits for the operator and then
+// continues.
 func TestAnInterruptCutsATurn(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
@@ -72,7 +73,7 @@ func TestAnInterruptIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
 	assert.Len(t, state.Messages(), 1, "a late answer is not taken")
 }
 
-// One of two calls with the same id is stopped, by its place; the other goes on.
+// One of two calls with the same id is stopped, by its position; the other continues.
 func TestOneCallIsCancelled(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

@@ -55,7 +55,7 @@ func TestARunIsTheFoldOfItsJournal(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
 }
 
-// What of a run's options a model is not sent, its answer says at once, and its journal keeps.
+// The response names the run's options that are not sent to the model, and the journal keeps the warnings.
 func TestARunSaysWhatIsNotDoneAsAsked(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

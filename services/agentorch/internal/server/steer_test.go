@@ -60,8 +60,8 @@ func TestACancelEndsARun(t *testing.T) {
 	}
 }
 
-// A call whose service answers no cancel, as one that is away, holds up the end of a run and not the answer to its
-// cancel, which is in the journal by then and shown.
+// A call whose service does not answer a cancel, such as an unreachable one, delays the end of a run but not the
+// response to its cancel, which is journaled by then and shown.
 func TestACancelIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
@@ -125,7 +125,7 @@ func TestCancelsAreChecked(t *testing.T) {
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
 
-// TestSteering holds a run between two turns, gives it a message and a new bound, and lets it go on.
+// TestSteering holds a run between two turns, gives it a message and a new limit, and resumes it.
 func TestSteering(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
@@ -286,7 +286,7 @@ func TestCommandsAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "messages")
 }
 
-// A message for an agent that is not at work is refused, and no other agent hears it.
+// A message for an inactive agent is refused, and reaches no other agent.
 func TestAMessageForNoAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// place makes the journal of an evaluation or a run that nobody drives.
+// place creates the journal of an evaluation or a run that no replica drives.
 func (r *rig) place(name string, kind journal.Kind, parent string, view proto.Message) {
 	r.T.Helper()
 	body, err := proto.Marshal(view)

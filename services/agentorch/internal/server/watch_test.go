@@ -152,7 +152,7 @@ func TestEventsAreListedInPages(t *testing.T) {
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
 
-// A run at work is shown with the latest that is known of its open effects.
+// An active run shows the latest progress of its open effects.
 func TestARunAtWorkIsShownWithItsRetries(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

@@ -56,7 +56,7 @@ func (c *changing) change(names ...string) *changing {
 	return c
 }
 
-// changes is what a watcher of a project was told. It has enough after so many names or beats.
+// changes collects what a watcher of a project receives. It stops after a number of names or beats.
 type changes struct {
 	names   []string
 	cursors []string

@@ -58,7 +58,7 @@ func (s *store) Read(_ context.Context, _ journal.Ref, r journal.Range) ([]*agen
 	return page, nil
 }
 
-// append adds said texts to the journal, and the end where a text is empty.
+// append adds events with texts to the journal, and the end for an empty text.
 func (s *store) append(texts ...string) *store {
 	s.mu.Lock()
 	for _, text := range texts {
@@ -73,7 +73,7 @@ func (s *store) append(texts ...string) *store {
 	return s
 }
 
-// seen is what a watcher was told.
+// seen collects what a watcher receives.
 type seen struct {
 	seqs    []int64
 	texts   []string

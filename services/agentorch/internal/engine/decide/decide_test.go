@@ -69,7 +69,7 @@ func (l *lab) fold() *run.State {
 	return s
 }
 
-// step decides twice, by the state in memory and by one that is folded anew, and expects the same.
+// step decides twice, from the state in memory and from a new fold, and expects the same.
 func (l *lab) step(facts func() decide.Facts, review func(*toolv1.ToolCall) *toolv1.ToolReview) *decide.Step {
 	l.t.Helper()
 	l.steps++
@@ -184,7 +184,7 @@ func TestAWaitIsJournaledAndEnds(t *testing.T) {
 	assert.Equal(t, open, l.live.Open[0].Seq())
 }
 
-// What cannot be reviewed for good ends the run, and a command ends it at any time.
+// A review that fails permanently ends the run, and a command ends it at any time.
 func TestWhatEndsARun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

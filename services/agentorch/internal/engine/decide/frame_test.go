@@ -45,7 +45,7 @@ func assistant(text string) *modelv1.ChatMessage {
 	return &modelv1.ChatMessage{Content: chat.TextContent(text)}
 }
 
-// modelCall returns the open model call of the agent that was told a task.
+// modelCall returns the open model call of the agent with a task.
 func (l *lab) modelCall(task string) *run.Intent {
 	l.t.Helper()
 	for _, i := range l.live.Open {
@@ -57,7 +57,7 @@ func (l *lab) modelCall(task string) *run.Intent {
 	return nil
 }
 
-// What an agent that another began answers is an outcome of the other, which it goes on with.
+// The answer of a child agent is an outcome of its parent, which continues with it.
 func TestAChildsAnswerIsItsParentsOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, delegates(nil, "one"))
@@ -75,7 +75,7 @@ func TestAChildsAnswerIsItsParentsOutcome(t *testing.T) {
 	assert.Equal(t, 1, l.live.Turns)
 }
 
-// Two children work side by side. Their parent is asked at the end of each, while the other goes on.
+// Two children work concurrently. Their parent is asked at the end of each, while the other continues.
 func TestChildrenWorkSideBySide(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, delegates(nil, "one", "two"))
@@ -90,7 +90,7 @@ func TestChildrenWorkSideBySide(t *testing.T) {
 	assert.Equal(t, "Start.|second|first", conversation(l.live.Frame))
 }
 
-// A bound of a child ends the child and not the run, also one of time, which stops what it has under way.
+// A limit of a child ends the child and not the run. A limit of time stops the child's open effects.
 func TestAChildHasBoundsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for bound, limits := range map[string]*agentv1.RunLimits{"message": {Messages: new(int32(1))}, "time": {Time: durationpb.New(2 * time.Second)}} {
@@ -185,7 +185,7 @@ func TestARunKnowsAllThatItWaitsFor(t *testing.T) {
 	assert.Equal(t, []string{"tool x"}, l.live.Subjects())
 }
 
-// A message wakes the agent that waits for it, and no other. One for an agent that is not at work has no effect.
+// A message wakes only the agent that waits for it. A message for an inactive agent has no effect.
 func TestAMessageIsForOneAgent(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, agenttest.Delegates(agenttest.Task("listens", "one"), agenttest.Task("listens", "two")), agenttest.Listens())
@@ -233,8 +233,8 @@ func TestAReviewHoldsUpItsAgentAlone(t *testing.T) {
 	assert.Equal(t, []string{"message_added", "tools_reviewed", "tool_intent"}, kinds(l.step(nothing, review)))
 }
 
-// A child's tools are pinned when it begins: those that differ from the run's of the same name. What nobody knows cannot
-// be offered to a model, so that the run fails.
+// A child's tools are pinned when it begins, if they differ from the run's tools of the same name. An unknown tool
+// cannot be offered to a model, so the run fails.
 func TestAChildsToolsArePinned(t *testing.T) {
 	t.Parallel()
 	definition := func(name, description string) *toolv1.ToolDefinition {

@@ -74,7 +74,7 @@ func only(d *decide.Step, kind string) (found []*agentv1.Event) {
 	return found
 }
 
-// A model call that an operator cuts fails nothing and answers nothing; the agent waits for what the operator says.
+// A model call that an operator cuts neither fails nor answers anything; the agent waits for the operator's message.
 func TestAModelCallThatIsCutIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	for what, late := range map[string]bool{"stopped": false, "answered too late": true} {
@@ -116,8 +116,8 @@ func TestAModelCallThatIsCutIsAnOutcome(t *testing.T) {
 	}
 }
 
-// A turn is cut with all its calls: those that run are stopped, no other begins, and the model sees all as cancelled
-// once the operator has said how to go on.
+// A turn is cut with all its calls: running calls are stopped, no other begins, and the model sees all as cancelled
+// once the operator has decided how to continue.
 func TestATurnIsCutWithItsCalls(t *testing.T) {
 	t.Parallel()
 	for agentName, l := range map[string]*lab{"generate": newLab(t), "react": newLab(t, react.Definition())} {
@@ -148,7 +148,7 @@ func TestATurnIsCutWithItsCalls(t *testing.T) {
 	}
 }
 
-// Messages that come with an interrupt are what the agent goes on with.
+// The agent continues with the messages of an interrupt.
 func TestAnInterruptMayBringMessages(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, react.Definition())
@@ -159,7 +159,7 @@ func TestAnInterruptMayBringMessages(t *testing.T) {
 	assert.Equal(t, modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR, d.Entries[1].Event.GetMessageAdded().GetContent().GetSource())
 }
 
-// Where no turn is under way an interrupt only delivers its messages.
+// Between turns an interrupt only delivers its messages.
 func TestBetweenTurnsNothingIsCut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, react.Definition())
@@ -215,7 +215,8 @@ func TestTheChildrenOfAnInterruptedAgentEnd(t *testing.T) {
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, d.Finished.GetState(), "no failure of the run")
 }
 
-// The turn of one agent is cut by its span, and goes on with what is said to it; its parent and the others go on.
+// The turn of one agent is cut by its span, and the agent continues with the message for it; its parent and the others
+// continue.
 func TestOneAgentIsInterrupted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, delegates(nil, "one", "two"))
@@ -249,7 +250,7 @@ func TestWhatABoundOfAChildStopsIsInterrupted(t *testing.T) {
 	assert.Equal(t, "Start.|limit time", conversation(l.live.Frame))
 }
 
-// One call of several is stopped: the model sees that its time was up, and the others go on.
+// One call of several is stopped: the model sees a time-out, and the others continue.
 func TestOneCallIsStopped(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

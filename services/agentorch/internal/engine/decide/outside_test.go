@@ -105,8 +105,8 @@ func TestWhatWasAskedForEndsWithItsAgent(t *testing.T) {
 	assert.Equal(t, "Start.|own", conversation(l.live.Frame))
 }
 
-// After a cancel nothing begins from outside, also where it was asked for before; nor for an agent that is not at work,
-// nor over a bound.
+// After a cancel no effect from outside begins, even if it was requested before; nor for an inactive agent, nor over a
+// limit.
 func TestWhatMayNotBeginFromOutside(t *testing.T) {
 	t.Parallel()
 	refused := func(d *decide.Step, more ...string) {

@@ -92,7 +92,7 @@ func TestAnOwnerThatIsAwayIsAskedAgain(t *testing.T) {
 	})
 }
 
-// What could not begin is a wait of the run, and no outcome; what failed for good is an outcome, and no wait.
+// An effect that could not begin is a wait of the run, and no outcome; a permanent failure is an outcome, and no wait.
 func TestAnErrorIsAWaitOrAnOutcome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestArrivalsAreRememberedUpToABound(t *testing.T) {
 	})
 }
 
-// An arrival wakes the runs of its project that wait for it, and tells those that begin to wait a moment too late.
+// An arrival wakes the runs of its project that wait for it, and those that begin to wait a moment too late.
 func TestAnArrivalWakesThoseThatWaitForIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

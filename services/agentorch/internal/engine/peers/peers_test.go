@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 )
 
-// An evaluation shows a service that is away while calls of its runs need it: each run once, since the later of call
+// An evaluation shows an unreachable service while calls of its runs need it: each run once, since the later of call
 // and outage.
 func TestAnOutageShowsWhereItIsFelt(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ import (
 
 const name = "projects/p/evals/e"
 
-// document is what a log says, in part.
+// document is a part of a log's content.
 type document struct {
 	Eval struct {
 		ModelConfig map[string]any                             `json:"model_generate_config"`

@@ -158,7 +158,7 @@ func TestMessagesOfAModelStandInThePool(t *testing.T) {
 }
 
 // TestInspectReadsEveryKindOfEvent gives inspect_ai a log with an event of every kind that a journal can hold, with all
-// that it can say.
+// its fields.
 func TestInspectReadsEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	venv, err := filepath.Abs("../../../../../.tools/venv-inspect")
@@ -195,7 +195,7 @@ func TestInspectReadsEveryKindOfEvent(t *testing.T) {
 		}
 	}
 	for kind := range kinds {
-		if kind != "state" { // Steps tell it; the end-to-end tests read it.
+		if kind != "state" { // Steps emit it; the end-to-end tests read it.
 			assert.True(t, written[kind], "no journal gave an event of kind %s", kind)
 		}
 	}

@@ -46,7 +46,7 @@ func created(spec *agentv1.RunSpec) *agentv1.Event {
 	}}}
 }
 
-// short is an event as `kind name` with what it stands in.
+// short is an event as `kind name` with its enclosing span.
 func short(events []*transcript.Event) (all []string) {
 	for _, e := range events {
 		words := []string{e.Event}
@@ -289,7 +289,7 @@ func TestAChildsCallShowsItsTools(t *testing.T) {
 	assert.Contains(t, shown[1], "A shell.")
 }
 
-// A model call that was interrupted says by whom, also where an answer came late.
+// An interrupted model call names the source of the interrupt, even if an answer came late.
 func TestInterruptedModelCalls(t *testing.T) {
 	t.Parallel()
 	intent := &agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "mockllm/model"}}}

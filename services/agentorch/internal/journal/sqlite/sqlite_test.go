@@ -31,7 +31,7 @@ func openDB(t testing.TB) *sqlite.DB {
 	return db
 }
 
-// countFold makes a row that says how many events there are.
+// countFold returns a row with the number of events.
 func countFold(_ journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 	row := journal.Row{Kind: journal.KindRun, Labels: map[string]string{"made": "again"}}
 	for _, err := range events {
@@ -89,7 +89,7 @@ func TestProjectionsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// A deletion that a crash cuts short is never seen as half of an evaluation, and the next process goes on with it.
+// A deletion that a crash interrupts never shows half of an evaluation, and the next process continues it.
 func TestADeletionGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	const eval, runs = "projects/p/evals/e", 120
@@ -205,7 +205,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 }
 
-// TestADamagedContentStopsNoOtherText has one content that is no content any more, among others that are large.
+// TestADamagedContentStopsNoOtherText has one damaged content among others that are large.
 func TestADamagedContentStopsNoOtherText(t *testing.T) {
 	t.Parallel()
 	db := openDB(t)
@@ -235,8 +235,8 @@ func TestADamagedContentStopsNoOtherText(t *testing.T) {
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
 
-// TestAListEndsWhereItsBytesDo has rows of a mebibyte. A list of several has at least two, so that it says whether
-// there are more.
+// TestAListEndsWhereItsBytesDo has rows of a mebibyte. A page holds at least two of several rows, so that it shows
+// whether there are more.
 func TestAListEndsWhereItsBytesDo(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, openDB(t))

@@ -51,7 +51,7 @@ func newFleet(t *testing.T) *fleettest.Fleet {
 	return f.Start()
 }
 
-// closedDefinition is an agent that does not tell which models it may call.
+// closedDefinition is an agent that does not declare which models it may call.
 func closedDefinition() agent.Definition {
 	return agent.Definition{
 		Name: "closed", Parameters: `{"type": "object"}`,
@@ -115,8 +115,8 @@ func TestWhatASampleLacksIsSaidOfTheSample(t *testing.T) {
 	}
 }
 
-// An evaluation that began before its targets were checked goes on: what is refused with the evaluation is not refused
-// again with each run.
+// An evaluation that began before its targets were checked continues: a fault that is refused with the evaluation is
+// not refused again with each run.
 func TestTargetsOfAnEvaluationsRunsAreNotCheckedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -417,7 +417,7 @@ func ofOptions(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool { return strings.HasPrefix(w.GetField(), "spec.model") })
 }
 
-// What an option does not reach is said once for a model, wherever the option was set.
+// An option without effect is reported once per model, wherever the option was set.
 func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -450,8 +450,7 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	assert.Empty(t, ofOptions(plan.Warnings))
 }
 
-// Options of a run are for its model. Of those that a call of another model is without it is said which, and of which
-// model.
+// Options of a run are for its model. A warning names the options that a call of another model lacks, and that model.
 func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -484,7 +483,7 @@ func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := fleettest.Spec(c.steps...)
-			// What the run's model is not sent is not said where nothing calls it.
+			// Options that are not sent to the run's model are not reported if nothing calls it.
 			spec.Model.Model, spec.Config = "mockllm/cold", c.config
 			spec.ModelRoles = map[string]*agentv1.ModelRef{
 				"judge":  {Model: "mockllm/judge", Config: &modelv1.GenerateConfig{Temperature: new(0.1)}},
@@ -508,7 +507,7 @@ func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 	}
 }
 
-// A model or a role that no step calls is said, and that its configuration and its arguments are not used.
+// A model or a role that no step calls is reported, and that its configuration and its arguments have no effect.
 func TestAModelThatIsNeverCalledIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -168,7 +168,7 @@ func TestUnknownMetadataIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "its keys: none")
 }
 
-// What the sample's data makes of the texts is known before the run; what the model says is not.
+// The size of the texts with the sample's data is known before the run; the size of the model's answer is not.
 func TestWhatPlaceholdersMakeIsBounded(t *testing.T) {
 	t.Parallel()
 	in := score.Input{Metadata: &orderedjson.Object{}}

@@ -33,8 +33,8 @@ func TestGoldenMetrics(t *testing.T) {
 	})
 }
 
-// wrapped drives a case whose record does not tell which metric was computed for each group: one of those that take no
-// parameters must give what was recorded, and where an error was, all do.
+// wrapped drives a case whose record does not name the metric of each group: one of those without parameters must give
+// the recorded value, and if the record is an error, all must fail.
 func wrapped(t *goldentest.T, registry *metric.Registry, c goldentest.Case) {
 	var got []any
 	for _, name := range []string{"accuracy", "stderr"} {

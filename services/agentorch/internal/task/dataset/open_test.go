@@ -18,8 +18,8 @@ var formats = map[string]dataset.Format{
 	".jsonl": dataset.JSONLines, ".json": dataset.JSON, ".csv": dataset.CSV, ".tsv": dataset.CSV, ".tab": dataset.CSV,
 }
 
-// open reads a dataset from a file as its ending says. Values of files, setup and sandbox that name files below the
-// file's directory become their paths.
+// open reads a dataset from a file, in the format of its extension. Values of files, setup and sandbox that name files
+// below the file's directory become their paths.
 func open(t testing.TB, path string, opts dataset.Options) (*whole, error) {
 	t.Helper()
 	path, err := filepath.Abs(path)
@@ -77,7 +77,7 @@ func (d *whole) assignIDs() error {
 	return nil
 }
 
-// pick leaves the selected samples of those in an order by chance, or in that of the file where there is no seed.
+// pick returns the selected samples in a random order, or in that of the file if there is no seed.
 func (d *whole) pick(seed *int64, sel dataset.Selection) (picked *whole, unmatched []dataset.ID, err error) {
 	order := make([]int, len(d.Samples))
 	for i := range order {
