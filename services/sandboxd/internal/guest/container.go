@@ -25,7 +25,8 @@ const (
 	ContainerSpecName = "spec.json"
 )
 
-// ContainerSpec is what the host tells the first process of a container. It is read once; the engine has done the rest.
+// ContainerSpec is the host's specification for the first process of a container. It is read once; the engine has done
+// the rest.
 type ContainerSpec struct {
 	// Guest says how the guest runs; its descriptors are the guest's own to find. Its Workdir is made where the image
 	// lacks it, for its User.
@@ -101,8 +102,8 @@ func spareSomeThreads(n int) {
 	ended.Wait()
 }
 
-// makeWorkdir makes the folder where commands start, unless the image has it. Whom it is for may be a user that the
-// image lacks; the first command says so.
+// makeWorkdir creates the folder where commands start, unless the image has it. Its user may be one that the image
+// lacks; the first command reports that.
 func makeWorkdir(dir, user string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		return nil

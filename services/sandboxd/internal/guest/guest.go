@@ -1,6 +1,6 @@
 // Package guest is guestd, the program inside a sandbox: it runs commands and keeps their results, reads and writes
-// files, and serves all that to the host over the one connection that it dials. It trusts the host and nothing else in
-// the sandbox.
+// files, and serves these operations to the host over the one connection that it dials. It trusts the host and nothing
+// else in the sandbox.
 package guest
 
 import (
@@ -53,7 +53,7 @@ const SocketName = "h.sock"
 // as ever: a heap that fits into the processor's caches is worth more than a collection saved.
 const memoryMargin = 16 << 20
 
-// Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of
+// Main runs the guest program and returns its exit code. Its first argument is the role: `init` is the first process of
 // a sandbox, `proc` a helper of the launcher that mounts a /proc for it, `container` the first process of a container,
 // `text-editor` a helper that reads one request and prints one answer, `version` prints the version.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -82,7 +82,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // [box.Transient]): EX_TEMPFAIL of sysexits.h.
 const ExitTransient = 75
 
-// ended says why a part of the program ended, and gives its exit code.
+// ended reports why a part of the program ended, and returns its exit code.
 func ended(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0
@@ -94,7 +94,7 @@ func ended(err error, stderr io.Writer) int {
 	return 1
 }
 
-// runInit builds the box, tells the launcher, and serves until the sandbox ends.
+// runInit builds the box, reports to the launcher, and serves until the sandbox ends.
 func runInit() error {
 	if err := closeonexec.MarkAll(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func checkFolders(spec *box.Guest) []string {
 	return append(found(spec.ChecksDir), agentFolders(spec)...)
 }
 
-// agentFolders are the folders of the agent, as far as they are there.
+// agentFolders are the existing folders of the agent.
 func agentFolders(spec *box.Guest) []string {
 	home := ""
 	if who, err := account.Lookup(spec.User); err == nil && !systemFolder.MatchString(who.Home) {

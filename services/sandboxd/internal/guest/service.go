@@ -46,7 +46,7 @@ type guest struct {
 	deadline *time.Timer
 }
 
-// Hello tells who is inside, and takes the settings of commands.
+// Hello returns the guest's description, and applies the settings of commands.
 func (g *guest) Hello(_ context.Context, req *guestv1.HelloRequest) (*guestv1.HelloResponse, error) {
 	env := req.GetEnv()
 	if err := g.runner.Configure(command.Settings{Env: env, Workdir: req.GetWorkdir(), User: req.GetUser()}); err != nil {
@@ -81,7 +81,7 @@ func (g *guest) Run(ctx context.Context, req *guestv1.RunRequest) (*guestv1.RunR
 	return &guestv1.RunResponse{Result: result}, nil
 }
 
-// Stream starts a command or attaches to it, and sends what it prints from the caller's offsets on.
+// Stream starts a command or attaches to it, and sends its output from the caller's offsets on.
 func (g *guest) Stream(req *guestv1.StreamRequest, stream grpc.ServerStreamingServer[sandboxv1.StreamExecResponse]) error {
 	ctx, run := stream.Context(), req.GetRun()
 	out := follower{at: req.GetStdoutOffset(), name: sandboxv1.ExecStream_EXEC_STREAM_STDOUT}
@@ -203,7 +203,7 @@ func (g *guest) Release(_ context.Context, req *guestv1.ReleaseRequest) (*guestv
 	return &guestv1.ReleaseResponse{}, nil
 }
 
-// Shutdown ends the guest with all that runs in the sandbox, once the answer is on its way.
+// Shutdown ends the guest with all processes of the sandbox, after the answer has been sent.
 func (g *guest) Shutdown(context.Context, *guestv1.ShutdownRequest) (*guestv1.ShutdownResponse, error) {
 	time.AfterFunc(50*time.Millisecond, func() { g.exit("asked by the host") })
 	return &guestv1.ShutdownResponse{}, nil

@@ -18,7 +18,7 @@ import (
 // groupFolder is the folder of all boxes' cgroups.
 const groupFolder = "evalfleet"
 
-// cgroups is where this process may make cgroups for boxes.
+// cgroups is where this process may create cgroups for boxes.
 type cgroups struct {
 	// trees are the hierarchies that are used: the unified one alone, or those of v1.
 	trees hierarchies
@@ -29,7 +29,7 @@ type cgroups struct {
 }
 
 // findCgroups finds where memory and pids can be bounded: in the hierarchies as they are mounted, else in mounts of our
-// own. The error says why nowhere.
+// own. If nowhere, the error has the reason.
 func findCgroups(log *slog.Logger) (*cgroups, error) {
 	mounted, err := mountedHierarchies()
 	if err == nil {
@@ -64,7 +64,7 @@ func ownCgroups() (*cgroups, error) {
 	return c, nil
 }
 
-// abandoned is how old an empty cgroup is when nobody can be about to use it.
+// abandoned is the age from which an empty cgroup is in no use: no creation takes so long.
 const abandoned = 10 * time.Minute
 
 // sweep removes groups that a crash left behind with nothing in them. A group with processes cannot be removed.
@@ -126,7 +126,7 @@ func useV1(h hierarchies, controller string) (base string, err error) {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
-		// It may be another user's.
+		// The folder may belong to another user.
 		trial, err := os.MkdirTemp(folder, "trial-")
 		if err != nil {
 			return err
@@ -135,9 +135,9 @@ func useV1(h hierarchies, controller string) (base string, err error) {
 	})
 }
 
-// useV2 makes a folder whose children have the controllers. A group of v2 may hold processes, or groups with
-// controllers, but not both, so this process steps aside into a group of its own where that helps. The machine's root
-// knows no such rule: where the root is under it, it is that of a container, whose other processes step aside too.
+// useV2 creates a folder whose children have the controllers. A group of v2 may hold processes, or groups with
+// controllers, but not both, so this process moves into a group of its own if that helps. The machine's root group is
+// exempt from the rule: if the root is subject to it, it is the root of a container, whose other processes move too.
 func useV2(tree hierarchy) (base string, err error) {
 	return tree.firstUsable(func(own string) error {
 		parent := filepath.Join(tree.mount, own)
@@ -156,15 +156,15 @@ func useV2(tree hierarchy) (base string, err error) {
 	})
 }
 
-// stepAside moves this process, or all of the group, into a group below it and then enables the controllers. Where that
-// does not help, since processes stay behind, they come back.
+// stepAside moves this process, or all of the group, into a group below it and then enables the controllers. If that
+// fails because processes stay behind, it moves them back.
 func stepAside(parent string, all bool, enable func(folder string) error) error {
 	aside := filepath.Join(parent, aside)
 	if err := os.MkdirAll(aside, 0o755); err != nil {
 		return err
 	}
 	var err error
-	for range 10 { // while they go, they may start others
+	for range 10 { // in the meantime they may start others
 		if err = move(parent, aside, all); err != nil {
 			break
 		}
@@ -196,7 +196,7 @@ func move(from, to string, all bool) error {
 	return nil
 }
 
-// enable lets the children of a v2 group have memory and pids, and cpu where that works.
+// enable enables memory and pids for the children of a v2 group, and cpu if possible.
 func enable(folder string) error {
 	control := filepath.Join(folder, "cgroup.subtree_control")
 	if err := put(control, "+memory +pids"); err != nil {
@@ -208,11 +208,11 @@ func enable(folder string) error {
 	return nil
 }
 
-// aside is the group that a process steps into to make room for boxes beside it.
+// aside is the group that a process moves into to make room for boxes beside it.
 const aside = groupFolder + "-host"
 
-// above is the group of this process, or that from which it stepped aside before: boxes do not go down a level with
-// every start.
+// above returns the group of this process, or the group from which it moved aside before, so that boxes do not go down
+// a level with every start.
 func (h hierarchy) above() string {
 	if filepath.Base(h.own) == aside {
 		return filepath.Dir(h.own)

@@ -19,7 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 )
 
-// Create makes a box, or gives the one of the same id.
+// Create makes a box, or returns the one of the same id.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
 	d.look(ctx)
 	if err := d.check(&spec); err != nil {
@@ -28,7 +28,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 	return d.boxes.Create(ctx, spec.ID, func() (driver.Report, error) { return d.make(ctx, spec) })
 }
 
-// check fills in what the driver decides and refuses what it cannot do.
+// check sets the driver's defaults and rejects what it cannot do.
 func (d *Driver) check(spec *driver.Spec) error {
 	if spec.Workdir == "" {
 		spec.Workdir = workdir
@@ -52,8 +52,9 @@ func (d *Driver) check(spec *driver.Spec) error {
 	return nil
 }
 
-// make makes a box with every part of the isolation, or, where that is allowed, without those that this machine was
-// measured to lack. The failure of a box lowers nothing: it is the box's, or a shortage that passes.
+// make makes a box with every part of the isolation or, if that is allowed, without the parts that this machine was
+// measured to lack. The failure of one box does not change the measurement: it concerns that box, or a transient
+// shortage.
 func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, error) {
 	has := allCapabilities
 	if spec.AllowUnisolated {
@@ -72,8 +73,8 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 	return report, err
 }
 
-// try makes a box with what a machine has. Part is what it lacks for that; a part that cannot be had for the moment is
-// an error (SANDBOX_QUOTA).
+// try makes a box with the capabilities of a machine. part is a part that the machine lacks; a transient lack of a part
+// is an error (SANDBOX_QUOTA).
 func (d *Driver) try(ctx context.Context, spec driver.Spec, has capabilities) (_ driver.Report, lacks *box.PartError, err error) {
 	p := plan{spec: spec, capabilities: has}
 	if has.cgroups {
@@ -101,14 +102,14 @@ func (d *Driver) try(ctx context.Context, spec driver.Spec, has capabilities) (_
 // capabilities are the parts of the isolation that a machine may lack.
 type capabilities struct {
 	cgroups, namespaces bool
-	missing             []string // why it lacks those
+	missing             []string // the reasons why it lacks them
 }
 
 // allCapabilities are those of a machine that lacks nothing.
 var allCapabilities = capabilities{cgroups: true, namespaces: true}
 
-// measure finds, once, which parts of the isolation this machine lacks: with boxes that are thrown away and have every
-// part, then those that remain.
+// measure finds, once, which parts of the isolation this machine lacks: it makes boxes and destroys them, first with
+// every part, then with those that remain.
 func (d *Driver) measure(ctx context.Context) (capabilities, error) {
 	select {
 	case d.measuring <- struct{}{}:
@@ -139,7 +140,7 @@ func (d *Driver) measure(ctx context.Context) (capabilities, error) {
 			has.namespaces = false
 		}
 	}
-	d.measured.CompareAndSwap(nil, &has) // a box that was made meanwhile with every part says more
+	d.measured.CompareAndSwap(nil, &has) // a complete box that was made in the meantime takes precedence
 	return *d.measured.Load(), nil
 }
 
@@ -169,7 +170,7 @@ func (d *Driver) probe(ctx context.Context, has capabilities) (lacks *box.PartEr
 const moreNamespaces = "set the sysctl user.max_user_namespaces above 0 (and kernel.unprivileged_userns_clone to 1, " +
 	"kernel.apparmor_restrict_unprivileged_userns to 0, where they exist), or run as root"
 
-// nextSteps tells for a missing part what would help.
+// nextSteps are the remedies for missing parts.
 var nextSteps = map[string]string{
 	"mount namespace": moreNamespaces,
 	"user namespace":  moreNamespaces,
@@ -184,7 +185,7 @@ const groupsPart = "cgroups for memory and pids"
 // partsOfGroups fail where a box cannot be put into its cgroups.
 var partsOfGroups = []string{groupsPart, "cgroup of commands"}
 
-// userGroups is what gives an ordinary user cgroups.
+// userGroups is the way for an ordinary user to get cgroups.
 const userGroups = "start it in a session of systemd (systemd-run --user --scope -p Delegate=yes evalfleet …, or log in so that systemctl --user works), run as root"
 
 func (d *Driver) unavailable(part *box.PartError) error {
@@ -209,7 +210,7 @@ const (
 	defaultInodes = 250_000
 )
 
-// rootBytes bounds what is written in a box. It is memory too.
+// rootBytes bounds the data that is written in a box. It counts as memory too.
 func rootBytes(l driver.Limits) int64 {
 	switch {
 	case l.DiskBytes > 0:
@@ -220,15 +221,15 @@ func rootBytes(l driver.Limits) int64 {
 	return defaultDisk
 }
 
-// guestBytes bounds the memory of the guest. The files that are written through it are in its account.
+// guestBytes bounds the memory of the guest, with the files that are written through it.
 func guestBytes(l driver.Limits) int64 {
 	return bound.GuestMemory(bound.GuestOutput(l.MemoryBytes)) + rootBytes(l)
 }
 
-// processors is how many whole processors a share of them takes.
+// processors returns how many whole processors a share of them needs.
 func processors(l driver.Limits) int { return int((l.CPUMillis + 999) / 1000) }
 
-// specification is what the guest is told.
+// specification returns the guest's specification.
 func (d *Driver) specification(p plan, g *group) box.Spec {
 	l := p.spec.Limits
 	s := box.Spec{
@@ -281,7 +282,7 @@ func unixSeconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// report tells what was made; weaker is what the guest found missing.
+// report describes the box that was made; weaker is what the guest found missing.
 func (d *Driver) report(p plan, g *group, weaker []string) driver.Report {
 	r := driver.Report{GuestPath: guestTarget, Workdir: p.spec.Workdir, User: p.spec.User, Env: map[string]string{"PATH": d.system.path}}
 	iso := &r.Isolation
@@ -313,5 +314,5 @@ func (d *Driver) report(p plan, g *group, weaker []string) driver.Report {
 	return r
 }
 
-// describe is for errors of starting the guest.
+// describe wraps an error of starting the guest.
 func describe(err error) error { return fmt.Errorf("start the guest: %w", err) }

@@ -19,11 +19,11 @@ const headroom = 64
 
 const cpuPeriod = 100_000 // µs
 
-// groupRef names a cgroup so that a later process finds it: the tree and the path from its mount.
+// groupRef identifies a cgroup for later processes: its tree and its path from the tree's mount.
 type groupRef struct{ Tree, Path string }
 
-// group is the cgroup of a box that is being made: one for the guest and one for its commands, side by side. What
-// bounds commands does not bound, slow or end the guest.
+// group is the cgroup of a box that is being made: one for the guest and one for its commands, side by side. The bounds
+// of commands do not bound, slow or end the guest.
 type group struct {
 	refs   []groupRef // children first
 	enter  []string   // `cgroup.procs` files for the guest
@@ -65,8 +65,8 @@ func (c *cgroups) add(g *group, tree string, names ...string) (folder string, er
 	return folder, os.Mkdir(folder, 0o755)
 }
 
-// ranOut reports whether the kernel ended the guest of a box for want of memory: of its group, in which it is alone, or
-// of the whole machine.
+// ranOut reports whether the kernel killed the guest of a box for lack of memory: in the guest's group, where it is
+// alone, or in the whole machine.
 func (c *cgroups) ranOut(refs []groupRef) bool {
 	for _, ref := range refs {
 		for _, file := range []string{"memory.oom_control", "memory.events"} { // of version 1, of version 2
@@ -139,7 +139,7 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 	if err != nil {
 		return err
 	}
-	// The kernel refuses a share above that of a group further up, which then holds the box too.
+	// The kernel rejects a share above that of an ancestor group, which then bounds the box too.
 	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", s.CPUMillis*cpuPeriod/1000)); box.Transient(err) {
 		return err
 	} else if err != nil {
@@ -245,7 +245,7 @@ func setMemoryV2(folder string, bytes int64) error {
 	return nil
 }
 
-// unboundedCPU says what a box has in place of a share of the processors.
+// unboundedCPU describes what a box has in place of a share of the processors.
 func unboundedCPU(err error) string {
 	return "cpu: a number of whole processors instead of a share of a cgroup (" + err.Error() + ")"
 }
@@ -268,7 +268,7 @@ func (g *group) admit(pid int) error {
 	return nil
 }
 
-// remove kills what is left in groups and removes them. Groups that are gone are no error.
+// remove kills the processes that are left in groups and removes the groups. Groups that no longer exist are no error.
 func (c *cgroups) remove(ctx context.Context, refs []groupRef) error {
 	for end := time.Now().Add(10 * time.Second); ; {
 		var err error

@@ -33,11 +33,11 @@ const (
 	startTimeout = 30 * time.Second
 )
 
-// launch makes the folder, the cgroups and the guest of a box. A part of the isolation that is missing is a
-// *box.PartError; the caller destroys what is left then.
+// launch creates the folder, the cgroups and the guest of a box. A missing part of the isolation is a *box.PartError;
+// the caller then destroys what is left.
 //
-// The guest waits for its specification, and dies without one. So the record is written, with its process id, before
-// anything can happen that a later process would not find.
+// The guest waits for its specification, and exits without one. So the record, with the guest's process id, is written
+// before anything can happen that a later process would not find.
 func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	id, folder, control := p.spec.ID, d.boxes.Folder(p.spec.ID), d.boxes.Control(p.spec.ID)
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(control, 0o755)); err != nil {
@@ -113,8 +113,8 @@ type starting struct {
 	proc    *os.File // where the guest takes its /proc from; nil when it mounts that itself
 }
 
-// explain gives a failure of a step that needs the guest its cause where that is the guest's end: SANDBOX_QUOTA after a
-// shortage, else INTERNAL. All other failures stay as they are.
+// explain replaces the failure of a step that needs the guest by the guest's end, if that is the cause: SANDBOX_QUOTA
+// after a shortage, else INTERNAL. All other failures stay as they are.
 func (s *starting) explain(err error, folder string) error {
 	if box.Transient(err) {
 		return err
@@ -135,7 +135,7 @@ func (s *starting) explain(err error, folder string) error {
 
 func (s *starting) close() { closeAll([]*os.File{s.spec, s.outcome, s.proc}) }
 
-// begin tells the guest what to be and waits for its answer.
+// begin sends the guest its specification and waits for its answer.
 func (s *starting) begin(ctx context.Context, spec box.Spec) (box.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -302,7 +302,7 @@ func hostFolders(folder string) error {
 	return nil
 }
 
-// guestLog is what the guest of a box wrote, if anything.
+// guestLog returns what the guest of a box wrote to its log, if anything.
 func guestLog(folder string) []byte {
 	data, _ := os.ReadFile(filepath.Join(folder, "guestd.log")) // nothing where it cannot be read
 	return data

@@ -27,9 +27,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guestbinary"
 )
 
-// Config sets the driver up.
+// Config configures the driver.
 type Config struct {
-	// Dir holds the boxes' records; it is made.
+	// Dir has the boxes' records; it is created.
 	Dir string
 	// GuestPath is the guest program on this machine.
 	GuestPath string
@@ -89,7 +89,7 @@ func New(cfg Config) (*Driver, error) {
 	if d.cgroups, d.noGroup = d.source.find(); d.cgroups != nil {
 		d.cgroups.sweep()
 	}
-	d.asked = d.root // root needs nobody's leave
+	d.asked = d.root // root needs no delegation
 	mapsAll, err := mapsAll()
 	d.many = d.root && mapsAll
 	return d, err
@@ -100,8 +100,8 @@ func (d *Driver) look(ctx context.Context) {
 	d.found.Do(func() { d.system = d.search(context.WithoutCancel(ctx)) })
 }
 
-// groups gives where cgroups for boxes can be made. Nil: nowhere, for that reason. What a shortage has hidden is looked
-// for again.
+// groups returns where cgroups for boxes can be created. Nil means nowhere, for the returned reason. If a shortage was
+// the cause, the next call searches again.
 func (d *Driver) groups() (*cgroups, error) {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()
@@ -111,7 +111,7 @@ func (d *Driver) groups() (*cgroups, error) {
 	return d.cgroups, d.noGroup
 }
 
-// groupSource is where cgroups come from: this machine, but in tests.
+// groupSource is where cgroups come from: this machine, except in tests.
 type groupSource struct {
 	unifiedBounds func() (bool, error)
 	enterScope    func(ctx context.Context) error
@@ -128,8 +128,8 @@ func machineGroups(log *slog.Logger) groupSource {
 	}
 }
 
-// askForGroups asks the user's systemd for cgroups where there are none, once. It fails where a shortage keeps it from
-// asking; the next call then asks.
+// askForGroups asks the user's systemd for cgroups if there are none, once. It fails if a shortage prevents the
+// request; then the next call asks.
 func (d *Driver) askForGroups(ctx context.Context) error {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()
@@ -140,7 +140,7 @@ func (d *Driver) askForGroups(ctx context.Context) error {
 	if box.Transient(err) {
 		return err
 	}
-	if ruled { // systemd rules the cgroups of version 2
+	if ruled { // systemd manages the cgroups of version 2
 		asked := d.source.enterScope(context.WithoutCancel(ctx))
 		groups, err := d.source.find() // Whatever systemd said: another driver of this process may have asked before.
 		switch {
@@ -184,7 +184,7 @@ func (d *Driver) find(_ context.Context, id string) (admit func(pid int) bool, e
 	return rec.isGuest, nil
 }
 
-// Destroy kills the box's first process, and with it all others, and removes what is left of it.
+// Destroy kills the box's first process, and with it all others, and removes what is left of the box.
 func (d *Driver) Destroy(ctx context.Context, id string) error { return d.boxes.Destroy(ctx, id) }
 
 // end kills what runs in a box and removes its cgroups.
@@ -219,7 +219,7 @@ func (d *Driver) List(_ context.Context, owner string) ([]driver.Observed, error
 	})
 }
 
-// ended says why a box has ended, where its cgroups still know.
+// ended returns why a box has ended, if its cgroups still know.
 func (d *Driver) ended(rec *record) string {
 	if groups, _ := d.groups(); groups != nil && groups.ranOut(rec.Cgroups) {
 		return driver.OutOfMemory
@@ -227,13 +227,13 @@ func (d *Driver) ended(rec *record) string {
 	return ""
 }
 
-// Close stops listening for guests; they wait for the next one who does.
+// Close stops listening for guests. They wait for the next process that listens.
 func (d *Driver) Close() error {
 	d.boxes.Close()
 	return nil
 }
 
-// removeGroups removes the cgroups of a box; where this process has no cgroups, they are left to one that has.
+// removeGroups removes the cgroups of a box. If this process has no cgroups, a process that has them does it later.
 func (d *Driver) removeGroups(ctx context.Context, rec *record) error {
 	groups, _ := d.groups()
 	if groups == nil || len(rec.Cgroups) == 0 {
@@ -242,7 +242,7 @@ func (d *Driver) removeGroups(ctx context.Context, rec *record) error {
 	return groups.remove(ctx, rec.Cgroups)
 }
 
-// mapsAll tells that this process can map any user of the machine into a namespace.
+// mapsAll reports whether this process can map any user of the machine into a namespace.
 func mapsAll() (bool, error) {
 	data, err := os.ReadFile("/proc/self/uid_map")
 	var inside, outside, count uint64

@@ -55,8 +55,8 @@ func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
 	return a
 }
 
-// refused is the error of a guest that could not be cloned into its namespaces. The kernel says of a kind of which
-// there may be none what it says of one of which there are too many now.
+// refused is the error of a guest that could not be cloned into its namespaces. The kernel returns the same error for a
+// kind of namespace that is forbidden and for one of which there are too many now.
 func (d *Driver) refused(ctx context.Context, err error) *box.PartError {
 	if !box.Transient(err) {
 		return &box.PartError{Part: d.missingNamespace(ctx), Err: err}

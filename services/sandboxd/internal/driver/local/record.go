@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/boxstore"
 )
 
-// record is what is kept of a box in its folder: enough to find its first process again, and never to take another for
-// it.
+// record is the record of a box in its folder: enough to find its first process again, and never to mistake another
+// process for it.
 type record struct {
 	boxstore.Record
 	// PID, Start and Boot are the first process: its id, when it began in ticks of this boot, and which boot that is.
@@ -30,10 +30,10 @@ type record struct {
 	Cgroups []groupRef `json:",omitempty"`
 }
 
-// isGuest tells the first process of the box by its id.
+// isGuest reports whether pid is the first process of the box.
 func (r *record) isGuest(pid int) bool { return pid == r.PID }
 
-// identify fills in which process pid is.
+// identify records which process pid is.
 func (r *record) identify(pid int) error {
 	start, _, err := processStart(pid)
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *record) identify(pid int) error {
 	return err
 }
 
-// alive reports whether the first process still runs and is the one of this record. An error says that nothing is
-// known.
+// alive reports whether the first process still runs and is the one of this record. An error means that this is
+// unknown.
 func (r *record) alive() (bool, error) {
 	boot, err := bootID()
 	if err != nil || r.PID <= 0 || boot != r.Boot {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A user's own systemd gives the processes of a login a part of the cgroups to rule, when it is asked to
-// (systemd.resource-control(5), Delegate=). Without one, an ordinary user can make no cgroup on most machines.
+// A user's own systemd delegates a part of the cgroups to processes of a login on request (systemd.resource-control(5),
+// Delegate=). Without it, an ordinary user can create no cgroup on most machines.
 const (
 	// scopeTimeout bounds the wait for it.
 	scopeTimeout = 5 * time.Second
@@ -22,11 +22,11 @@ const (
 	scopePoll = 10 * time.Millisecond
 )
 
-// errNoManager says that no systemd answers this user.
+// errNoManager is the error of a user without a reachable systemd.
 var errNoManager = errors.New("this user has no systemd to ask for a cgroup")
 
-// enterScope has the user's systemd move this process into a scope whose cgroups this process may rule. It does what
-// `systemd-run --user --scope -p Delegate=yes` does for a program that it starts. Runtime is the user's folder
+// enterScope asks the user's systemd to move this process into a scope whose cgroups this process may manage. It does
+// what `systemd-run --user --scope -p Delegate=yes` does for a program that it starts. runtime is the user's folder
 // (/run/user/ID).
 func enterScope(ctx context.Context, runtime string) error {
 	bus := filepath.Join(runtime, "bus")

@@ -57,8 +57,8 @@ type system struct {
 	python  string // prefix on the host; empty when the system's is used
 }
 
-// findSystem looks what the machine has. Python is the prefix of an installation to show, or empty to find one by the
-// host's PATH. One that holds any of private is not shown; the log says so.
+// findSystem finds what the machine has. python is the prefix of an installation to show, or empty to find one by the
+// host's PATH. An installation that contains any of private is not shown; the log notes that.
 func findSystem(ctx context.Context, python, searchPath string, private []string, log *slog.Logger) system {
 	s := system{links: map[string]string{}, path: systemPath}
 	for _, name := range systemFolders {
@@ -95,8 +95,8 @@ func findSystem(ctx context.Context, python, searchPath string, private []string
 	return s
 }
 
-// tooWide refuses to show a Python installation whose prefix holds one of the folders in private with all that is in
-// them.
+// tooWide rejects a Python installation whose prefix contains one of the folders in private, which would be shown with
+// it.
 func tooWide(python string, private []string) error {
 	if python == "" {
 		return nil
@@ -109,7 +109,7 @@ func tooWide(python string, private []string) error {
 	return nil
 }
 
-// within tells that a path is the folder or lies in it.
+// within reports whether a path is the folder or is in it.
 func within(path, folder string) bool {
 	rest, err := filepath.Rel(folder, path)
 	return err == nil && rest != ".." && !strings.HasPrefix(rest, "../")

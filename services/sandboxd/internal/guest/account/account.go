@@ -24,9 +24,9 @@ type Account struct {
 	Home     string
 }
 
-// Lookup finds a user by name, id, or either with `:group`, as the sandbox's own /etc/passwd and /etc/group have it. An
-// id that no name bears is a user without a home (`/`), whose group is of the same number. The empty name is the
-// program's own user.
+// Lookup finds a user by name, id, or either with `:group`, in the sandbox's own /etc/passwd and /etc/group. An id
+// without a name is a user without a home (`/`), whose group has the same number. The empty name is the program's own
+// user.
 func Lookup(name string) (Account, error) {
 	user, group, _ := strings.Cut(name, ":")
 	if user == "" {
@@ -54,7 +54,7 @@ func Lookup(name string) (Account, error) {
 // CheckerID is the user and group of checks: an id that no image and no driver gives to another.
 const CheckerID = 65_533
 
-// Checker is the user of checks. Where the guest cannot act for others that is the guest's own user, who runs commands
+// Checker is the user of checks. If the guest cannot act for other users, it is the guest's own user, who runs commands
 // too.
 func Checker() Account {
 	if os.Geteuid() != 0 {
@@ -74,8 +74,8 @@ func (a Account) Reachable() error {
 	return fault.NoUserSwitch(a.Name)
 }
 
-// Do runs f with the user's rights on files: on a thread of its own whose file system user is a. Files that f makes are
-// the user's. f must not start goroutines that touch files.
+// Do runs f with the user's rights on files: on a separate thread whose file system user is a. Files that f creates
+// belong to the user. f must not start goroutines that touch files.
 func (a Account) Do(f func() error) error {
 	if err := a.Reachable(); err != nil {
 		return err
@@ -85,8 +85,7 @@ func (a Account) Do(f func() error) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Leaving root as the file system's user takes the thread's powers over files away, and coming back gives them
-	// again.
+	// Leaving root as the file system's user drops the thread's capabilities over files, and returning restores them.
 	if err := setFS(a.UID, a.GID); err != nil {
 		return err
 	}
@@ -148,8 +147,8 @@ func groupsOf(a Account) []uint32 {
 	return groups
 }
 
-// lines gives the fields of each line of a file of /etc, which its sandbox may have replaced by anything; none when it
-// cannot be read.
+// lines returns the fields of each line of a file of /etc, which the tenant may have replaced by anything; none if the
+// file cannot be read.
 func lines(file string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		f, _, err := walk.Regular(file)

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A check has powers over files that no command has, so that it can judge what commands wrote for themselves alone.
-// Code of the agent that a check runs has them as well. ConfineChecks keeps them to the folders of the agent: what
-// later checks use stays as it was.
+// A check has powers over files that no command has, so that it can read files that commands have restricted to
+// themselves. Code of the agent that a check runs has these powers as well. ConfineChecks restricts them to the folders
+// of the agent: the files that later checks use stay unchanged.
 
 // CheckCaps are the capabilities of a check that has mounts of its own. They count for files of the box alone: the user
 // namespace of the box, or the container, holds no others.
@@ -19,13 +19,13 @@ var CheckCaps = []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
 // landlockCaps are those of a check that Landlock confines, which does not keep the modes of files.
 var landlockCaps = []uintptr{unix.CAP_DAC_OVERRIDE}
 
-// unconfined is what is weaker where checks cannot be confined.
+// unconfined is the entry of weaker if checks cannot be confined.
 const unconfined = "checks: code of the agent that a check runs can change system files that later checks use"
 
-// ConfineChecks has what the calling thread starts change the given folders and no other files, and gives the
-// capabilities that a check may have: in a mount namespace of its own, or by Landlock where the thread may make none.
-// Without folders there is nothing to confine. The calling thread must not be used for anything but checks. It says
-// what is weaker where neither can be had.
+// ConfineChecks restricts the children of the calling thread to changes in the given folders, and returns the
+// capabilities that a check may have: in a mount namespace of its own, or by Landlock if the thread may create none.
+// Without folders there is nothing to confine. The calling thread must be used only for checks. weaker names what is
+// missing if neither is possible.
 func ConfineChecks(folders []string) (caps []uintptr, weaker []string, err error) {
 	if len(folders) == 0 {
 		return CheckCaps, nil, nil

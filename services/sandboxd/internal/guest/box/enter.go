@@ -9,9 +9,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// Enter makes the calling process the first process of a box. It gives what is weaker than it should be; a part that is
-// needed and cannot be made is a *PartError. The process must have namespaces of its own (user, mount, process, ipc,
-// uts and network) and all capabilities in them. Mounts that the launcher left to it are opened, and their descriptors
+// Enter makes the calling process the first process of a box. It returns what is weaker than it should be; a required
+// part that cannot be made is a *PartError. The process must have namespaces of its own (user, mount, process, ipc, uts
+// and network) and all capabilities in them. Mounts that the launcher left to it are opened, and their descriptors
 // filled in.
 func Enter(spec *Spec) (weaker []string, err error) {
 	for _, m := range []*Mount{&spec.Guest.Control, &spec.Command.Cgroup} {

@@ -28,8 +28,8 @@ type capHeader struct {
 
 type capData [2]struct{ effective, permitted, inheritable uint32 }
 
-// Confine takes every capability away that the guest does not need, on all threads, and makes the process unreadable to
-// commands. Capabilities that it lacks already are no error; every other error is a *PartError.
+// Confine drops all capabilities that the guest does not need, on all threads, and makes the process unreadable to
+// commands. Capabilities that it already lacks are no error; every other error is a *PartError.
 func Confine() error {
 	var have, want capData
 	hdr := capHeader{version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -59,9 +59,9 @@ func Confine() error {
 	return nil
 }
 
-// HardenThread prepares the calling thread, from which commands are forked: what it gives up here, no command ever has.
-// A command can be given the capabilities in keep. Its first result says what is weaker. The filter of system calls is
-// needed unless c says that it may be missing and the kernel has no filters.
+// HardenThread prepares the calling thread, which forks the commands: no command ever has what the thread gives up
+// here. A command can be given the capabilities in keep. weaker names what is missing. The filter of system calls is
+// required unless c allows it to be missing and the kernel has no filters.
 func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 	for _, fd := range c.TasksFDs {
 		if _, err := unix.Write(fd, []byte("0")); err != nil {
@@ -102,8 +102,8 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 	return weaker, nil
 }
 
-// noFilters reports whether an error says that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP), or
-// that the launcher allows it none. A kernel that has no room for one more is none of those.
+// noFilters reports whether an error means that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP),
+// or that the launcher allows it none. A kernel without room for one more filter is another error.
 func noFilters(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }

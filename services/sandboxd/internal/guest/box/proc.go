@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hiddenProc are entries of /proc that tell of the host; they are covered, as container runtimes do.
+// hiddenProc are entries of /proc that reveal the host; they are covered, as container runtimes do.
 var hiddenProc = []string{
 	"acpi", "asound", "buddyinfo", "cmdline", "config.gz", "consoles", "diskstats", "driver", "dynamic_debug", "fb", "interrupts", "iomem", "ioports",
 	"kallsyms", "kcore", "keys", "key-users", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "locks", "mdstat", "modules", "mtrr",

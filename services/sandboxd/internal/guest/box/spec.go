@@ -1,6 +1,6 @@
-// Package box turns the process it runs in into the first process of a box: it builds a private root, takes what the
-// program does not need away from it, and prepares the thread that starts commands. The launcher has given the process
-// its namespaces and gives it the rest in a Spec; nothing here decides policy.
+// Package box turns its process into the first process of a box: it builds a private root, drops the privileges that
+// the program does not need, and prepares the thread that starts commands. The launcher gives the process its
+// namespaces, and all settings in a Spec; this package decides no policy.
 package box
 
 import (
@@ -9,12 +9,12 @@ import (
 	"io"
 )
 
-// Spec is what the launcher tells the first process of a box.
+// Spec is the launcher's specification for the first process of a box.
 type Spec struct {
-	// Isolated says that the process has namespaces of its own and shall build a private root. Without it only Limits
-	// apply.
+	// Isolated reports that the process has namespaces of its own and has to build a private root. Without it only
+	// Limits apply.
 	Isolated bool `json:"isolated"`
-	// Contained says that the process is the first of a container, which an engine has isolated already.
+	// Contained reports that the process is the first of a container, which an engine has isolated already.
 	Contained bool
 	Hostname  string
 	// RootBytes bounds the private root with all that is written to it.
@@ -40,9 +40,9 @@ type Spec struct {
 	TerminalGroup int
 	// Limits are set on this process and inherited by all others.
 	Limits []Limit
-	// Command says how commands are held.
+	// Command is how commands are bounded.
 	Command Command
-	// Guest says how the guest runs.
+	// Guest is how the guest runs.
 	Guest Guest
 }
 
@@ -50,12 +50,11 @@ type Spec struct {
 type Tree struct {
 	Target string
 	Mount
-	// File says that it is a file.
+	// File reports that it is a file.
 	File bool
 }
 
-// Mount is a file or folder of the host as a mount of its own without a place among other files, so that no path leads
-// from it to what is around it.
+// Mount is a file or folder of the host as a detached mount: no path leads from it to its surroundings.
 type Mount struct {
 	// Source is opened in the box's first process when FD is 0.
 	Source string
@@ -76,22 +75,22 @@ type Limit struct {
 	Value    uint64
 }
 
-// Command says how commands are held, beyond what the whole box is.
+// Command is how commands are bounded, in addition to the bounds of the whole box.
 type Command struct {
 	// TasksFDs are open `tasks` files of cgroups v1 for the threads that start commands.
 	TasksFDs []int
 	// Cgroup is a folder of the cgroup v2 hierarchy into which commands are born; the zero value: none.
 	Cgroup Mount
-	// HideCgroups has commands see the groups that they are in as the roots of all. It is not for births into a group
-	// of version 2: the kernel lets no process start another in a group that it does not see.
+	// HideCgroups makes the groups that commands are in appear as the roots of the hierarchies. It cannot be used for
+	// births into a group of version 2: the kernel lets no process start another in a group that it does not see.
 	HideCgroups bool
 	// Limits are set on commands alone, each of which inherits them to what it starts; entries of value 0 are left as
 	// they are.
 	Limits []Limit
 	// Processors is how many processors commands run on where no cgroup bounds their share; 0: all.
 	Processors int
-	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of
-	// the machine's users.
+	// NoWatches forbids commands to watch files (inotify: EMFILE), if their watches would count with the watches of the
+	// machine's users.
 	NoWatches bool
 	// MayLackFilter lets commands run without the filter of system calls where the kernel has no such filters.
 	MayLackFilter bool
@@ -99,7 +98,7 @@ type Command struct {
 	OOMScoreAdj int
 }
 
-// Guest says how the guest runs.
+// Guest is how the guest runs.
 type Guest struct {
 	// Control is the folder in which the host listens.
 	Control Mount
@@ -107,10 +106,10 @@ type Guest struct {
 	OOMFD int
 	// ChecksDir is an absolute path in the box: the folder below which checks work. The guest makes it.
 	ChecksDir string
-	// Workdir is where commands start, and User is who they are. Where that is root, all of the box is the agent's, so
-	// checks may change it.
+	// Workdir is where commands start, and User is the user that they run as. If that is root, the whole box belongs to
+	// the agent, so checks may change it.
 	Workdir, User string
-	// KeptBytes bounds what it keeps of the output of all commands; 0: bound.GuestOutputBytes.
+	// KeptBytes bounds the stored output of all commands; 0: bound.GuestOutputBytes.
 	KeptBytes int64
 	// DeadlineUnix is when the guest ends by itself, in seconds since 1970; 0: never.
 	DeadlineUnix int64
@@ -124,7 +123,7 @@ type Outcome struct {
 	Failed string `json:",omitempty"`
 	// Reason is the system's reason.
 	Reason string `json:",omitempty"`
-	// Transient says that the reason may be over soon (see [Transient]).
+	// Transient reports that the reason is transient (see [Transient]).
 	Transient bool `json:",omitempty"`
 	// Weaker are parts that are missing but not needed.
 	Weaker []string `json:",omitempty"`
@@ -133,7 +132,7 @@ type Outcome struct {
 // GuestProgram is the part that is the program itself, without which there is no box at all.
 const GuestProgram = "guest program"
 
-// PartError says which part of the isolation could not be made.
+// PartError is the error of a part of the isolation that could not be made.
 type PartError struct {
 	Part string
 	Err  error
@@ -144,7 +143,7 @@ func (e *PartError) Error() string { return e.Part + ": " + e.Err.Error() }
 // Unwrap gives the system's reason.
 func (e *PartError) Unwrap() error { return e.Err }
 
-// ReadSpec reads the launcher's Spec; an end without one means that the launcher died, and the box must not be.
+// ReadSpec reads the launcher's Spec. An end without one means that the launcher died; then there must be no box.
 func ReadSpec(r io.Reader) (Spec, error) {
 	var spec Spec
 	if err := json.NewDecoder(r).Decode(&spec); err != nil {

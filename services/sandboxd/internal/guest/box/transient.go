@@ -14,13 +14,14 @@ import (
 // filter (net.core.bpf_jit_limit).
 const errNoSpaceForFilter = syscall.Errno(524)
 
-// shortages are the errors of a machine that has no more of something now. They say nothing of what the machine can do.
+// shortages are the errors of a machine that temporarily lacks a resource. They are no evidence of what the machine can
+// do.
 var shortages = []syscall.Errno{
 	unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EDQUOT, unix.ENOBUFS, unix.EUSERS, unix.EINTR, unix.EIO, unix.ESTALE, unix.ETXTBSY,
 	unix.ETIMEDOUT, errNoSpaceForFilter,
 }
 
-// TransientError is a failure that may be over soon, although no error number says so.
+// TransientError is a transient failure without an error number that shows it.
 type TransientError struct{ Err error }
 
 func (e *TransientError) Error() string { return e.Err.Error() }
@@ -28,8 +29,8 @@ func (e *TransientError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *TransientError) Unwrap() error { return e.Err }
 
-// Transient reports whether an error may be over soon: a shortage of the machine, or an end of time. From such an error
-// no caller may conclude that the machine lacks a part of the isolation.
+// Transient reports whether an error is transient: a shortage of the machine, or a deadline. From such an error no
+// caller may conclude that the machine lacks a part of the isolation.
 func Transient(err error) bool {
 	if _, ok := errors.AsType[*TransientError](err); ok {
 		return true

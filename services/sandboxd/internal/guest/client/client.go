@@ -1,5 +1,5 @@
-// Package client is the host's end of the connection to a guest. It sets the guest up on every connection, goes on over
-// a new one when the old is cut, and turns statuses back into errors of their kind.
+// Package client is the host's end of the connection to a guest. It configures the guest on every connection, continues
+// over a new connection when the old one is cut, and converts statuses back into errors of their kind.
 package client
 
 import (
@@ -25,20 +25,20 @@ const (
 	window     = 1 << 20
 )
 
-// Config says how to reach a guest and what to tell it.
+// Config is how to reach a guest and how to configure it.
 type Config struct {
 	// Connect waits for the guest's next connection. Its error ends the call that needed the connection.
 	Connect func(ctx context.Context) (net.Conn, error)
-	// Hello is said first on every connection.
+	// Hello is sent first on every connection.
 	Hello *guestv1.HelloRequest
-	// BootID is the guest's, where it is known: another guest in its place is SANDBOX_LOST. Empty takes the first that
-	// comes.
+	// BootID is the guest's id, if it is known: another guest in its place is SANDBOX_LOST. If it is empty, the first
+	// guest is accepted.
 	BootID string
 	// Sandbox names the sandbox in errors.
 	Sandbox string
 }
 
-// Client talks to one guest. Its methods are safe for concurrent use. Close it.
+// Client calls one guest. Its methods are safe for concurrent use. The caller closes it.
 type Client struct {
 	cfg Config
 
@@ -56,10 +56,10 @@ type session struct {
 	hello *guestv1.HelloResponse
 }
 
-// New makes a client; it connects when it is first used.
+// New returns a client. It connects at its first use.
 func New(cfg Config) *Client { return &Client{cfg: cfg, boot: cfg.BootID} }
 
-// Hello gives what the guest said of itself when it was last connected, and connects if need be.
+// Hello returns the guest's latest description of itself, and connects if necessary.
 func (c *Client) Hello(ctx context.Context) (*guestv1.HelloResponse, error) {
 	s, err := c.session(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Client) Once(ctx context.Context, f func(guestv1.GuestServiceClient) er
 // lostTimeout bounds the wait for whether a connection was cut because the sandbox is gone.
 const lostTimeout = 2 * time.Second
 
-// lost is the error of a sandbox that is gone; nil where its guest comes back, or nothing is known yet.
+// lost is the error of a sandbox that no longer exists; nil if its guest dials again, or nothing is known yet.
 func (c *Client) lost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lostTimeout)
 	defer cancel()
@@ -97,8 +97,8 @@ func (c *Client) lost(ctx context.Context) error {
 	return nil
 }
 
-// Again calls f with the guest's API, and once more over each new connection when the old is cut. f must be harmless to
-// repeat.
+// Again calls f with the guest's API, and retries over each new connection when the old one is cut. f must be
+// idempotent.
 func (c *Client) Again(ctx context.Context, f func(guestv1.GuestServiceClient) error) error {
 	for {
 		s, err := c.session(ctx)
@@ -127,7 +127,7 @@ func (c *Client) Close() {
 	}
 }
 
-// kind gives an error back its kind. A call that Close broke off was not cancelled by its caller.
+// kind restores the kind of an error. A call that Close broke off was not cancelled by its caller.
 func (c *Client) kind(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Canceled && ctx.Err() == nil {
 		c.mu.Lock()
@@ -143,13 +143,13 @@ func errClosed() error {
 	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "the connection to the sandbox is closed")
 }
 
-// cut reports whether the connection failed: the guest itself never says UNAVAILABLE, and that another guest answers is
-// for good.
+// cut reports whether the connection failed: the guest itself never returns UNAVAILABLE, and the error that another
+// guest answers is permanent.
 func cut(err error) bool {
 	return status.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }
 
-// session gives the open connection or makes one; callers that come meanwhile wait for it.
+// session returns the open connection or makes one; concurrent callers wait for it.
 func (c *Client) session(ctx context.Context) (*session, error) {
 	for {
 		c.mu.Lock()
@@ -190,7 +190,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	}
 }
 
-// connect takes the guest's next connection and says hello. A connection that is cut at once is followed by the next.
+// connect takes the guest's next connection and sends Hello. If a connection is cut at once, connect takes the next
+// one.
 func (c *Client) connect(ctx context.Context) (s *session, err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, bound.GuestAnswer, errSilent)
 	defer cancel()
@@ -247,7 +248,7 @@ func (c *Client) greet(ctx context.Context, stream net.Conn) (*session, error) {
 
 var errCut = errors.New("the guest's connection was cut")
 
-// known fails when another guest answers than the one that was there before.
+// known fails if another guest answers than before.
 func (c *Client) known(boot string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +258,7 @@ func (c *Client) known(boot string) error {
 	return rpcerr.SandboxLost(c.cfg.Sandbox, "restarted", "the guest of %s was started anew; what ran in it is gone", c.cfg.Sandbox)
 }
 
-// drop lets go of a connection that failed, so that the next call takes a new one.
+// drop discards a connection that failed, so that the next call takes a new one.
 func (c *Client) drop(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

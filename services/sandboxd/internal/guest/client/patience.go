@@ -13,12 +13,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// A guest shares its sandbox with a tenant who may bring it to a halt. So nothing here waits for it without a bound.
+// A guest shares its sandbox with a tenant who may stall it. So every wait for the guest has a bound.
 
-// errSilent is why a call is cancelled that was not answered.
+// errSilent is the cause of the cancellation of a call that was not answered in time.
 var errSilent = errors.New("no answer")
 
-// patience is how long an answer may take; 0 is for ever.
+// patience returns how long an answer may take; 0 means without bound.
 func patience(req any) time.Duration {
 	switch r := req.(type) {
 	case *guestv1.RunRequest:
@@ -45,7 +45,7 @@ func (c *Client) answered(
 	return c.explain(bounded, limit, invoke(bounded, method, req, reply, conn, options...))
 }
 
-// followed bounds each piece of a stream. A stream that has nothing to say has a heartbeat.
+// followed bounds the wait for each message of a stream. A stream without news sends heartbeats.
 func (c *Client) followed(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -86,7 +86,7 @@ func (f *followed) RecvMsg(m any) error {
 	return err
 }
 
-// explain says of a call that failed whether that was for want of an answer.
+// explain adds to the error of a call whether it failed for lack of an answer.
 func (c *Client) explain(ctx context.Context, limit time.Duration, err error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), errSilent) {
 		return err

@@ -24,8 +24,8 @@ import (
 )
 
 // A check does not trust what ran in the sandbox before it: it starts when all other processes have ended, as a user of
-// its own, in a room of its own. What a tenant can spoil (the disk is full, the room is gone) is an exit code of the
-// check and no error.
+// its own, in a room of its own. A fault that a tenant can cause (the disk is full, the room is missing) is an exit
+// code of the check and no error.
 
 // Folders of a room, and the variables that name them.
 const (
@@ -195,12 +195,13 @@ func place(inside *os.Root, f *sandboxv1.FileToPlace) error {
 	return fault.File("place", f.GetPath(), err)
 }
 
-// spoilt says that a room could not be made, for a reason that a tenant can cause.
+// spoilt is the error of a room that could not be made, for a reason that a tenant can cause.
 func spoilt(err error) error {
 	return &badProgram{exitNotExecutable, "the check has no folder of its own: " + err.Error()}
 }
 
-// environment gives the variables of the check: those of commands, with folders of its own, and what the check sets.
+// environment returns the variables of the check: those of commands, with folders of its own, and those that the check
+// sets.
 func (m *checkRoot) environment(s *settings, own map[string]string) (env []string, path string) {
 	vars := maps.Clone(s.Env)
 	if vars == nil {

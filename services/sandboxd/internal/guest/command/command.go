@@ -1,8 +1,8 @@
 // Package command runs the commands of a sandbox and keeps their results.
 //
-// A command has a key that its caller chose. The claim of the key, the process, what it printed and how it ended live
-// here, with the sandbox, until the caller releases them: a caller that was cut off comes back with the key and goes
-// on, and a command never runs twice. Commands without a key belong to one call and end with it.
+// A command has a key that its caller chose. The claim of the key, the process, its output and its exit status stay in
+// the sandbox until the caller releases them: a caller that was cut off returns with the key and continues, and a
+// command never runs twice. Commands without a key belong to one call and end with it.
 package command
 
 import (
@@ -54,7 +54,7 @@ const (
 	ended
 )
 
-// cause says why a command was killed.
+// cause is why a command was killed.
 type cause int
 
 const (
@@ -73,12 +73,12 @@ const (
 // Done is closed when the command has ended and its output is complete.
 func (c *Command) Done() <-chan struct{} { return c.done }
 
-// Err says why the command could not be started. Valid once Done is closed; nil for any command that ran, however it
-// ended, and for programs that do not exist, which end with 127.
+// Err is why the command could not be started. It is valid once Done is closed. It is nil for any command that ran,
+// however it ended, and for programs that do not exist, which end with 127.
 func (c *Command) Err() error { return c.err }
 
-// Started waits until the command runs or has failed to, and gives its process id (0 when there never was a process)
-// and when it began.
+// Started waits until the command runs or has failed to start, and returns its process id (0 if there never was a
+// process) and its start time.
 func (c *Command) Started() (pid int, at time.Time) {
 	<-c.begun
 	c.mu.Lock()
@@ -89,10 +89,10 @@ func (c *Command) Started() (pid int, at time.Time) {
 	return c.process.PID(), c.began
 }
 
-// Stdout is what the command prints to standard output.
+// Stdout is the command's standard output.
 func (c *Command) Stdout() *spool.Spool { return c.stdout }
 
-// Stderr is what the command prints to standard error.
+// Stderr is the command's standard error.
 func (c *Command) Stderr() *spool.Spool { return c.stderr }
 
 // Result returns how the command ended, with at most limit bytes of each stream. Valid once Done is closed and Err is
@@ -114,7 +114,7 @@ func (c *Command) Result(limit int64) *sandboxv1.ExecResult {
 	return r
 }
 
-// kill ends the command and all that it started, for the first cause that is given. It does not wait; Done does.
+// kill ends the command and all processes that it started; the first cause counts. It does not wait; Done does.
 func (c *Command) kill(why cause) (running bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *Command) killTree() {
 	}()
 }
 
-// hasten has the rest of the output wait for no reader.
+// hasten makes the rest of the output wait for no reader.
 func (c *Command) hasten() {
 	c.stdout.Hasten()
 	c.stderr.Hasten()
@@ -152,7 +152,7 @@ func (c *Command) hasten() {
 
 // watch waits for the end of the process, then for the rest of its output, and completes the command.
 func (c *Command) watch(timeout *time.Timer, pumps []*pump, ooms int64) {
-	// Most commands are over before anybody needs to read along, and what they print fits into their pipes.
+	// Most commands end before any reader needs to follow them, and their output fits into their pipes.
 	if !c.process.Wait(readAlong) {
 		for _, p := range pumps {
 			p.start()

@@ -27,8 +27,8 @@ func (in *input) feed(data []byte, stayOpen bool) {
 	}()
 }
 
-// write accepts bytes that stand at offset of the input; what was accepted before is skipped. A command that no longer
-// reads swallows the rest. It waits for as long as the command does not read.
+// write accepts bytes at offset of the input, and skips those that were accepted before. If the command no longer
+// reads, the rest is discarded. write blocks for as long as the command does not read.
 func (in *input) write(offset int64, data []byte, eof bool) (accepted int64, err error) {
 	in.writing.Lock()
 	defer in.writing.Unlock()
@@ -53,7 +53,7 @@ func (in *input) write(offset int64, data []byte, eof bool) (accepted int64, err
 	return in.offset, nil
 }
 
-// send writes data and counts it as accepted, also when nobody reads it any more. The caller holds writing.
+// send writes data and counts it as accepted, even if nothing reads it any more. The caller holds writing.
 func (in *input) send(data []byte) {
 	in.mu.Lock()
 	file := in.file

@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 )
 
-// claim finds the command of a key or makes one; fresh tells that the caller must start it.
+// claim finds the command of a key or makes one; fresh reports that the caller must start it.
 func (r *Runner) claim(key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *Runner) claim(key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Co
 	return c, true, nil
 }
 
-// Write writes to the standard input of the command of that key, and gives how many bytes it has accepted in all.
+// Write writes to the standard input of the command of that key, and returns the number of bytes accepted in total.
 func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, error) {
 	r.mu.Lock()
 	c := r.byKey[key]
@@ -43,8 +43,8 @@ func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, 
 	return c.input.write(offset, data, eof)
 }
 
-// Kill ends the command of that key with all that it started, and waits for that. A key that was never seen is
-// remembered: its command will never begin. Done says that the command had ended before.
+// Kill ends the command of that key with all processes that it started, and waits for their end. An unknown key is
+// remembered: its command will never begin. done reports that the command had ended before.
 func (r *Runner) Kill(ctx context.Context, key string) (done bool, err error) {
 	r.mu.Lock()
 	c, known := r.byKey[key]
@@ -106,8 +106,8 @@ func (r *Runner) keep(c *Command) {
 	}
 }
 
-// dropOldest drops the output of the oldest command that has any, of those that have ended, and that no reader holds;
-// false where none has.
+// dropOldest drops the output of the oldest ended command that has any and that no reader holds; it returns false if
+// there is none.
 func (r *Runner) dropOldest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

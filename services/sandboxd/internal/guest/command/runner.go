@@ -31,12 +31,13 @@ const (
 	DefaultGrace = 2 * time.Second
 )
 
-// Config sets how commands run.
+// Config configures how commands run.
 type Config struct {
 	Table *process.Table
 	// Grace lies between asking a process tree to end and killing it; 0 takes DefaultGrace.
 	Grace time.Duration
-	// OOMCount tells how often the kernel killed a process of the sandbox for memory; nil: not known.
+	// OOMCount returns how often the kernel has killed a process of the sandbox for lack of memory; nil if that is
+	// unknown.
 	OOMCount func() int64
 	// KeptBytes bounds the output of all commands that is kept, but for a little of each (spool.Floor); beyond it the
 	// oldest of those that have ended lose theirs, and then those that run keep less, explicitly. 0 takes
@@ -50,13 +51,13 @@ type Config struct {
 	AgentFolders []string
 }
 
-// Settings are what all commands of the sandbox have in common.
+// Settings are the settings that all commands of the sandbox share.
 type Settings struct {
 	// Env is added to HOME and LANG; it sets PATH.
 	Env map[string]string
 	// Workdir is where relative folders start.
 	Workdir string
-	// User is who commands run as when they name nobody.
+	// User is the user of commands that name none.
 	User string
 }
 
@@ -107,7 +108,7 @@ func NewRunner(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Configure sets what all later commands have in common. It fails when the sandbox has no such user.
+// Configure sets the settings of all later commands. It fails if the sandbox has no such user.
 func (r *Runner) Configure(s Settings) error {
 	user, err := account.Lookup(s.User)
 	if err != nil {
@@ -131,18 +132,18 @@ func (r *Runner) Place(user string) (workdir string, who account.Account, err er
 	return s.Workdir, who, err
 }
 
-// Run starts the command that spec describes, or gives the one that its key names already. With a key the command goes
-// on when ctx ends; without one it is killed. A nil spec only looks the key up. Replayed says that the key was seen
-// before.
+// Run starts the command that spec describes, or returns the one that its key identifies. With a key the command
+// continues when ctx ends; without one it is killed. A nil spec only looks up the key. replayed reports that the key
+// was known.
 //
-// Errors: EFFECT_UNKNOWN for a nil spec and an unknown key, REQUEST_ID_REUSED for a key that came with another command,
-// EFFECT_CANCELLED for a key that was killed before it was seen. Errors of the command itself are its Err.
+// Errors: EFFECT_UNKNOWN for a nil spec and an unknown key, REQUEST_ID_REUSED for a key of another command,
+// EFFECT_CANCELLED for a key that was killed before it was known. Errors of the command itself are its Err.
 func (r *Runner) Run(ctx context.Context, key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, replayed bool, err error) {
 	return r.Follow(ctx, key, hash, spec, func(*Command) {})
 }
 
-// Follow is Run for a caller that reads along: begin is called before the command prints anything, unless it began
-// before.
+// Follow is Run for a caller that follows the output: begin is called before the command prints anything, unless the
+// command began before.
 func (r *Runner) Follow(ctx context.Context, key string, hash []byte, spec *sandboxv1.ExecSpec, begin func(*Command)) (c *Command, replayed bool, err error) {
 	if r.settings.Load() == nil {
 		return nil, false, errNotConfigured()

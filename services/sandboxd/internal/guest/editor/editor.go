@@ -1,11 +1,10 @@
-// Package editor is the engine of the text editor that models use: it views, creates and edits text files of the
-// sandbox, shows what changed with line numbers, and takes edits back. It runs inside the sandbox as the user whose
-// files they are, one request a process; the history of edits lives in that user's temporary folder, so that it ends
-// with the sandbox.
+// Package editor implements the text editor that models use: it views, creates and edits text files of the sandbox,
+// shows changes with line numbers, and undoes edits. It runs inside the sandbox as the user who owns the files, one
+// process per request. The history of edits is in that user's temporary folder, so that it ends with the sandbox.
 //
 // Request: the tool's arguments, a JSON object with command, path, file_text, old_str, new_str, insert_line,
 // insert_text, view_range. Answer: {"content": text}, or {"error": {"type": type, "message": text}} where the type is
-// `parsing` for arguments that cannot be used and `unknown` for what the model can see and mend.
+// `parsing` for invalid arguments and `unknown` for a fault that the model can see and correct.
 package editor
 
 import (

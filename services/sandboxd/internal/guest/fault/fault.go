@@ -1,5 +1,5 @@
-// Package fault names the errors that a sandbox gives: each function makes one documented reason, so that the guest and
-// the host never disagree about a code or a metadata key.
+// Package fault constructs the errors of a sandbox: each function returns one documented reason, so that the guest and
+// the host use the same code and metadata keys.
 package fault
 
 import (
@@ -54,53 +54,53 @@ func File(op, path string, err error) error {
 	return say(path, "%s %s: %s%w", op, path, why, hidden{err})
 }
 
-// hidden keeps a cause in the chain without saying it twice.
+// hidden keeps a cause in the chain without repeating its text.
 type hidden struct{ err error }
 
 func (h hidden) Error() string { return "" }
 func (h hidden) Unwrap() error { return h.err }
 
-// InvalidPath says that a path cannot be what is asked for.
+// InvalidPath is the error of a path of the wrong kind.
 func InvalidPath(path, why string) error {
 	return rpcerr.InvalidPath(path, "%s: %s", path, why)
 }
 
-// TooLarge says that a file is over a limit.
+// TooLarge is the error of a file over a limit.
 func TooLarge(path string, limit int64) error {
 	return rpcerr.FileTooLarge(path, limit, "%s is larger than %s", path, size(limit))
 }
 
-// NotExecutable says that the user may not execute a program.
+// NotExecutable is the error of a program that the user may not execute.
 func NotExecutable(program string) error {
 	return rpcerr.SandboxPermission(program, "%s is not executable here", program)
 }
 
-// UnknownUser says that the sandbox has no such user.
+// UnknownUser is the error of a user that the sandbox does not have.
 func UnknownUser(name string) error {
 	return rpcerr.InvalidField("spec.user", "the sandbox has no user %q; leave it out for the sandbox's own, or add the user in its image or set-up", name)
 }
 
-// NoUserSwitch says that the sandbox cannot run commands for other users.
+// NoUserSwitch is the error of a sandbox that cannot run commands for other users.
 func NoUserSwitch(name string) error {
 	return rpcerr.CapabilityUnsupported("users", "cannot act as %q: this sandbox has a single user; run the platform as root for more", name)
 }
 
-// KeyUnknown says that no command has that key.
+// KeyUnknown is the error of a key that no command has.
 func KeyUnknown(key string) error {
 	return rpcerr.EffectUnknown(key, "no command with the request id %q", key)
 }
 
-// KeyReused says that a key came with another command.
+// KeyReused is the error of a key that was used for another command.
 func KeyReused(key string) error {
 	return rpcerr.RequestIDReused(key, "the request id %q was used for another command; use a new one", key)
 }
 
-// KeyCancelled says that a key was cancelled before its command began.
+// KeyCancelled is the error of a key that was cancelled before its command began.
 func KeyCancelled(key string) error {
 	return rpcerr.EffectCancelled(key, "the command with the request id %q was cancelled before it began", key)
 }
 
-// TooManyResults says that results must be released before more are kept.
+// TooManyResults is the error of a sandbox in which results must be released before more can be stored.
 func TooManyResults(limit int) error {
 	return rpcerr.SandboxQuota("results", limit, time.Second, "the sandbox keeps %d results already; release those that are recorded", limit)
 }
@@ -118,7 +118,7 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// NoRoom says that the sandbox has no room for one more process.
+// NoRoom is the error of a sandbox without room for one more process.
 func NoRoom(err error) error {
 	return rpcerr.SandboxQuota("processes", 0, time.Second,
 		"the sandbox has no room for another process; end some, or give it more memory and pids: %w", err)

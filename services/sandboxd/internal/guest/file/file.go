@@ -1,5 +1,5 @@
 // Package file reads, writes, lists and removes files of a sandbox for one of its users. It never blocks on a pipe or a
-// socket, keeps to limits while it reads, and replaces files at once.
+// socket, keeps to limits while it reads, and replaces files atomically.
 package file
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
 )
 
-// Place says where relative paths start and whose rights count.
+// Place is the folder of relative paths and the user whose rights apply.
 type Place struct {
 	Workdir string
 	User    account.Account

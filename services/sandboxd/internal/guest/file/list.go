@@ -65,7 +65,7 @@ func (l *listing) walk(prefix string, depth int) error {
 	return nil
 }
 
-// found is a file that is listed: what is told of it, and its path below the top.
+// found is a listed file: its description and its path relative to the top folder.
 type found struct {
 	info *sandboxv1.FileInfo
 	path string

@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
-// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch reports when
-// to go on, and redialling is for what a watch might miss; without a watch it is done at leisure.
+// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch triggers the
+// next attempt, and redialling only covers what a watch might miss; without a watch, maxBackoff applies.
 const (
 	minBackoff     = time.Millisecond
 	maxBackoff     = 25 * time.Millisecond
@@ -22,7 +22,7 @@ const (
 	leisureBackoff = 250 * time.Millisecond
 )
 
-// Config says how a listener gets its connections.
+// Config is how a listener gets its connections.
 type Config struct {
 	// Dial dials the host.
 	Dial func() (net.Conn, error)
@@ -102,7 +102,7 @@ func (l *Listener) Close() error {
 // Addr is for logs.
 func (l *Listener) Addr() net.Addr { return &net.UnixAddr{Name: "host", Net: "unix"} }
 
-// conn tells when it is closed.
+// conn notifies its listener when it is closed.
 type conn struct {
 	net.Conn
 	ended chan<- struct{}

@@ -51,11 +51,12 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	return t.kill(func() []int { return t.tree(p) }, p.done)
 }
 
-// KillLeft ends what a process has left behind that has ended, also what left its session.
+// KillLeft ends the processes that an ended process has left behind, even those that left its session.
 func (p *Process) KillLeft() { p.table.kill(func() []int { return p.table.tree(p) }, nil) }
 
-// KillAll ends every process of the sandbox but this program and returns when none is left, with how many it could not
-// end (0, save for processes stuck in the kernel). A process that is started meanwhile may be ended too.
+// KillAll ends every process of the sandbox except this program and returns when none is left, with the number of those
+// that it could not end (0, except for processes stuck in the kernel). A process that is started in the meantime may be
+// ended too.
 func (t *Table) KillAll() (survivors int) {
 	if os.Getpid() == 1 {
 		_ = syscall.Kill(-1, syscall.SIGKILL) // all of the namespace at once, so that no fork escapes
@@ -182,7 +183,7 @@ func living(all map[int]stat, set map[int]bool) []int {
 	return pids
 }
 
-// stat is what the kernel tells of a process.
+// stat is the kernel's description of a process.
 type stat struct {
 	parent, group, session int
 	threads                int

@@ -39,7 +39,7 @@ type plan struct {
 	capData   [2]unix.CapUserData
 }
 
-// childReport is what a child says. A child that is traced could write anything there, so it is not trusted.
+// childReport is a child's report. A traced child could write anything there, so it is not trusted.
 type childReport struct {
 	failed uintptr // the error number of the call that failed
 }
@@ -99,11 +99,11 @@ func mapping(at uintptr) (span, error) {
 	return span{}, errors.New("find the program's code: it is not among what is mapped")
 }
 
-// hide has children get nothing of all else. What the runtime maps between this and a birth they get a copy of, which
-// costs time alone.
+// hide excludes all other memory from children (MADV_DONTFORK). Children get a copy of what the runtime maps between
+// this and a birth, which only costs time.
 func (m *memory) hide() { m.advise(unix.MADV_DONTFORK) }
 
-// show has children get a copy of all else, from now on.
+// show makes children get a copy of all other memory again.
 func (m *memory) show() {
 	m.advise(unix.MADV_DOFORK)
 	m.others = nil

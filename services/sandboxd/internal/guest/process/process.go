@@ -110,8 +110,8 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the process has ended and was reaped, by Wait or by the reaper.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Status tells how the process ended. Valid once Done is closed.
+// Status returns how the process ended. It is valid once Done is closed.
 func (p *Process) Status() syscall.WaitStatus { return p.status }
 
-// ErrClosed is given to Start after Close.
+// ErrClosed is returned by Start after Close.
 var ErrClosed = errors.New("process table is closed")

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command says what to start.
+// Command is the process to start.
 type Command struct {
 	// Path of the program, as LookPath gives it.
 	Path string
@@ -24,7 +24,7 @@ type Command struct {
 	User *Credential
 	// Files are the descriptors of standard input, output and error.
 	Files [3]uintptr
-	// Apart has the process start from the thread that Config.PrepareApart prepared.
+	// Apart starts the process from the thread that Config.PrepareApart prepared.
 	Apart bool
 }
 
@@ -44,7 +44,7 @@ type request struct {
 }
 
 // Start starts a process in a session of its own, and then calls then on the thread that forks, which must not block.
-// The error is the system's own (syscall.Errno) when the program cannot be executed. Somebody must Wait for the
+// The error is the system's own (syscall.Errno) if the program cannot be executed. The caller must Wait for the
 // process.
 func (t *Table) Start(c Command, then func(*Process, error)) {
 	t.marking.Lock() // until the fork
@@ -123,7 +123,7 @@ func (t *Table) serve(r request) {
 	}
 }
 
-// register forks a process and makes it known, before the reaper can see it as one that nobody knows.
+// register forks a process and registers it, before the reaper can see it as an unknown one.
 func (t *Table) register(c Command, mark uint64) (*Process, error) {
 	t.forking.Lock()
 	defer t.forking.Unlock()

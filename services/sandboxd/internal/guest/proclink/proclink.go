@@ -191,7 +191,7 @@ const (
 	procKind // whatever it is, in a file system of kind proc
 )
 
-// look says what is open, and gives the target of a link. What cannot be looked at may be anything, also in proc.
+// look returns what is open, and the target of a link. An entry that cannot be inspected may be anything, even in proc.
 func look(fd int) (target string, is kind) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t

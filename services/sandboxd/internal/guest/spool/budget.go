@@ -6,8 +6,8 @@ import "sync"
 // from the head, half from the tail.
 const Floor = 64 << 10
 
-// Budget bounds what all spools that share it keep beyond their floors. The nil budget has no bound. It may be used
-// concurrently.
+// Budget bounds what all spools that share it keep beyond their floors. The nil budget has no bound. It is safe for
+// concurrent use.
 type Budget struct {
 	evict func() bool
 

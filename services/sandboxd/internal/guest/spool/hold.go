@@ -2,8 +2,8 @@ package spool
 
 import "slices"
 
-// Hold keeps a spool's writer from pushing out bytes that a reader has not taken yet. Its methods may be called
-// concurrently.
+// Hold keeps a spool's writer from pushing out bytes that a reader has not taken yet. Its methods are safe for
+// concurrent use.
 type Hold struct {
 	spool *Spool
 	at    int64 // bytes from here on are held
@@ -53,7 +53,7 @@ func (s *Spool) Held() bool {
 	return slices.ContainsFunc(s.holds, func(h *Hold) bool { return h.at < s.total })
 }
 
-// Hasten has no writer wait for a hold any more.
+// Hasten makes writers wait for no hold any more.
 func (s *Spool) Hasten() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package spool keeps what a command prints: the head and the tail of a stream within a fixed number of bytes, with
-// true counts of what was written, so that a cut is always explicit and a reader that comes back can go on from any
-// offset that is still kept.
+// Package spool stores the output of a command: the head and the tail of a stream within a fixed number of bytes, with
+// true counts of the written bytes, so that a cut is always explicit and a reader that reconnects can continue from any
+// offset that is still stored.
 package spool
 
 import "sync"
 
-// Spool is one output stream. Its zero value keeps nothing; use New. One writer and any number of readers may use it at
-// once.
+// Spool is one output stream. Its zero value stores nothing; use New. It is safe for one writer and any number of
+// concurrent readers.
 type Spool struct {
 	budget  *Budget
 	mu      sync.Mutex
@@ -138,7 +138,7 @@ func (s *Spool) trim(n int) {
 	}
 }
 
-// Close says that no more bytes come. Closing twice is allowed.
+// Close marks the end of the stream. It may be called more than once.
 func (s *Spool) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Spool) Close() {
 	s.wake()
 }
 
-// Drop forgets the kept bytes but not their number, so that readers see an explicit gap instead of them.
+// Drop discards the kept bytes but not their number, so that readers see an explicit gap in their place.
 func (s *Spool) Drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +253,7 @@ func clip(b []byte, limit int) []byte {
 	return append([]byte(nil), b[:min(len(b), max(limit, 0))]...)
 }
 
-// wake tells waiting readers that something changed. The caller holds mu.
+// wake notifies waiting readers of a change. The caller holds mu.
 func (s *Spool) wake() {
 	if s.more != nil {
 		close(s.more)

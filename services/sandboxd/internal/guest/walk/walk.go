@@ -1,6 +1,6 @@
-// Package walk opens paths of the sandbox for its guest. Whoever has files in the sandbox may have put links there, and
-// the guest is not who they are meant for: no path leads through what /proc shows of open files, roots and working
-// directories of processes, nor to anything that /proc shows of the guest itself.
+// Package walk opens paths of the sandbox for its guest. A tenant may have put links there that are meant for the
+// guest: no path may lead through the open files, roots and working directories of processes in /proc, nor to anything
+// that /proc shows of the guest itself.
 package walk
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 )
 
-// absent says that this kernel, or a filter of the engine, has no openat2 (Linux 5.6). A guest there is the first
+// absent reports that this kernel, or a filter of the engine, has no openat2 (Linux 5.6). A guest there is the first
 // process of a container: it has no descriptor that leads out of the sandbox.
 var absent atomic.Bool
 
@@ -61,7 +61,7 @@ func Regular(path string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// ErrNotRegular says that a path leads to a pipe, a socket or a device.
+// ErrNotRegular is the error of a path that leads to a pipe, a socket or a device.
 var ErrNotRegular = errors.New("neither a file nor a folder")
 
 // Name is a path of what this program has open, for calls that take paths alone.
