@@ -209,7 +209,7 @@ func TestGoldenOutput(t *testing.T) {
 			t.Equal(c.At("expect"), chat.StopReasonName(chat.ProviderStopReason(word)))
 		case "parse_output":
 			output, err := chat.ParseOutput(input(t, c))
-			// The protocol does not tell an empty list of alternatives from none.
+			// The protocol does not distinguish an empty list of alternatives from none.
 			equalOrFailed(t, c.At("expect"), outputForm(output, err), match.EmptyAsAbsent("top_logprobs"))
 		case "stop_details":
 			t.Equal(c.At("expect"), stopDetails(t, c))

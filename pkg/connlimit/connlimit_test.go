@@ -142,7 +142,7 @@ func (v *visits) gone() (all []int) {
 func (v *visits) refused() bool {
 	v.t.Helper()
 	another := v.l.connect()
-	v.l.results <- net.ErrClosed // for an Accept that goes on
+	v.l.results <- net.ErrClosed // for an Accept that continues
 	if _, err := v.bounded.Accept(); err == nil {
 		return false
 	}
@@ -154,7 +154,7 @@ func TestStrangersMakeRoomForOneAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		v := visit(t, connlimit.Limits{Connections: 4, Unauthenticated: 2})
-		for range 2 { // They have a call under way.
+		for range 2 { // They have a call in flight.
 			known := wrapper{v.come()}
 			connlimit.MarkAuthenticated(known)
 			connlimit.CallBegan(known)
@@ -199,8 +199,8 @@ func TestWhoSpokeWithoutACredentialMakesRoomFirst(t *testing.T) {
 	})
 }
 
-// Of strangers that have not spoken, any may be closed, but for those that have just come: a caller that is slow to
-// show its credential has a chance, and a quick one needs none.
+// Of strangers that have made no request, any may be closed, except those that have just arrived: a caller that is slow
+// to send its credential has a chance, and a quick one needs none.
 func TestAnyStrangerButTheLatestMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

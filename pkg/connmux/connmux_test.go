@@ -93,7 +93,7 @@ func acceptBoth(http2, http1 net.Listener) <-chan accepted {
 	return all
 }
 
-// A connection is told by its first bytes, however they are cut, and whoever gets it reads all of them.
+// A connection is recognized by its first bytes, however they are split, and its server reads all of them.
 func TestAConnectionGoesToWhoSpeaksItsProtocol(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[string]string{
@@ -130,7 +130,7 @@ func TestAConnectionGoesToWhoSpeaksItsProtocol(t *testing.T) {
 	}
 }
 
-// One who says nothing holds up nobody else.
+// A silent client does not block others.
 func TestASilentConnectionHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestASilentConnectionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// When the address is gone, both listeners say why; a connection that nobody takes any more is closed.
+// When the listener is closed, both listeners return the reason; a connection that is not accepted by then is closed.
 func TestBothListenersEndWithTheirAddress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestCallsAndRequestsShareAnAddress(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A server that is stopped before it serves serves nobody.
+// A server that is stopped before it serves accepts no calls.
 func TestStopMayComeFirst(t *testing.T) {
 	t.Parallel()
 	rpcs, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "tester"}})
@@ -235,7 +235,7 @@ func TestStopMayComeFirst(t *testing.T) {
 	require.ErrorIs(t, err, errBroken, "the address is free")
 }
 
-// Requests that are under way end by themselves within the time that there is, and are cut off after it.
+// Requests in flight end by themselves within the given time, and are cut off after it.
 func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 	t.Parallel()
 	for _, patient := range []bool{true, false} {

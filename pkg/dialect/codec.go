@@ -49,7 +49,7 @@ import (
 // # Errors
 //
 //   - [*UnsupportedError] from AppendRequest: the format cannot express the request.
-//   - [*Error] from DecodeResponse and StreamReader.Add: the vendor says an error in place of the answer, or of its rest.
+//   - [*Error] from DecodeResponse and StreamReader.Add: the vendor sent an error in place of the answer, or of its rest.
 //   - [*MalformedError] from the same two and from Response.Output: the bytes are no answer in this format.
 //   - [*RequestError] from ParseRequest: the client's request is at fault. It names the member.
 //   - [ErrNoChoices] from AppendResponse, and from StreamWriter.Close where a format cannot end an empty answer: the

@@ -118,7 +118,7 @@ func TestTheWaitHasAnEnd(t *testing.T) {
 	require.NoError(t, lock.Release())
 }
 
-// Whoever interrupts a wait has not asked who holds the folder.
+// An interrupted wait does not report the holder of the folder.
 func TestAnInterruptedWaitIsNoHeldFolder(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
@@ -130,13 +130,13 @@ func TestAnInterruptedWaitIsNoHeldFolder(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = d.Take(ctx)
 	assert.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, lock.Announce("127.0.0.1:0")) // where nobody answers
+	require.NoError(t, lock.Announce("127.0.0.1:0")) // where no process answers
 	_, err = d.Take(ctx)
 	assert.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, lock.Release())
 }
 
-// A pipe stands for a file on a disk that fails: it can be locked and not written.
+// A pipe simulates a file on a failing disk: it can be locked and not written.
 func TestALockThatCannotBeWrittenIsLetGo(t *testing.T) {
 	t.Parallel()
 	d := dir(t)
@@ -172,7 +172,7 @@ func TestAServerThatAnswersIsNotWaitedFor(t *testing.T) {
 	require.NoError(t, lock.Release())
 }
 
-// A process that was killed has its lock and its port until the kernel has cleared it away, and says nothing any more.
+// A process that was killed has its lock and its port until the kernel has cleaned it up, and no longer answers.
 func TestADyingServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	l, d := listen(t), dir(t)

@@ -198,7 +198,7 @@ type Record struct {
 func (r Record) Lost() int { return r.Reissues + r.Yields }
 
 // Ledger is the durable record of claims and results of one service. Every change is on disk before its method returns
-// nil, unless the implementation says otherwise. When a method fails with an error of ctx nothing has changed. Its
+// nil, unless the implementation documents otherwise. If a method fails with an error of ctx nothing has changed. Its
 // methods are safe for concurrent use.
 type Ledger interface {
 	// Claim claims key for owner. started reports that the key was free and owner holds it now; else the record is the

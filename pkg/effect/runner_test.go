@@ -46,7 +46,7 @@ func (c *counted) work(context.Context, effect.Attempt) ([]byte, error) {
 	return fmt.Appendf(nil, "result %d", c.runs.Add(1)), nil
 }
 
-// held is work that begins and then waits to be let go.
+// held is work that begins and then waits to be released.
 type held struct {
 	begun chan struct{}
 	leave chan struct{}

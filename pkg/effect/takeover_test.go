@@ -437,8 +437,8 @@ func TestKeysOfRuns(t *testing.T) {
 	}
 }
 
-// TestAnOlderOwnerOfARunIsRefused: whoever joins work under a newer epoch fences off those before, in this process and
-// in the ledger.
+// TestAnOlderOwnerOfARunIsRefused: a caller that joins work under a newer epoch fences off earlier epochs, in this
+// process and in the ledger.
 func TestAnOlderOwnerOfARunIsRefused(t *testing.T) {
 	t.Parallel()
 	ledger := &memory.Ledger{}

@@ -1,6 +1,7 @@
-// Package goldentest runs recorded ("golden") cases: what another implementation really did, which the platform is held
-// to. It is the part that all drivers share. A driver is a test of a service that executes the cases of some themes: it
-// reads a case's input, lets the service act, and compares. Drivers live with their services and are named TestGolden….
+// Package goldentest runs recorded ("golden") cases: the recorded behaviour of another implementation, which the
+// platform must match. It is shared by all drivers. A driver is a test of a service that executes the cases of some
+// themes: it reads a case's input, lets the service act, and compares. Drivers are in their services' packages and are
+// named TestGolden….
 //
 //	func TestGoldenRetry(t *testing.T) {
 //		cases := goldentest.Load(t, "core/retry-*.jsonl")
@@ -24,7 +25,7 @@
 //
 // The packages beside this one: corpus reads cases, match compares, known lists differences, outcome reports.
 //
-// Four environment variables say where things are; a relative path starts at the module's root:
+// Four environment variables name the folders and files; a relative path starts at the module's root:
 //
 //	EVALFLEET_GOLDEN         the folder of cases; default testdata/golden
 //	EVALFLEET_GOLDEN_KNOWN   the folder of known differences; default testdata/known-differences
@@ -62,7 +63,7 @@ func Root(t testing.TB) string {
 
 // Load reads the cases of the files that match the patterns, slash-separated and relative to the folder of cases, as
 // "tools/bash.json" or "providers/request/openai/*.json". A pattern without a match ends the test, except in a folder
-// that EVALFLEET_GOLDEN names: such a folder need not hold every theme.
+// that EVALFLEET_GOLDEN names, which need not have every theme.
 func Load(t testing.TB, patterns ...string) []Case {
 	t.Helper()
 	root := Root(t)
@@ -78,7 +79,7 @@ func Load(t testing.TB, patterns ...string) []Case {
 	return cases
 }
 
-// settings are read once a process: the list of known differences is the same for all tests, and a process writes one
+// settings are read once per process: the list of known differences is the same for all tests, and a process writes one
 // report.
 var settings = sync.OnceValues(func() (*setting, error) {
 	known, err := loadKnown()
@@ -109,8 +110,8 @@ func loadKnown() (*known.List, error) {
 	return known.Load(path)
 }
 
-// folder returns the folder that the variable names, or the standard one; given says which. Tests have no configuration
-// but the environment, and this is the one place that reads it.
+// folder returns the folder that the variable names, or the standard one; given reports which. Tests have no
+// configuration but the environment, and no other function reads it.
 func folder(variable, standard string) (path string, given bool, err error) {
 	path, given = standard, false
 	if named := os.Getenv(variable); named != "" {

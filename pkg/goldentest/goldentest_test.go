@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/outcome"
 )
 
-// inFixture says that this process is the one that TestRunReportsEveryOutcome started.
+// inFixture reports whether this process is the one that TestRunReportsEveryOutcome started.
 const inFixture = "GOLDENTEST_FIXTURE"
 
 func TestMain(m *testing.M) {

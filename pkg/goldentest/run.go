@@ -14,8 +14,8 @@ import (
 // Option changes how Run executes cases.
 type Option func(*execution)
 
-// Timeout bounds one case; the default is 60 s. A case that takes longer fails, alone: its context ends, and when it
-// does not end with it, it is left behind.
+// Timeout bounds one case; the default is 60 s. A case that takes longer fails, without affecting others: its context
+// ends, and if the case does not end with it, it is abandoned.
 func Timeout(limit time.Duration) Option { return func(e *execution) { e.timeout = limit } }
 
 // Parallel executes the cases side by side, as many as the -parallel flag allows.
@@ -27,7 +27,7 @@ type execution struct {
 	parallel bool
 }
 
-// Run executes each case as a subtest of the test theme, and records what became of it under the case's own theme:
+// Run executes each case as a subtest of the test theme, and records its outcome under the case's own theme:
 //
 //   - passed;
 //   - a known difference: it failed or was not to be run, and the list of known differences covers it. The subtest
@@ -65,7 +65,7 @@ func Run(t *testing.T, theme string, cases []Case, drive func(*T, Case), opts ..
 	})
 }
 
-// judge executes the case, unless its entry says not to, and weighs the result against the entry.
+// judge executes the case, unless its entry excludes it, and compares the result with the entry.
 func (e execution) judge(t *testing.T, c Case, entry *known.Entry, drive func(*T, Case)) outcome.Record {
 	record := outcome.Record{Theme: c.Theme, File: c.File, ID: c.ID}
 	if entry != nil && !entry.Runs() {
@@ -90,7 +90,7 @@ func (e execution) judge(t *testing.T, c Case, entry *known.Entry, drive func(*T
 	return record
 }
 
-// execute calls drive under the timeout and returns what it reported.
+// execute calls drive under the timeout and returns its report.
 func (e execution) execute(t *testing.T, c Case, drive func(*T, Case)) report {
 	ctx, cancel := context.WithTimeout(t.Context(), e.timeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func announce(t *testing.T, record outcome.Record) {
 	}
 }
 
-// report is what a case said of itself.
+// report is the outcome that a case reported.
 type report struct {
 	failed   bool
 	failures []string

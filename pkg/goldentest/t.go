@@ -14,9 +14,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
 )
 
-// T is the testing.TB of one case. What fails on it fails the case, which fails the test only when the case is not
-// known to differ. Its methods may be called from any goroutine, those that end the case (FailNow, Fatal, Skip) only
-// from the one that drive was called in.
+// T is the testing.TB of one case. A failure on it fails the case, which fails the test only if the case is not a known
+// difference. Its methods are safe for concurrent use, except those that end the case (FailNow, Fatal, Skip), which
+// only drive's own goroutine may call.
 type T struct {
 	testing.TB // the subtest: Helper, Name, TempDir and the like
 
@@ -27,7 +27,7 @@ type T struct {
 	record  *record
 }
 
-// record is what a case reported so far; a T for a bubble shares it.
+// record is a case's report so far; a T for a bubble shares it.
 type record struct {
 	mu       sync.Mutex
 	failed   bool
@@ -35,7 +35,7 @@ type record struct {
 	logs     []string
 	skipped  string
 	cleanups []func()
-	// closed says that the outcome is decided; what an abandoned case still does has no effect.
+	// closed means that the outcome is final; an abandoned case can no longer change it.
 	closed bool
 }
 
@@ -53,10 +53,10 @@ func newT(ctx context.Context, test *testing.T, c Case) *T {
 	return &T{TB: test, ctx: ctx, matcher: match.New(opts...), test: test, inside: c, record: &record{}}
 }
 
-// Equal fails the case when got is not what was recorded. Markers stand for the same ids in every comparison of the
-// case, and the case's own fields rule the comparison: `tolerance` and `relative_tolerance`; `compare` with
-// "lines in any order"; with "contains", by which only the texts in `contains` must occur in got; and with "never",
-// which records a defect, so that it is equality that fails.
+// Equal fails the case if got differs from the record. Markers represent the same ids in every comparison of the case,
+// and the case's own fields define the comparison: `tolerance` and `relative_tolerance`; `compare` with "lines in any
+// order"; with "contains", by which only the texts in `contains` must occur in got; and with "never", which records a
+// defect, so that equality fails the case.
 func (t *T) Equal(want, got any, opts ...match.Option) bool {
 	t.Helper()
 	var found match.Differences
@@ -78,15 +78,15 @@ func (t *T) Equal(want, got any, opts ...match.Option) bool {
 	return len(found) == 0
 }
 
-// Same reports whether got is what was recorded, and fails nothing: for a record that leaves open which of several ways
-// it was made in.
+// Same reports whether got equals the record, and fails nothing: for a record that does not determine which of several
+// ways produced it.
 func (t *T) Same(want, got any, opts ...match.Option) bool {
 	t.Helper()
 	return len(t.matcher.Equal(want, got, opts...)) == 0
 }
 
-// EqualMessages is Equal for an expectation with a pool of messages: lists of its keys stand for lists of messages, and
-// messages have one id exactly where their keys are one. Got is of the recorded form with the messages themselves.
+// EqualMessages is Equal for an expectation with a pool of messages: lists of its keys represent lists of messages, and
+// messages have one id exactly if their keys are one. Got is of the recorded form with the messages themselves.
 func (t *T) EqualMessages(want, got any, opts ...match.Option) bool {
 	t.Helper()
 	resolved, err := match.Messages(want)
@@ -97,7 +97,7 @@ func (t *T) EqualMessages(want, got any, opts ...match.Option) bool {
 	return t.Equal(resolved, got, opts...)
 }
 
-// Bubble calls f in a bubble of testing/synctest, where time stands still until every goroutine waits. f's T reports to
+// Bubble calls f in a bubble of testing/synctest, where time advances only when every goroutine waits. f's T reports to
 // the case; its context belongs to the bubble. A bubble that blocks for ever fails the case.
 func (t *T) Bubble(f func(*T)) {
 	t.Helper()
@@ -172,22 +172,22 @@ func (t *T) Fatal(args ...any) { t.Error(args...); runtime.Goexit() }
 // Fatalf reports a failure and ends the case.
 func (t *T) Fatalf(format string, args ...any) { t.Errorf(format, args...); runtime.Goexit() }
 
-// Log adds a line to what is shown when the case fails.
+// Log adds a line to the output of a failed case.
 func (t *T) Log(args ...any) { t.record.log(where() + fmt.Sprintln(args...)) }
 
-// Logf adds a line to what is shown when the case fails.
+// Logf adds a line to the output of a failed case.
 func (t *T) Logf(format string, args ...any) { t.record.log(where() + fmt.Sprintf(format, args...)) }
 
-// Skip says that there is no driver for the case, or none here, and ends it.
+// Skip ends the case as one without a driver, or without one here.
 func (t *T) Skip(args ...any) { t.record.skip(fmt.Sprintln(args...)); runtime.Goexit() }
 
-// Skipf says that there is no driver for the case, or none here, and ends it.
+// Skipf ends the case as one without a driver, or without one here.
 func (t *T) Skipf(format string, args ...any) {
 	t.record.skip(fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
-// SkipNow says that there is no driver for the case and ends it.
+// SkipNow ends the case as one without a driver.
 func (t *T) SkipNow() { t.Skip("it gives no reason") }
 
 // Skipped reports whether the case was skipped.
@@ -213,7 +213,7 @@ func (t *T) recoverPanic() {
 	}
 }
 
-// cleanUp goes on after a cleanup that panics or ends its goroutine.
+// cleanUp continues after a cleanup that panics or ends its goroutine.
 func (t *T) cleanUp() {
 	t.record.mu.Lock()
 	cleanups := t.record.cleanups
@@ -264,7 +264,7 @@ func (r *record) skip(reason string) {
 	r.skipped = strings.TrimSpace(reason)
 }
 
-// adopt takes over what another record holds.
+// adopt takes over the content of another record.
 func (r *record) adopt(other *record) {
 	other.mu.Lock()
 	defer other.mu.Unlock()
@@ -281,8 +281,7 @@ func (r *record) adopt(other *record) {
 	}
 }
 
-// where names the line of the driver that reports, or nothing when it does so through an assertion of testify, which
-// names it itself.
+// where names the line of the driver that reports, or nothing for an assertion of testify, which names the line itself.
 func where() string {
 	callers := make([]uintptr, 16)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])

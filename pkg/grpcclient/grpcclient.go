@@ -40,10 +40,10 @@ type Options struct {
 	Token config.Secret
 	// TLS secures the connection; nil sends plain text, which is right on loopback only.
 	TLS credentials.TransportCredentials
-	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's
+	// FailFast makes a call fail at once if the address is unreachable; the default is to wait until the call's
 	// deadline.
 	FailFast bool
-	// Unary is called around each unary call, outside the turning back of errors; nil adds nothing.
+	// Unary wraps each unary call, outside the conversion of errors; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
 	// Blobs stores the values of messages that are offloaded (pkg/offload): requests put them there, responses take
 	// them from there. Nil leaves messages unchanged.

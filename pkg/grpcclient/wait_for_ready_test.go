@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// nobody is an address without a listener. A port that was free a moment ago may be another program's.
+// nobody is an address without a listener. A recently free port may belong to another program.
 const nobody = "127.0.0.1:1"
 
 func patientHealth(t *testing.T, address string, wait time.Duration) healthv1.HealthClient {

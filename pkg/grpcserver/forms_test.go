@@ -40,7 +40,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// service answers as a test tells it.
+// service answers as a test configures it.
 type service struct {
 	toolv1.UnimplementedToolServiceServer
 	workerv1.UnimplementedWorkerServiceServer
@@ -76,7 +76,7 @@ type form struct {
 	worker   workerv1.WorkerServiceClient
 	health   healthv1.HealthClient
 
-	// What the server has told of its calls; the log is read when the server has ended.
+	// The log and the metrics of the server's calls; the log is read when the server has ended.
 	log     *bytes.Buffer
 	metrics prometheus.Gatherer
 }
@@ -143,7 +143,7 @@ func serveWith(t testing.TB, name string, level slog.Level, blobs offload.Store)
 	return f
 }
 
-// inEveryForm holds a promise over the network and within the process: a caller cannot tell one from the other.
+// inEveryForm tests a promise over the network and within the process: a caller cannot distinguish the two.
 func inEveryForm(t *testing.T, promise func(*testing.T, *form)) {
 	t.Helper()
 	for name := range forms {
@@ -461,7 +461,7 @@ type closed struct{ grpcclient.Conn }
 
 func (closed) Close() error { return nil }
 
-// draining begins a drain, and returns when it has begun, with what tells of its end.
+// draining begins a drain, and returns when it has begun, with the means to wait for its end.
 func draining(t *testing.T, f *form) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(waittest.Context(t))
@@ -599,7 +599,7 @@ func TestAStreamThatIsRefusedBeforeItsRequestTellsWhy(t *testing.T) {
 	inEveryForm(t, func(t *testing.T, f *form) {
 		s, err := f.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/evalfleet.tool.v1.ToolService/Nothing")
 		require.NoError(t, err)
-		_, _ = s.Header() // which is there when the call has ended
+		_, _ = s.Header() // which is complete when the call has ended
 		require.NoError(t, s.SendMsg(executing()), "how it ended is told to who receives")
 		require.Error(t, s.SendMsg(executing()), "it takes one message")
 		require.NoError(t, s.CloseSend())

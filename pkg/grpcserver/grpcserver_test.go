@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// toolServer answers ListTools as it is told.
+// toolServer answers ListTools as configured.
 type toolServer struct {
 	toolv1.UnimplementedToolServiceServer
 	list func(context.Context) error
@@ -67,7 +67,7 @@ func serve(t *testing.T, token string, log io.Writer, list func(context.Context)
 	return toolv1.NewToolServiceClient(conn), healthv1.NewHealthClient(conn)
 }
 
-// A process may be told to stop before the goroutine that is to serve has got its turn.
+// A process may be stopped before the goroutine that serves has been scheduled.
 func TestAServerThatWasStoppedBeforeItServedHasEndedWell(t *testing.T) {
 	t.Parallel()
 	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})

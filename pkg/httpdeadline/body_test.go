@@ -52,8 +52,8 @@ func TestABodyThatNobodyReadsIsCutOff(t *testing.T) {
 	require.NoError(t, err, "the server has not closed the connection")
 }
 
-// Once a body is there, the handler may take any time: the bound is that of the body, and the request is not taken for
-// one whose client has left.
+// Once a body is complete, the handler may take any time: the bound is that of the body, and the client does not count
+// as gone.
 func TestABodyThatIsThereIsBoundNoMore(t *testing.T) {
 	t.Parallel()
 	const within = 20 * time.Millisecond

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// flood writes until it is stopped, and tells how.
+// flood writes until it is stopped, and reports how.
 func flood(within time.Duration, ended chan<- error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		out := httpdeadline.NewWriter(w, within)

@@ -101,7 +101,7 @@ func orElse[T any](value *T, fallback T) T {
 	return *value
 }
 
-// game plays events on a pool whose clock stands still between them.
+// game plays events on a pool whose clock stops between them.
 type game struct {
 	pool    pool
 	now     time.Time

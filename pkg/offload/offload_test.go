@@ -221,7 +221,7 @@ func TestWhatStandsApartIsBounded(t *testing.T) {
 	ref, err := s.Put(t.Context(), "here", strings.NewReader(strings.Repeat("a", 1000)), "")
 	require.NoError(t, err)
 	m := asks("")
-	for _, field := range []string{"messages[1].content.text", "model"} { // One text that stands in two places counts twice.
+	for _, field := range []string{"messages[1].content.text", "model"} { // A text that occurs twice counts twice.
 		m.Offloaded = append(m.Offloaded, &contentv1.OffloadedField{Field: field, Blob: &contentv1.BlobRef{Hash: ref.Hash}})
 	}
 	err = offload.Take(t.Context(), s, here, proto.CloneOf(m), 1999)

@@ -91,7 +91,7 @@ func (d *deaf) Beat(ctx context.Context, process string) error {
 	return d.Table.Beat(ctx, process)
 }
 
-// TestAProcessThatCouldNotBeatIsFenced: others may have what it had claimed, which it is told once it beats again.
+// TestAProcessThatCouldNotBeatIsFenced: others may have its claims, which it learns with the next heartbeat.
 func TestAProcessThatCouldNotBeatIsFenced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -285,7 +285,7 @@ func TestLoadTellsWhatIsNoTaskFile(t *testing.T) {
 	assert.EqualError(t, err, dir+"/none.yaml: there is no such task file")
 }
 
-// What is taken out of parameters stays where an alias stands for them.
+// The content of parameters that is removed stays where an alias refers to it.
 func TestParametersThatAnAliasStandsFor(t *testing.T) {
 	t.Parallel()
 	task, err := taskfile.Parse(t.Context(), "t.yaml", []byte("dataset: []\nsolver:\n  - {react: &p {tools: [bash], attempts: 2}}\n  - {react: *p}\n"))

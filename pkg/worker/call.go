@@ -137,7 +137,7 @@ func (c *call) wake() {
 //
 // It fails with
 //   - [ErrUnknown] or [ErrTimeout];
-//   - ctx's error, and then the worker is told to stop, unless the cause is [effect.ErrDraining];
+//   - ctx's error, and then the call is cancelled at the worker, unless the cause is [effect.ErrDraining];
 //   - [effect.ErrDraining] when the host closes while a worker has the call;
 //   - an error marked by [effect.NotStarted] when no worker has it: none is connected, or too many calls wait
 //     (WORKER_UNAVAILABLE), or the host is closed;

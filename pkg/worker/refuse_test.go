@@ -118,8 +118,8 @@ func TestFramesThatBreakTheProtocol(t *testing.T) {
 	}
 }
 
-// A worker that floods the host with what nobody asked for, and one that sends and never reads, are cut off. What they
-// said is not kept.
+// A worker that floods the host with unrequested frames, and one that sends and never reads, are cut off. Their frames
+// are not stored.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	t.Run("of results", func(t *testing.T) {

@@ -441,7 +441,8 @@ func TestAHostThatStopsLeavesCallsToItsSuccessor(t *testing.T) {
 	})
 }
 
-// A result of no use fails the call. The worker hears why once that is durable; the operator reads what was sent.
+// An unusable result fails the call. The worker receives the reason once that is durable; the operator reads the
+// payload.
 func TestAResultOfNoUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

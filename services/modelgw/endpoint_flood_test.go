@@ -22,7 +22,7 @@ const (
 	messageCloses = "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n"
 )
 
-// flood sends pieces until nobody reads them any more, and says how many bytes went out.
+// flood sends pieces until no reader is left, and returns the number of sent bytes.
 func flood(sent *atomic.Int64, gone chan<- struct{}, start, piece string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		defer func() { gone <- struct{}{} }()
@@ -39,8 +39,8 @@ func flood(sent *atomic.Int64, gone chan<- struct{}, start, piece string) http.H
 	}
 }
 
-// An answer that is read into the platform's own form has a bound, whoever reads it or not: the vendor's stream is
-// ended there, and the client is told why.
+// An answer that is decoded into the canonical form has a bound, whether it is read or not: the vendor's stream is
+// ended there, and the client receives the reason.
 func TestAnAnswerWithoutEndIsEnded(t *testing.T) {
 	t.Parallel()
 	const bound = 1 << 20

@@ -137,8 +137,8 @@ func TestAnyModelStreamsMessages(t *testing.T) {
 	}
 }
 
-// A conversation that a model has no room for is told in the words of the client's vendor, by which its programs know
-// to make it shorter.
+// A conversation that a model has no room for is refused in the words of the client's vendor, on which its programs
+// shorten it.
 func TestAConversationThatIsTooLongIsSaidSoInTheClientsWords(t *testing.T) {
 	t.Parallel()
 	const (

@@ -32,7 +32,7 @@ func TestALongWaitIsTheClientsAffair(t *testing.T) {
 	}
 }
 
-// Only one of the two tries again: the gateway, and then the client is told not to, or the client.
+// Only one of the two retries: the gateway, which then asks the client not to, or the client.
 func TestRetriesDoNotMultiply(t *testing.T) {
 	t.Parallel()
 	for retries, should := range []string{"", "false"} {

@@ -159,8 +159,7 @@ func (g *gateway) spent(t *testing.T) int64 {
 const whole = `{ "usage" : {"prompt_tokens": 9, "completion_tokens":3,"total_tokens":12, "odd": 1e0},
   "choices":[{"message":{"role":"assistant","content":"\u00e9 \/ caf\u00e9"},"finish_reason":"stop","index":0}], "new_field":[1.0,  2], "id":"chatcmpl-9"}` + "\n"
 
-// What a client sends reaches the vendor byte for byte but for the model's name, and so does the answer on its way
-// back.
+// A client's request reaches the vendor byte for byte except the model's name, and so does the answer on its way back.
 func TestBytesGoThroughUntouched(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
@@ -325,7 +324,7 @@ func TestRetriesEndWithTheVendorsWord(t *testing.T) {
 	assert.Equal(t, int32(5), calls.Load())
 }
 
-// An answer that breaks off is not begun again, and the client can tell that it is not whole.
+// An answer that breaks off is not restarted, and the client can detect that it is incomplete.
 func TestAnAnswerThatBreaksOffIsNotTakenForWhole(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -421,8 +420,8 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 	}
 }
 
-// A client that reads the answer only when it has sent all of its body has the answer, however the length is told. One
-// that asks before it sends has it at once.
+// A client that reads the answer only after it has sent its whole body receives the answer, whether the body has a
+// length or not. A client that sends an Expect header receives it at once.
 func TestABodyThatIsTooLargeIsAnsweredToWhoSendsItAll(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxBodyBytes = 1000 })
@@ -452,7 +451,7 @@ func TestABodyThatIsTooLargeIsAnsweredToWhoSendsItAll(t *testing.T) {
 	}
 }
 
-// Programs act on an error's code and param, so both are there.
+// Programs act on an error's code and param, so both are set.
 func TestARefusalSaysWhichMemberAndWhy(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)
@@ -780,8 +779,8 @@ func TestAnyModelStreamsInTheClientsShape(t *testing.T) {
 	assert.Equal(t, "Default output from mockllm/model", text.String())
 }
 
-// What fails before the first piece has a status; what fails after it is an event that ends the stream, and is not
-// begun anew.
+// A failure before the first piece has a status; a failure after it is an event that ends the stream, and the call is
+// not restarted.
 func TestAStreamThatFails(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil, withScript(t, "early", `{"default": {"error": {"status": 429, "message": "slow down", "retry_after_s": 0.001}}}`),
@@ -818,7 +817,7 @@ func TestASpentBudgetIsSaidAndNotTriedAgain(t *testing.T) {
 	assert.Len(t, v.body, 1)
 }
 
-// Calls wait for the account's slots in both lanes, and a queue that is full is told.
+// Calls wait for the account's slots in both lanes, and a full queue is reported.
 func TestCallsThroughTheEndpointsTakeSlots(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

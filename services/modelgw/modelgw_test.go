@@ -379,7 +379,7 @@ func TestAStreamNamesItsFieldsFromItsRequestOn(t *testing.T) {
 	assert.NotContains(t, e.Message, "request: ")
 }
 
-// Time is stopped while the watcher leaves and comes back, so that the call is still under way then.
+// Time is stopped while the watcher leaves and returns, so that the call is still in flight then.
 func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -477,7 +477,7 @@ func TestGracefulStopsDuringACallCountNothing(t *testing.T) {
 	assert.Equal(t, stops, record.Yields)
 }
 
-// dying is a ledger that takes claims and hears of no end, as that of a process that is killed.
+// dying is a ledger that accepts claims and never an end, as that of a process that is killed.
 type dying struct{ effect.Ledger }
 
 func (dying) Finish(context.Context, effect.Key, string, effect.Outcome) error {
@@ -617,8 +617,8 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
 }
 
-// A body that is missing, or a store that fails for a moment, is no outcome of the call: it has not begun. A store that
-// is away is no fault of the request either, so that a run waits for it.
+// A missing body, or a transient failure of the store, is not an outcome of the call: it has not begun. An unavailable
+// store is not a fault of the request either, so that a run waits for it.
 func TestMediaThatCannotBeReadIsKeptUnderNoKey(t *testing.T) {
 	t.Parallel()
 	for failure, want := range map[error]codes.Code{

@@ -16,7 +16,7 @@ import (
 
 const unknownPrefix = errorsv1.ErrorReason_ERROR_REASON_PREFIX_UNKNOWN
 
-// begun is a call whose conversation is kept, and what stands for it with its answer.
+// begun is a call whose conversation is kept, and the prefix that identifies it with its answer.
 func begun(t *testing.T, g *gateway) *modelv1.GenerateResponse {
 	t.Helper()
 	r := ask("", "first")

@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
-// A vendor that repeats our key when it fails tells it to nobody: not to clients in either lane, not to callers, not to
-// a record of the call.
+// A vendor that repeats our key in a failure discloses it to no one: not to clients in either lane, not to callers, not
+// to a record of the call.
 func TestTheKeyOfAnAccountIsToldToNobody(t *testing.T) {
 	t.Parallel()
 	const key, secret = "sk-vendor-SECRETKEY-0123456789", "SECRETKEY"

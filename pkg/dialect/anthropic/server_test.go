@@ -115,7 +115,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 	}
 }
 
-// A client that is told so sends the whole conversation instead; one that is not would lose what it did not send.
+// A client that receives this error sends the whole conversation instead; without it the unsent part would be lost.
 func TestThreadsAreRefusedAsTheVendorDoes(t *testing.T) {
 	t.Parallel()
 	_, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"thread":{"type":"create"}}`))

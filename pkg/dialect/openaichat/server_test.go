@@ -122,7 +122,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 	}
 }
 
-// Reasoning between tags becomes a part of its own; where nothing else was said, nothing else is there.
+// Reasoning between tags becomes a part of its own; without other text there is no other part.
 func TestReasoningBetweenTags(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{

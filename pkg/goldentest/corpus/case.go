@@ -44,7 +44,7 @@ func (c Case) Op() string {
 	return op
 }
 
-// Path returns where a file beside the case's own lies in the file system.
+// Path returns the path in the file system of a file beside the case's own.
 func (c Case) Path(name string) string {
 	return filepath.Join(c.Root, filepath.FromSlash(filepath.Dir(c.File)), filepath.FromSlash(name))
 }

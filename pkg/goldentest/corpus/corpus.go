@@ -1,5 +1,5 @@
 // Package corpus reads folders of recorded ("golden") cases. It knows the forms of their files and nothing of their
-// content: what a case asks and what it expects is for the driver that executes it.
+// content, which the driver of a case interprets.
 //
 // Three forms of files hold cases:
 //
@@ -31,7 +31,7 @@ const summarySuffix = ".summary.json"
 
 // Load reads the files of the folder root that match the patterns (path.Match, slash-separated, relative to root), in
 // the order of the patterns and then of the names, and returns their cases in the order of the files. A pattern without
-// a match is ErrNoFile, beside which the cases of the other patterns are returned. Any other error ends the reading.
+// a match results in ErrNoFile; the cases of the other patterns are still returned. Any other error ends the reading.
 func Load(root string, patterns ...string) ([]Case, error) {
 	var (
 		cases   []Case

@@ -68,8 +68,8 @@ func expandObject(object map[string]any) (any, error) {
 // maxLong bounds a text written out from runs, in bytes.
 const maxLong = 64 << 20
 
-// LongText writes out the runs of a long text ({"runs": [[unit, count], …], …}). It is false where there are none or
-// they are not of that form.
+// LongText expands the runs of a long text ({"runs": [[unit, count], …], …}). It is false if there are none or they are
+// not of that form.
 func LongText(long map[string]any) (string, bool) {
 	runs, ok := long["runs"].([]any)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package known reads the list of known differences: cases whose recorded result the platform does not give, either
-// not yet (later) or on purpose (design). The list is data, one YAML file an area, each a list of entries:
+// Package known reads the list of known differences: cases whose recorded result the platform does not produce, either
+// not yet (later) or on purpose (design). The list is data, one YAML file per area, each a list of entries:
 //
 //   - theme: tools/bash               # pattern or list of patterns; a/** is everything below a
 //     id: bash-020                    # or ids: [...]; exact: such a case must differ, or the entry is stale
@@ -54,11 +54,11 @@ type Entry struct {
 	Reason string `yaml:"reason"`
 	// Run is nil or true when a covered case is executed although it is known to differ.
 	Run *bool `yaml:"run"`
-	// Fails and Passes are how many cases of testdata/golden differ, and how many are covered and do not. Cases that
-	// nothing executes are in neither.
+	// Fails and Passes are the numbers of covered cases of testdata/golden that differ, and that do not. Cases that no
+	// driver executes are in neither.
 	Fails  int `yaml:"fails"`
 	Passes int `yaml:"passes"`
-	// Unseen says that no case of testdata/golden is covered: a decision that only other cases show.
+	// Unseen means that no case of testdata/golden is covered: a decision that only other cases show.
 	Unseen bool `yaml:"unseen"`
 
 	// Source names the file and the entry's place in it, for messages.
@@ -67,7 +67,7 @@ type Entry struct {
 	program cel.Program
 }
 
-// Exact says that the entry names its cases by id. Such a case that passes makes the entry false.
+// Exact reports whether the entry names its cases by id. If such a case passes, the entry is wrong.
 func (e *Entry) Exact() bool { return e.ID != "" || len(e.IDs) > 0 }
 
 // Runs reports whether a covered case is executed.
@@ -78,7 +78,8 @@ func (e *Entry) Covers(c corpus.Case) bool {
 	return e.covers(c, func() any { return ruleValue(c.Fields) })
 }
 
-// covers asks for the case as a value of the rule language only when a rule needs it.
+// covers reports whether the entry covers a case. It calls value, the case as a value of the rule language, only if the
+// entry has a rule.
 func (e *Entry) covers(c corpus.Case, value func() any) bool {
 	if !slices.ContainsFunc(e.Theme, func(pattern string) bool { return Matches(pattern, c.Theme) }) {
 		return false

@@ -12,7 +12,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// ruleEnvironment declares what a rule may use besides the language's own functions.
+// ruleEnvironment declares the additions of rules to the language's own functions.
 func ruleEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("case", cel.DynType),
@@ -73,7 +73,7 @@ func compactJSON(value ref.Val) ref.Val {
 	return types.String(strings.TrimSuffix(text.String(), "\n"))
 }
 
-// plain undoes what the rule language wraps around the members of lists and maps.
+// plain unwraps the members of lists and maps in values of the rule language.
 func plain(value any) any {
 	switch value := value.(type) {
 	case types.Null:

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// bindings holds what the markers of ids stood for so far, by marker.
+// bindings maps the markers of ids to the texts found so far.
 type bindings map[string]string
 
-// bindOnly binds the marker to text, or compares with what it is bound to. Two markers never stand for one text.
+// bindOnly binds the marker to text, or compares text with its binding. Two markers never have the same text.
 func (b bindings) bindOnly(marker, text string) bool {
 	if bound, ok := b[marker]; ok {
 		return bound == text
@@ -29,12 +29,12 @@ func (b bindings) bindOnly(marker, text string) bool {
 	return true
 }
 
-// match reports whether text is the parts in their order, with a fitting text in place of each marker, and binds the
+// match reports whether text consists of the parts in order, with a fitting text in place of each marker, and binds the
 // ids.
 //
-// It takes for each literal its first place after the shortest fitting text of the markers before it. That is enough:
-// a text that fits a marker still fits it when it grows to either side, so an earlier place never excludes a later one.
-// A match is therefore linear in the text, whatever it holds.
+// It takes for each literal its first position after the shortest fitting text of the markers before it. That is
+// enough: a text that fits a marker still fits it when it grows to either side, so an earlier position never excludes a
+// later one. A match is therefore linear in the text, whatever its content.
 func (b bindings) match(parts []part, text string) bool {
 	parts = b.fill(parts)
 	var (
@@ -95,8 +95,8 @@ func (b bindings) fill(parts []part) []part {
 	return filled
 }
 
-// find returns where the literal stands: at pos, or, after a marker, at its first place from pos on; the last one at
-// the end of the text.
+// find returns the position of the literal: at pos, or, after a marker, at its first position from pos on; the last one
+// at the end of the text.
 func find(text, literal string, pos int, loose, last bool) (int, bool) {
 	switch {
 	case !loose:
@@ -154,7 +154,7 @@ func endOf(value any, text string) (int, bool) {
 		return endOfAll(value, text)
 	case map[string]any:
 		return endOfAll(slices.Collect(maps.Values(value)), text)
-	default: // null says nothing
+	default: // null is ignored
 		return 0, true
 	}
 }
@@ -194,7 +194,7 @@ func digitAt(text string, i int) bool {
 	return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9'
 }
 
-// separators are what may group the digits of a number.
+// separators are the characters that may group the digits of a number.
 const separators = `,._'’\x{a0}\x{202f}\x{2009}`
 
 var plainNumber = regexp.MustCompile(`^-?[0-9]{1,100}(\.[0-9]{1,100})?$`)

@@ -10,7 +10,7 @@ import (
 type part struct {
 	literal string
 	kind    partKind
-	// values are what the text in place of a prose marker must contain.
+	// values must occur in the text in place of a prose marker.
 	values []any
 	// name is the marker of an id, by which it is bound.
 	name string
@@ -22,7 +22,7 @@ const (
 	literalPart partKind = iota
 	prosePart
 	idPart
-	// openPart stands for any text, also none: where only the ends of a long text were recorded.
+	// openPart matches any text, also an empty one: the record has only the ends of a long text.
 	openPart
 )
 
@@ -62,7 +62,7 @@ func parse(text string) []part {
 	return parts
 }
 
-// parseMarker reads the marker that text begins with and returns its length, or 0 when it begins with none.
+// parseMarker parses the marker at the start of text and returns its length, or 0 if there is none.
 func parseMarker(text string) (part, int) {
 	if id := numberedID.FindString(text); id != "" {
 		return part{kind: idPart, name: id}, len(id)
@@ -93,7 +93,7 @@ func parseMarker(text string) (part, int) {
 	return marker, len(text) - len(rest)
 }
 
-// parseParams reads the JSON object that text begins with and returns its values.
+// parseParams parses the JSON object at the start of text and returns its values.
 func parseParams(text string) (values []any, length int) {
 	if !strings.HasPrefix(text, "{") {
 		return nil, 0

@@ -1,12 +1,12 @@
-// Package match compares what a platform answered with what was recorded. Recorded values hold markers where any
-// value of a kind will do: wording that is free, ids that are made anew, times. Everything else is compared exactly:
-// numbers by value, objects without the order of their members, lists in order, an absent member as null.
+// Package match compares an answer of the platform with the record. Recorded values contain markers where any value of
+// a kind is accepted: free wording, new ids, times. Everything else is compared exactly: numbers by value, objects
+// without the order of their members, lists in order, an absent member as null.
 //
 // Markers inside a text:
 //
 //	<prose:KEY {json}>  a sentence whose wording is free; it is not blank and contains every value of the json
 //	<prose:KEY>, <prose>  the same without values
-//	<id1>, <id2>, …     any text, the same one wherever the marker stands again
+//	<id1>, <id2>, …     any text, the same one at each place of the marker
 //
 // Markers that are a whole text:
 //
@@ -15,9 +15,9 @@
 //	<time>              a time: a number, or a text that is not blank
 //	<text>, <reason>    a text that is not blank
 //	<empty>             the empty text
-//	NaN, Infinity, -Infinity  the text, or the number that it stands for
+//	NaN, Infinity, -Infinity  the text, or the number that it represents
 //
-// {"$long": …} stands for a long text, by its runs, its ends, its size and its hash.
+// {"$long": …} represents a long text, by its runs, its ends, its size and its hash.
 package match
 
 import (
@@ -28,14 +28,14 @@ import (
 	"strings"
 )
 
-// Equal compares got with the recorded value want and returns how they differ, which is nothing when they agree. Both
-// are JSON values (nil, bool, string, json.Number, []any, map[string]any) or anything that encoding/json can write.
+// Equal compares got with the recorded value want and returns their differences; none if they agree. Both are JSON
+// values (nil, bool, string, json.Number, []any, map[string]any) or anything that encoding/json can write.
 func Equal(want, got any, opts ...Option) Differences {
 	return New(opts...).Equal(want, got)
 }
 
-// Matcher compares the values of one case: what `<id1>` stood for in one comparison it stands for in the next. It is
-// not safe for concurrent use.
+// Matcher compares the values of one case: `<id1>` represents the same text in all of its comparisons. It is not safe
+// for concurrent use.
 type Matcher struct {
 	rules rules
 	bound bindings
@@ -71,7 +71,7 @@ func (m *Matcher) Equal(want, got any, opts ...Option) Differences {
 
 // Difference is one place where two values disagree.
 type Difference struct {
-	// Path says where, as $.member[index].
+	// Path is the position, as $.member[index].
 	Path string
 	// Want and Got show the values, cut to a readable length.
 	Want, Got string

@@ -8,8 +8,7 @@ import (
 // Option changes how values are compared.
 type Option func(*rules)
 
-// Tolerance lets numbers differ by the absolute amount, in place of the relative difference of 1e-9 that is allowed
-// where nothing is said.
+// Tolerance lets numbers differ by the absolute amount, in place of the default relative difference of 1e-9.
 func Tolerance(absolute float64) Option {
 	return func(r *rules) { r.tolerate(); r.absolute = absolute }
 }
@@ -30,8 +29,8 @@ func AnyOrder(members ...string) Option {
 	return func(r *rules) { r.unordered = append(r.unordered, members...) }
 }
 
-// AnyLines compares texts of several lines without the order of the lines. Markers may only stand before the first
-// line, as a header that ends with a line break.
+// AnyLines compares texts of several lines without the order of the lines. Markers may only be before the first line,
+// as a header that ends with a line break.
 func AnyLines() Option {
 	return func(r *rules) { r.anyLines = true }
 }
@@ -41,7 +40,7 @@ func KnownIDs(ids ...string) Option {
 	return func(r *rules) { r.known = append(r.known, ids...) }
 }
 
-// rules is what the options say.
+// rules is the effect of the options.
 type rules struct {
 	given              bool
 	absolute, relative float64

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// messageMarker names the markers that stand for the ids of pooled messages.
+// messageMarker names the markers that represent the ids of pooled messages.
 const messageMarker = "message:"
 
 // Messages returns a copy of an expectation in which the keys of its `message_pool` are replaced by the messages, and
-// the pool itself is gone. The id of each message becomes a marker of its key: under one Matcher messages with the same
-// key must have the same id, and messages with different keys different ids, whatever the ids are. A key `m3#2` is the
-// message `m3` with other content, so both have one id.
+// the pool itself is removed. The id of each message becomes a marker of its key: under one Matcher messages with the
+// same key must have the same id, and messages with different keys different ids, with arbitrary ids. A key `m3#2` is
+// the message `m3` with other content, so both have one id.
 //
-// Only lists whose items are all keys of the pool are lists of messages. An expectation without a pool comes back as it
-// is. A pool that holds no messages is an error.
+// Only lists whose items are all keys of the pool are lists of messages. An expectation without a pool is returned
+// unchanged. A pool that does not contain messages is an error.
 func Messages(expect any) (any, error) {
 	object, ok := expect.(map[string]any)
 	if !ok || object["message_pool"] == nil {

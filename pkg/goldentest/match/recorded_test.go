@@ -14,8 +14,8 @@ import (
 
 const recorded = "../../../testdata/golden"
 
-// Every recorded value agrees with an answer made from it, where some wording stands in place of each marker; and no
-// longer when one literal or one value of a marker is spoilt.
+// Every recorded value agrees with an answer derived from it, with some wording in place of each marker; and no longer
+// if one literal or one value of a marker is changed.
 func TestEveryRecordedTextMatchesItsOwnWordingOnly(t *testing.T) {
 	t.Parallel()
 	cases, err := corpus.All(recorded)

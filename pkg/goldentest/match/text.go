@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
 )
 
-// text compares a recorded text with a value of any kind, since some whole-text markers stand for other kinds.
+// text compares a recorded text with a value of any kind, since some whole-text markers represent other kinds.
 func (c *comparison) text(want string, got any) bool {
 	if equal, isMarker := c.wholeMarker(want, got); isMarker {
 		return equal
@@ -100,7 +100,7 @@ func sortedLines(lines []string) []string {
 }
 
 // long compares with a long text. Runs give the whole text, with its markers; without runs the two ends are known, and
-// a marker that an end cuts in two is left out with all that lies beyond it.
+// a marker that is cut at an end is ignored with everything beyond it.
 func (c *comparison) long(want map[string]any, got any) bool {
 	text, ok := got.(string)
 	if !ok {

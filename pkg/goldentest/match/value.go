@@ -13,8 +13,8 @@ import (
 // number is a JSON number as it was written.
 type number = json.Number
 
-// normalise brings a value to nil, bool, string, number, []any or map[string]any. Floats that JSON cannot write become
-// the texts NaN, Infinity and -Infinity.
+// normalise converts a value to nil, bool, string, number, []any or map[string]any. Floats that JSON cannot write
+// become the texts NaN, Infinity and -Infinity.
 func normalise(value any) (any, error) {
 	switch value := value.(type) {
 	case nil, bool, string, number:
@@ -73,8 +73,8 @@ func normaliseByJSON(value any) (any, error) {
 	return normal, nil
 }
 
-// equalNumbers compares by value. Whole numbers of any size agree only digit by digit, unless the case gave a
-// tolerance; numbers beyond float64 only as they are written.
+// equalNumbers compares by value. Whole numbers of any size agree only digit by digit, unless the case has a tolerance;
+// numbers beyond float64 only in the same notation.
 func (r *rules) equalNumbers(want, got number) bool {
 	if want == got {
 		return true

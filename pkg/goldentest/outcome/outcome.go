@@ -1,4 +1,4 @@
-// Package outcome keeps what became of each case in a folder of reports, one file for each test process, and makes the
+// Package outcome stores the outcome of each case in a folder of reports, one file for each test process, and makes the
 // table of all themes from it.
 package outcome
 
@@ -14,16 +14,16 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/known"
 )
 
-// Result is what became of a case.
+// Result is the outcome of a case.
 type Result string
 
 // The results, from the one that weighs least when several drivers report one case.
 const (
 	// NoDriver: nothing executes the case.
 	NoDriver Result = "no driver"
-	// Passed: the platform gives what was recorded.
+	// Passed: the platform produces the recorded result.
 	Passed Result = "passed"
-	// Known: it does not, and the list of known differences says so.
+	// Known: it does not, and the list of known differences has the case.
 	Known Result = "known difference"
 	// Failed: it does not, or it does although the list names the case as different.
 	Failed Result = "failed"
@@ -38,7 +38,7 @@ type Record struct {
 	// Kind and Reason are those of the known difference.
 	Kind   known.Kind `json:"kind,omitempty"`
 	Reason string     `json:"reason,omitempty"`
-	// Detail says how the case failed.
+	// Detail describes the failure of the case.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type Folder struct {
 	file *os.File
 }
 
-// NewFolder returns the folder at path, which is made when the first record comes.
+// NewFolder returns the folder at path, which is created with the first record.
 func NewFolder(path string) *Folder { return &Folder{path: path} }
 
 // maxDetail bounds the detail of one record, in bytes.

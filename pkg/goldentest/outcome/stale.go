@@ -10,9 +10,8 @@ import (
 // count is how many cases differ, and how many do not.
 type count struct{ fails, passes int }
 
-// Stale names the known differences that do not say what is so: entries whose numbers of cases that differ and that do
-// not are others, and themes of entries in which no case differs that was executed. Entries whose cases are not to be
-// run are left alone.
+// Stale names the known differences that are wrong: entries with wrong numbers of differing or passing cases, and
+// themes of entries in which no executed case differs. Entries whose cases are not to be run are ignored.
 func Stale(list *known.List, cases []corpus.Case, records []Record) []string {
 	results := map[caseKey]Result{}
 	for k, record := range gravest(records) {

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/known"
 )
 
-// Table is what became of a folder of cases, by theme.
+// Table is the outcome of a folder of cases, by theme.
 type Table struct {
 	rows   map[string]*row
 	failed []Record
@@ -40,8 +40,8 @@ func (r *row) add(record Record) {
 	}
 }
 
-// NewTable counts the cases by what the records say of them. A case that no record names has no driver; of several
-// records of one case the gravest counts. Records of cases that are not in the folder are left out, save failed ones.
+// NewTable counts the cases by their records. A case without a record has no driver; of several records of one case the
+// gravest counts. Records of cases that are not in the folder are ignored, except failed ones.
 func NewTable(cases []corpus.Case, records []Record) *Table {
 	gravest := gravest(records)
 	table := &Table{rows: map[string]*row{}}

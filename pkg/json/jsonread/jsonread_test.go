@@ -88,7 +88,7 @@ func TestDocumentsReadAsEncodingJSONReadsThem(t *testing.T) {
 	require.EqualError(t, jsonread.Unmarshal([]byte("{}"), nothing), json.Unmarshal([]byte("{}"), nothing).Error())
 }
 
-// Wherever in a text an escape or a character stands, it is read.
+// An escape or a character is read at any position of a text.
 func TestTextsAreReadWhateverTheirLength(t *testing.T) {
 	t.Parallel()
 	for before := range 140 {
@@ -110,7 +110,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// A copy would say that the document was left to encoding/json.
+// A copy would mean that the document was delegated to encoding/json.
 func TestWhatIsCommonIsReadHere(t *testing.T) {
 	t.Parallel()
 	doc := []byte(`{"part": {"a":1}, "mixed": [2], "raw": [3], "text":"\u00e9", "bool":false, "int":1, "float":2.5, "number":3, "list":[{"nested":{"inner":{"A":1}}}, null], "texts":["a"],

@@ -71,7 +71,7 @@ func FuzzEdges(f *testing.F) {
 		whole := []byte("{" + strings.Join(list, ",") + "}")
 		want := make([]jsonscan.Span, len(names))
 		if jsonscan.Object(whole, names, want) != nil {
-			return // a wanted member is there twice
+			return // a wanted member occurs twice
 		}
 		got := make([]jsonscan.Span, len(names))
 		jsonscan.Edges(whole, names, got)

@@ -201,7 +201,7 @@ func TestTextsEndWhereTheirQuoteIsNotEscaped(t *testing.T) {
 	}
 }
 
-// Whoever reads the document in earnest goes down into it, so how deep it goes has a bound.
+// A decoder of the document is recursive, so its depth has a bound.
 func TestWhatIsNestedTooDeeplyIsRefused(t *testing.T) {
 	t.Parallel()
 	nested := func(depth int, open, closed string) []byte {

@@ -1,11 +1,11 @@
-// Command goldentable prints what became of the recorded cases, by theme: passed, known difference (later or by
+// Command goldentable prints the outcome of the recorded cases, by theme: passed, known difference (later or by
 // design), failed, or without a driver. It reads the folder of reports that the tests wrote and the folder of cases.
 //
 //	goldentable -cases testdata/golden -known testdata/known-differences REPORTS
 //
-// With -known it also names the known differences that do not say what is so: that explain nothing, or whose numbers of
-// cases that differ and that do not are others. It exits with 1 when a case failed or such an entry was found, and with
-// 2 when it cannot make the table.
+// With -known it also names the known differences that are wrong: that explain nothing, or have wrong numbers of
+// differing or passing cases. It exits with 1 if a case failed or such an entry was found, and with 2 if it cannot make
+// the table.
 package main
 
 import (

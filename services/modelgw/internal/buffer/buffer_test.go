@@ -37,7 +37,7 @@ func TestABodyThatIsTooLargeOrBreaksOffIsNone(t *testing.T) {
 	require.ErrorIs(t, b.Fill(strings.NewReader("12345"), -1, 4), buffer.ErrTooLarge)
 }
 
-// A reader that was closed gives nothing any more: its buffer may be another body's by then.
+// A closed reader returns nothing: its buffer may be another body's by then.
 func TestABodyIsNotReadAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	b := buffer.New()

@@ -211,7 +211,7 @@ func foldChunks(t *goldentest.T, events []event) any {
 	return whole
 }
 
-// fold adds a piece: texts grow, calls are told apart by their index.
+// fold adds a piece: texts grow, calls are distinguished by their index.
 func fold(into map[string]any, piece any) {
 	delta, _ := piece.(map[string]any)
 	for name, value := range delta {

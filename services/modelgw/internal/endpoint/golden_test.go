@@ -120,7 +120,7 @@ func TestGoldenModelNames(t *testing.T) {
 	})
 }
 
-// spoken are paths of the formats that are served, and paths of nobody.
+// spoken are the paths of the served formats, and unknown paths.
 var spoken = regexp.MustCompile(`^/(v1/(chat/completions|messages|embeddings).*|health|)$`)
 
 // replay reads the request of a case, and compares what reaches the model.
@@ -160,7 +160,7 @@ func compareAnswer(t *goldentest.T, format *format, c goldentest.Case) {
 	t.Equal(plain(want), plain(decoded(t, answer)))
 }
 
-// withheld are the options that the bridge keeps from the model, unless it is told otherwise.
+// withheld are the options that the bridge does not send to the model, unless configured otherwise.
 func withheld(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return &modelv1.GenerateConfig{StopSeqs: c.StopSeqs, ResponseSchema: c.ResponseSchema, ParallelToolCalls: c.ParallelToolCalls, Seed: c.Seed, ExtraBodyJson: c.ExtraBodyJson}
 }

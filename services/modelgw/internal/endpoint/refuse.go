@@ -50,7 +50,7 @@ func (x *exchange) refuse(err error) {
 	_ = x.send(r.Status, x.AppendError(nil, failure)) // A client that left needs no answer.
 }
 
-// giveUp tells the client not to retry: the vendors' own clients read it.
+// giveUp asks the client not to retry: the vendors' own clients read it.
 func (x *exchange) giveUp() { x.out.Header().Set("X-Should-Retry", "false") }
 
 // refusalOf returns the answer for a failure.

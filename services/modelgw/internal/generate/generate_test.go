@@ -469,13 +469,13 @@ func TestASharedFailureReachesEverybody(t *testing.T) {
 	})
 }
 
-// asleep is what a caller was told of a call's sleep: how many failures, and whether it sleeps now.
+// asleep is the reported state of a call's sleep: the number of failures, and whether it sleeps now.
 type asleep struct {
 	failures int
 	now      bool
 }
 
-// told keeps what a caller is told.
+// told is the state that was reported to a caller.
 type told struct {
 	mu   sync.Mutex
 	last asleep
@@ -661,7 +661,7 @@ func TestARateLimitShrinksThePoolAndACleanRoundGrowsIt(t *testing.T) {
 	})
 }
 
-// heard is a sink that keeps what it hears.
+// heard is a sink that records its calls.
 type heard struct{ events []string }
 
 func (h *heard) Started(int)                    { h.events = append(h.events, "started") }

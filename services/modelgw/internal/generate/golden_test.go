@@ -39,7 +39,7 @@ func config(t *goldentest.T, value any) *modelv1.GenerateConfig {
 	return c
 }
 
-// counting counts what an adaptive pool is told.
+// counting counts the reports to an adaptive pool.
 type counting struct {
 	limit.Memory
 	mu    sync.Mutex
@@ -133,7 +133,7 @@ func TestGoldenRetrySchedule(t *testing.T) {
 	})
 }
 
-// lowestOnly says that a case was recorded without the highest random part: both lists are then the same.
+// lowestOnly reports whether a case was recorded without the highest random part: both lists are then the same.
 func lowestOnly(c goldentest.Case) bool {
 	low, _ := c.At("expect", "wait_low").([]any)
 	high, _ := c.At("expect", "wait_high").([]any)

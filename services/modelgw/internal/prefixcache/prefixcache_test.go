@@ -44,7 +44,7 @@ func TestAPrefixStandsForTheMessagesOfItsProject(t *testing.T) {
 	assert.False(t, ok, "a hash of another form")
 }
 
-// TestConversationsThatPartKeepTheirOwnMessages goes on in two ways from one place.
+// TestConversationsThatPartKeepTheirOwnMessages continues one conversation in two ways.
 func TestConversationsThatPartKeepTheirOwnMessages(t *testing.T) {
 	t.Parallel()
 	base := extend(t, prefixcache.Conversation{}, chat.User("a"))
@@ -88,8 +88,8 @@ func TestWhatWasNotUsedForLongestIsForgotten(t *testing.T) {
 	assert.True(t, ok, "and nothing went for it")
 }
 
-// TestWhatIsAddedToAKeptConversationCounts has calls go on with kept conversations without keeping what they add: it is
-// held as long as what they go on with.
+// TestWhatIsAddedToAKeptConversationCounts makes calls that continue kept conversations without keeping their
+// additions, which are held as long as the conversation.
 func TestWhatIsAddedToAKeptConversationCounts(t *testing.T) {
 	t.Parallel()
 	s := prefixcache.New(100_000)

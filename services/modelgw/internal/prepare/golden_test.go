@@ -38,7 +38,7 @@ func decoded(t *goldentest.T, document json.RawMessage) any {
 	return value
 }
 
-// equalMessages compares messages. The protocol does not tell an empty list of call ids from none.
+// equalMessages compares messages. The protocol does not distinguish an empty list of call ids from none.
 func equalMessages(t *goldentest.T, want any, got []*modelv1.ChatMessage) {
 	t.Helper()
 	t.Equal(want, map[string]any{"messages": decoded(t, chat.MessagesJSON(got))}, match.EmptyAsAbsent("tool_call_id"))

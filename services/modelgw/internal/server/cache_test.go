@@ -17,8 +17,8 @@ import (
 
 const parent = "projects/p"
 
-// filled has answers of models, ten bytes each: those that are named expire after an hour, the others never, and
-// another project's stand beside them.
+// filled has answers of models, ten bytes each: the named ones expire after an hour, the others never, and another
+// project has answers too.
 func filled(t *testing.T, store cache.Cache, models ...string) {
 	t.Helper()
 	put := func(project, model, id string, expires time.Time) {

@@ -37,7 +37,7 @@ const (
 	page     = "text/html"
 )
 
-// ask makes an attempt against an API that answers so, and returns how often it was told of a stream without an end.
+// ask makes an attempt against an API with these answers, and returns the number of reported streams without an end.
 func ask(t *testing.T, codec dialect.Codec, quirks exchange.Quirks, answer said) (response *provider.Response, unfinished int, err error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -98,7 +98,7 @@ func TestWhatAFailureMeans(t *testing.T) {
 	}
 }
 
-// An error that stands for an output ends the call; a stream that is cut off gives what came.
+// An error that represents an output ends the call; a stream that is cut off returns the received part.
 func TestWhatIsNoFailure(t *testing.T) {
 	t.Parallel()
 	const full = `{"error":{"code":"context_length_exceeded","message":"too long"}}`

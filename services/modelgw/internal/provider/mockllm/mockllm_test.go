@@ -376,7 +376,7 @@ func TestTheChoiceOfAnAnswerEndsWithItsCall(t *testing.T) {
 	assert.Equal(t, "y", said)
 }
 
-// A store that is away for now is no fault of the request, so that a run waits for it.
+// An unavailable store is not a fault of the request, so that a run waits for it.
 func TestAScriptThatCannotBeReadForNowIsNoFaultOfTheRequest(t *testing.T) {
 	t.Parallel()
 	failure := error(nil)

@@ -113,7 +113,7 @@ func TestAnAnswerPassesAsItCame(t *testing.T) {
 	}
 }
 
-// What tells a key from another may stay; what helps to guess it may not.
+// Characters that distinguish keys may stay; those that help to guess one may not.
 func TestPartsOfAKey(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
