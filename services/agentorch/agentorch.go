@@ -104,7 +104,7 @@ type Deps struct {
 	// Owner names this process in the ledger of its calls to workers, from its start to its end. No earlier or later
 	// process has the same name. Required.
 	Owner string
-	// Replica is this process among those that share the database; nil for a service that is never run.
+	// Replica is this process among those that share the database; nil for a service whose Run is never called.
 	Replica *replica.Process
 	// Lack returns the reason why no new work may start, such as a nearly full disk. Nil, or an empty result, means
 	// that work may start.
@@ -127,7 +127,7 @@ type Service struct {
 	adoptions sync.WaitGroup
 }
 
-// New makes the service. It takes calls at once, and makes runs once Run has begun.
+// New returns the service. It accepts calls immediately, and creates runs once Run has begun.
 func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	rows, err := journalsqlite.Open(ctx, deps.DB, foldRow(deps.Logger))
 	if err != nil {

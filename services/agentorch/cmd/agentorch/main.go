@@ -14,14 +14,14 @@ func main() {
 	os.Exit(daemon.Main(daemon.Command{Args: os.Args[1:], Env: config.Env, Stderr: os.Stderr}, &configuration{}))
 }
 
-// configuration is all that an operator sets of the process.
+// configuration is the operator's configuration of the process.
 type configuration struct {
 	daemon.Config `yaml:",inline"`
 	// Agentorch sets up the service.
 	Agentorch agentorch.Config `yaml:"agentorch"`
 }
 
-// Validate names what the process lacks.
+// Validate returns an error for each missing setting.
 func (c *configuration) Validate() error { return c.Alone(agentorch.Program(c.Agentorch)) }
 
 // Process implements daemon.Configuration.

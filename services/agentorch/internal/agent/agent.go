@@ -69,7 +69,7 @@ func IsWatching(m Machine) bool {
 // missing.
 type Demanding interface {
 	Machine
-	// Demand fails with INVALID_REQUEST where the run can only fail.
+	// Demand fails with INVALID_REQUEST if the run can only fail.
 	Demand(spec *agentv1.RunSpec) error
 }
 
@@ -123,7 +123,7 @@ type Generate struct {
 	NoTools bool
 	// ToolChoice is which tools may or must be called; nil leaves it to the model.
 	ToolChoice *toolv1.ToolChoice
-	// Config lies over the run's configuration.
+	// Config overrides fields of the run's configuration.
 	Config *modelv1.GenerateConfig
 }
 

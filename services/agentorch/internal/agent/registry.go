@@ -23,8 +23,8 @@ type Registry struct {
 	schemas     map[string]*jsonschema.Schema
 }
 
-// NewRegistry makes a registry of the given agents. It panics where two have one name or a schema cannot be read, which
-// are faults of the program.
+// NewRegistry returns a registry of the given agents. It panics if two have one name or a schema is invalid, which are
+// programming errors.
 func NewRegistry(definitions ...Definition) *Registry {
 	r := &Registry{definitions: map[string]Definition{}, schemas: map[string]*jsonschema.Schema{}}
 	for _, d := range definitions {
@@ -114,7 +114,7 @@ func (r *Registry) violated(name string, violations []jsonschema.Violation) erro
 	return err
 }
 
-// New makes the machine of a resolved step. It fails where this version does not know the agent or cannot read its
+// New returns the machine of a resolved step. It fails if this version does not know the agent or cannot read its
 // parameters.
 func (r *Registry) New(step *agentv1.AgentRef) (Machine, error) {
 	d, ok := r.definitions[step.GetName()]

@@ -39,7 +39,7 @@ type actor struct {
 	state   *run.State
 	pending map[string]*effects.Pending // by key
 	reviews map[string]*review          // that have not been used, by the span of the agent
-	// kept are results that are in the journal and that owners keep still.
+	// kept are journaled results that their owners still store.
 	kept []*effects.Release
 	// removing is set when the run's sandboxes are to be removed.
 	removing bool

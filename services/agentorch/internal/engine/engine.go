@@ -115,7 +115,7 @@ type Deps struct {
 	Logger *slog.Logger
 	// AdoptEval is called for each eval that this replica takes over. Nil ignores them.
 	AdoptEval func(l journal.Listed)
-	// WakeEval looks at the inbox of an eval. Nil where AdoptEval is.
+	// WakeEval looks at the inbox of an eval. Nil if AdoptEval is nil.
 	WakeEval func(name string)
 	// EvalRefs returns the evals that are driven here, or are about to be. An eval of this replica that is missing for
 	// two beats is adopted again. Nil if AdoptEval is nil.
@@ -316,7 +316,7 @@ func (e *Engine) Drives(name string) bool {
 	return e.actors[name] != nil
 }
 
-// own adds an actor for a run. It returns false where the engine has ended, or has one of the same epoch or a later
+// own adds an actor for a run. It returns false if the engine has ended, or has an actor of the same epoch or a later
 // one.
 func (e *Engine) own(a *actor) bool {
 	a.backoff = retry.Backoff{First: firstTry, Max: lastTry}

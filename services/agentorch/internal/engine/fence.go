@@ -19,7 +19,7 @@ func (e *supersededError) Error() string {
 
 func (e *supersededError) Unwrap() error { return journal.ErrFenced }
 
-// fenced returns an error where a pending effect found that another replica owns the run.
+// fenced returns an error if a pending effect found that another replica owns the run.
 func fenced(all []mail) error {
 	for _, m := range all {
 		if m.fenced {

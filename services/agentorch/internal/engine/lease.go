@@ -37,7 +37,7 @@ type leases struct {
 	hurried bool
 }
 
-// take reports whether they are due, and has the caller renew them; done ends that.
+// take reports whether the leases are due. If it returns true, the caller must renew them and then call done.
 func (l *leases) take(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

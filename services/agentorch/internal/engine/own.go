@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// claimPage is how many journals are taken up at a time.
+// claimPage is how many journals are claimed at a time.
 const claimPage = 500
 
 // beatWithTimeout is beat, which shows a store that does not answer in the time of a beat: it may take long to fail.
@@ -173,9 +173,9 @@ func (e *Engine) armAll(ctx context.Context, page []journal.Listed, how func(jou
 	return err
 }
 
-// collect looks for commands that were posted by other replicas: who posts one wakes the owner in its own process
-// alone. A journal whose commands stay, since a later version has to take them, is woken ever more rarely, until a
-// newer one comes.
+// collect looks for commands that other replicas posted: a poster wakes only an owner in its own process. A journal
+// whose commands stay, since a later version has to apply them, is woken at growing intervals, until a newer command
+// comes.
 func (e *Engine) collect(ctx context.Context) error {
 	boxes, err := e.deps.Store.Mail(ctx, e.Replica())
 	if err != nil {
@@ -238,7 +238,7 @@ func (e *Engine) arm(l journal.Listed, how change) {
 	}
 }
 
-// clockJumped deals with a time in which this process did nothing, since its machine slept or it was stopped.
+// clockJumped handles a time in which this process did not run, because its machine slept or the process was stopped.
 func (e *Engine) clockJumped(gap time.Duration) {
 	e.deps.Logger.Warn("this process stood still, or the clock was set", "for", gap)
 	e.leases.renewNow()

@@ -180,7 +180,8 @@ func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
 	return all, nil
 }
 
-// decide takes a step up to where the run has to wait. An agent whose calls are not reviewed yet holds up no other.
+// decide runs a step up to the point where the run has to wait. An agent whose calls are not reviewed yet does not
+// delay the others.
 func (a *actor) decide(d *decide.Step, now time.Time) error {
 	wanted, err := d.Decide()
 	for err == nil && wanted != nil {

@@ -54,8 +54,8 @@ func (u *excludedTime) until(now time.Time) time.Duration {
 	return u.total + u.silence(now)
 }
 
-// silence returns the time since the store answered last, where that does not count. A process that stood still may
-// come to a run's clock before it beats.
+// silence returns the time since the store's last answer, if that time does not count. A process that was suspended may
+// reach a run's clock before its next beat.
 func (u *excludedTime) silence(now time.Time) time.Duration {
 	if u.well.IsZero() {
 		return 0

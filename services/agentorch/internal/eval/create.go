@@ -18,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Create checks a specification, makes the evaluation and starts it. With a request id a repeated call gives the same
-// evaluation. With validateOnly it makes nothing.
+// Create checks a specification, creates the evaluation and starts it. With a request id, a repeated call returns the
+// same evaluation. With validateOnly it creates nothing.
 func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalSpec, requestID string, validateOnly bool) (*State, error) {
 	return e.CreateAs(ctx, project, spec, spec, requestID, validateOnly)
 }

@@ -33,7 +33,7 @@ type Runs interface {
 	// CheckSample checks the parts of a specification that depend on the sample, without a call to another service. Its
 	// error names the sample.
 	CheckSample(project string, spec *agentv1.RunSpec) error
-	// CreateSample creates the run of an attempt at a sample; the same key gives the same run.
+	// CreateSample creates the run of an attempt at a sample. It is idempotent by key.
 	CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error)
 	// CancelAll cancels runs and returns when that is durable for all of them; it does not wait for their end. It is
 	// idempotent by id.
@@ -158,7 +158,7 @@ func (e *Engine) Adopt(head journal.Head) {
 	}
 }
 
-// lastPause is the longest pause between two tries to take up an evaluation.
+// lastPause is the longest pause between two attempts to resume an evaluation.
 const lastPause = time.Minute
 
 // Refs are the evaluations that are driven here, or are about to be.

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxSlots bounds the slots of the folds that are kept; one takes about a kilobyte.
+	// maxSlots bounds the slots of the cached folds; a slot takes about a kilobyte.
 	maxSlots = 100_000
-	// maxSampleBytes bounds the samples that are kept, as they are stored.
+	// maxSampleBytes bounds the cached samples, in their stored form.
 	maxSampleBytes = 64 << 20
 )
 

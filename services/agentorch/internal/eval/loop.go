@@ -278,7 +278,7 @@ func (d *loop) iterateUnprepared(ctx context.Context, cause error) (*agentv1.Run
 	return wait, nil
 }
 
-// sample is that of a slot; nil where the samples could not be read.
+// sample returns the sample of a slot; nil if the samples could not be read.
 func (d *loop) sample(slot *Slot) *agentv1.Sample {
 	if d.samples == nil {
 		return nil

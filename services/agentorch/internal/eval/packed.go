@@ -14,16 +14,15 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/dataset"
 )
 
-// Samples are the samples of an evaluation in the form in which they are stored, a serialized SampleList: a short
-// sample takes tens of bytes so, and hundreds as a message. Each is decoded when it is asked for. Reading is safe for
-// concurrent use.
+// Samples are the samples of an evaluation in their stored form, a serialized SampleList: a short sample takes tens of
+// bytes in this form, and hundreds as a message. Each is decoded on demand. Reading is safe for concurrent use.
 type Samples struct {
 	// chunks are the list in pieces, each with whole samples: one slice would be copied as it grows.
 	chunks [][]byte
 	places []place
 }
 
-// place is where a sample is, with its tag and length.
+// place is the position of a sample, including its tag and length.
 type place struct{ chunk, start, end uint32 }
 
 // chunkBytes is how large a chunk is, unless one sample is larger.
@@ -43,7 +42,7 @@ func PackSamples(samples []*agentv1.Sample) (*Samples, error) {
 	return s, nil
 }
 
-// unpack takes a serialized SampleList, whose samples it checks.
+// unpack indexes a serialized SampleList, and checks its samples.
 func unpack(list []byte) (*Samples, error) {
 	if len(list) > math.MaxUint32 {
 		return nil, fmt.Errorf("the samples have %d bytes, more than %d", len(list), math.MaxUint32)
@@ -79,7 +78,7 @@ func (s *Samples) add(sample *agentv1.Sample) (err error) {
 	return err
 }
 
-// extend appends a sample of so many bytes to the last chunk, or to a new one where it does not fit.
+// extend appends a sample of size bytes to the last chunk, or to a new chunk if it does not fit.
 func (s *Samples) extend(size int, write func([]byte) []byte) {
 	last := len(s.chunks) - 1
 	if last < 0 || len(s.chunks[last])+size > cap(s.chunks[last]) {
@@ -132,7 +131,7 @@ func (s *Samples) At(i int) *agentv1.Sample {
 	return sample
 }
 
-// All decodes one sample after the other.
+// All decodes the samples one after another.
 func (s *Samples) All() iter.Seq2[int, *agentv1.Sample] {
 	return func(yield func(int, *agentv1.Sample) bool) {
 		for i := range s.places {
@@ -143,7 +142,7 @@ func (s *Samples) All() iter.Seq2[int, *agentv1.Sample] {
 	}
 }
 
-// entry is the sample at a position as it is in the list.
+// entry is the encoded sample at a position.
 func (s *Samples) entry(i int) []byte {
 	p := s.places[i]
 	return s.chunks[p.chunk][p.start:p.end]

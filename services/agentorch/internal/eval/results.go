@@ -152,7 +152,7 @@ type Outcome struct {
 	Scorers []result.Scorer
 	// Total counts the samples times epochs, Completed those that succeeded.
 	Total, Completed int
-	// Results are computed from all that have scores.
+	// Results are computed from all samples with scores.
 	Results result.Results
 }
 

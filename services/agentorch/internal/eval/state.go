@@ -56,7 +56,7 @@ const FoldVersion = 1
 
 // State is an evaluation, folded from its journal.
 type State struct {
-	// Eval is the resource, kept up with every event.
+	// Eval is the resource, updated by every event.
 	Eval *agentv1.Eval
 	// Slots are all samples of all epochs and models, by epoch, then model, then position.
 	Slots []Slot
@@ -79,7 +79,7 @@ type State struct {
 	changing func(i int)
 }
 
-// Apply folds one event in. Kinds that are not an evaluation's are passed over, unless an owner must know them.
+// Apply folds one event. Kinds that are not an evaluation's are ignored, unless an owner must know them.
 func (s *State) Apply(e *agentv1.Event) {
 	if s.Eval == nil {
 		s.Eval = &agentv1.Eval{Progress: &agentv1.EvalProgress{}}
@@ -318,7 +318,7 @@ func (s *State) tolerated() float64 {
 	return 1
 }
 
-// failures counts the samples whose last allowed try ended with an error.
+// failures counts the samples whose last allowed attempt ended with an error.
 func (s *State) failures() int {
 	n := 0
 	for i := range s.Slots {
@@ -376,8 +376,8 @@ func addUsage(to *map[string]*modelv1.ModelUsage, more map[string]*modelv1.Model
 	}
 }
 
-// slotID is the last part of a slot's resource name: position from 1, epoch and, where there are several models, the
-// model from 1.
+// slotID is the last part of a slot's resource name: position from 1, epoch and, if there are several models, the model
+// from 1.
 func slotID(spec *agentv1.EvalSpec, slot *Slot) string {
 	id := fmt.Sprintf("%d.%d", slot.Sample+1, slot.Epoch)
 	if len(spec.GetModels()) > 1 {
@@ -419,7 +419,7 @@ func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample
 	return r
 }
 
-// runTitle is how messages for people name a slot, whose sample may be unknown.
+// runTitle is the name of a slot in messages for people. The sample may be unknown.
 func runTitle(sample *agentv1.Sample, slot *Slot) string {
 	id := sample.GetId()
 	if sample == nil {

@@ -52,7 +52,7 @@ func (u Update) text() string {
 	return string(b)
 }
 
-// etagOf is the etag of an evaluation whose journal has that head.
+// etagOf is the etag of an evaluation whose journal has a given head.
 func etagOf(head int64) string { return strconv.FormatInt(head, 10) }
 
 // applyUpdate changes a specification as an event records. It ignores members of later versions.

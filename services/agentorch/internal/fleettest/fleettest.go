@@ -75,7 +75,7 @@ type Fleet struct {
 	Adjust func(*engine.Deps)
 	// Lack returns the reason why no new work may start.
 	Lack func() string
-	// Logger is that of engines; nil logs to the test where it is verbose.
+	// Logger is that of engines; nil logs to the test if it is verbose.
 	Logger *slog.Logger
 
 	Engine *engine.Engine

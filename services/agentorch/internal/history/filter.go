@@ -108,11 +108,11 @@ func plain(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	return changed
 }
 
-// lineWidth is where the rendering of a call is broken into lines.
+// lineWidth is the width at which a rendered call is broken into lines.
 const lineWidth = 120
 
-// Render writes a tool call as the call of a function: `name(text='…', n=1)`, one argument a line where it would be
-// long.
+// Render writes a tool call as the call of a function: `name(text='…', n=1)`, with one argument per line if it would be
+// too long.
 func Render(call *toolv1.ToolCall) string {
 	members, err := orderedjson.DecodeObject([]byte(call.GetArgumentsJson()))
 	if err != nil || members.Len() == 0 {

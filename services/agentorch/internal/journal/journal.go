@@ -138,14 +138,14 @@ type Owners interface {
 	// Claim assigns open journals to a replica and raises their epochs: the oldest journals whose owner is not alive,
 	// or that have none. Concurrent claims get different journals.
 	Claim(ctx context.Context, c Claim) ([]Listed, error)
-	// Take gives a journal, open or not, to a replica and raises its epoch, above another one. It fails with a
-	// [FencedError] where head's epoch is not that of the journal, and then has changed nothing.
+	// Take assigns a journal, open or not, to a replica and raises its epoch, above another one. If head's epoch is not
+	// that of the journal, it fails with a [FencedError] and changes nothing.
 	Take(ctx context.Context, head Head, replica string, above int64) (Head, error)
 	// Owned returns the open journals that a replica owns, in order.
 	Owned(ctx context.Context, replica string) ([]Ref, error)
 }
 
-// Inbox keeps commands until the owner of a journal has taken them.
+// Inbox stores commands until the owner of a journal has applied them.
 type Inbox interface {
 	// Post puts a command into a journal's inbox and returns when it is durable. It is idempotent by id; the same id
 	// with another body fails with [ErrReused]. It fails with [ErrNotFound] if the journal does not exist.
@@ -183,8 +183,8 @@ type Deletion interface {
 	// Purge removes some of the marked data: events, contents that no other event has, commands. It reports whether
 	// there was any.
 	Purge(ctx context.Context) (more bool, err error)
-	// Unreleased returns runs that have ended or were deleted and whose results others may still keep, in the order of
-	// their refs, after one. A run is among them from the append that ends it.
+	// Unreleased returns runs that have ended or were deleted and whose results owners of effects may still store, in
+	// the order of their refs, after one. A run is included from the append that ends it.
 	Unreleased(ctx context.Context, after Ref, limit int) ([]Unreleased, error)
 	// Released forgets runs of which no owner of effects keeps results any more. It ignores unknown refs.
 	Released(ctx context.Context, refs ...Ref) error
@@ -196,14 +196,14 @@ type Deletion interface {
 	// unpacked is passed in its stored form. It starts after a position that it returned before; the zero Place is the
 	// beginning.
 	Texts(ctx context.Context, after Place, each func(text []byte) error) (Place, error)
-	// Commands gives the commands of all journals that no event has answered yet.
+	// Commands calls each with the commands of all journals that no event has answered yet.
 	Commands(ctx context.Context, each func(Command) error) error
 }
 
-// Place is a place in all that a store holds, in its own numbers.
+// Place is a position in the whole content of a store, in its own numbers.
 type Place struct{ Events, Contents int64 }
 
-// Unreleased is a run of which others may keep results.
+// Unreleased is a run whose results owners of effects may still store.
 type Unreleased struct {
 	Ref  Ref
 	Name string // as it was, where it was deleted
@@ -244,7 +244,7 @@ type Creation struct {
 	Request string
 	// Digest is a hash of that request's content; empty if the request's key alone identifies it.
 	Digest []byte
-	// Base is where the journal begins; zero for a journal of its own.
+	// Base is the journal's base; zero if it has none.
 	Base Base
 }
 
@@ -253,7 +253,7 @@ type Creation struct {
 // deletion of the other journal, until the last journal with that base is gone. Entries.Same may name them.
 type Base struct {
 	Ref Ref
-	// Seq is the last event that both have; from 1 to the other's last.
+	// Seq is the last event that both journals share; from 1 to the base's last.
 	Seq int64
 }
 
@@ -292,7 +292,7 @@ func Ended(parent string, child Ref) Letter {
 	return Letter{parent, Command{ID: "ended/" + strconv.FormatInt(int64(child), 10), Body: body}}
 }
 
-// HasEnded returns the journal whose letter a command is; false for another command.
+// HasEnded returns the child journal whose letter a command is; false for other commands.
 func HasEnded(c Command) (child Ref, is bool) {
 	var e ended
 	if err := json.Unmarshal(c.Body, &e); err != nil || e.Type != typeEnded {
@@ -311,7 +311,7 @@ type Row struct {
 	Done bool
 	// Parent is the name of the eval that a run belongs to; empty if there is none.
 	Parent string
-	// Labels can be asked for in lists. They do not change after creation.
+	// Labels are used to select journals in lists. They are immutable.
 	Labels map[string]string
 	// Wake is when a waiting journal is to be looked at again; zero means never. A journal that does not wait is looked
 	// at immediately.
@@ -389,7 +389,7 @@ type Wait struct {
 	View []byte
 }
 
-// DefaultBytes bounds a page of events where nothing else is asked for.
+// DefaultBytes is the default bound of a page of events.
 const DefaultBytes = 3 << 20
 
 // Range selects events to read.
@@ -438,18 +438,18 @@ type Query struct {
 	Labels  map[string]string
 	// WaitReason selects journals that wait for this reason.
 	WaitReason string
-	// Owner gives open journals of that replica only.
+	// Owner selects open journals of that replica.
 	Owner string
 	// Open selects journals that are not done, the oldest first. Its cost depends on the open journals, not on the size
 	// of the parent.
 	Open bool
-	// Refs gives these only.
+	// Refs selects these journals.
 	Refs []Ref
 	// Waiting selects journals that wait, or those that do not.
 	Waiting *bool
-	// Before gives older journals than this one only.
+	// Before selects journals older than this one.
 	Before Ref
-	// Roots gives journals without a parent after After, the oldest first.
+	// Roots selects journals without a parent after After, the oldest first.
 	Roots bool
 	After Ref
 	// Limit bounds the number; 0 is 100.

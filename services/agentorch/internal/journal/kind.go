@@ -28,7 +28,7 @@ func RequestID(e *agentv1.Event) string {
 	return member(e, "request_id").String()
 }
 
-// ClientKey returns the asker's key of an intent that was asked for from outside; empty for other events.
+// ClientKey returns the client's key of an intent that was requested from outside; empty for other events.
 func ClientKey(e *agentv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:

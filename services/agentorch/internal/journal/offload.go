@@ -17,9 +17,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Offloading keeps large values of events in the blob store, where they are durable before the event that refers to
-// them is appended. Who reads events has all of them, except with [Range.Bare]. A body that an end between the two
-// leaves behind is named by nothing, and swept.
+// Offloading stores large values of events in the blob store, where they are durable before the event that refers to
+// them is appended. Readers get complete events, except with [Range.Bare]. A crash between the two writes leaves a body
+// without a reference, which is swept.
 func Offloading(store Store, blobs offload.Store) Store { return &offloading{store, blobs} }
 
 type offloading struct {
@@ -44,7 +44,7 @@ func (o *offloading) Append(ctx context.Context, a Append) (err error) {
 	return o.Store.Append(ctx, a)
 }
 
-// put returns entries whose events are small. The given ones are not changed.
+// put returns entries with small events. It does not change the given entries.
 func (o *offloading) put(ctx context.Context, name string, entries []Entry) ([]Entry, error) {
 	limits := offload.Limits{Value: offload.LargeBytes, Message: bound.JournalEventBytes}
 	var all []Entry // a copy, once one is needed
@@ -140,8 +140,8 @@ const (
 	begunCall       = "tool_intent.content."
 )
 
-// sameOffloaded gives an event that shares the content of an earlier one the references in it, and a content of its own
-// where there are any.
+// sameOffloaded copies references into an event that shares the content of an earlier event, and returns an event with
+// a content of its own if there are any.
 func sameOffloaded(event, source *agentv1.Event) (own *agentv1.Event) {
 	if len(source.GetOffloaded()) == 0 {
 		return source

@@ -37,8 +37,8 @@ type Packed struct {
 	Same int64
 }
 
-// Pack turns an entry of a project's journal into its stored form. It does not change the event. It fails with
-// REQUEST_TOO_LARGE where the event has more than [bound.JournalEventBytes].
+// Pack encodes an entry of a project's journal in its stored form. It does not change the event. It fails with
+// REQUEST_TOO_LARGE if the event has more than [bound.JournalEventBytes].
 func Pack(project string, e Entry) (Packed, error) {
 	event := withoutCompletion(withoutColumns(e.Event))
 	p := Packed{Same: e.Same}
@@ -63,7 +63,7 @@ func Pack(project string, e Entry) (Packed, error) {
 	return p, nil
 }
 
-// setContent stores a content apart, or puts it back into the event where it is small after all.
+// setContent stores a content separately, or puts it back into the event if it is small after all.
 func (p *Packed) setContent(project string, event *agentv1.Event, content proto.Message) error {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(content)
 	if err != nil {
@@ -91,7 +91,7 @@ func Unpack(body []byte) (*agentv1.Event, error) {
 	return event, nil
 }
 
-// PutContent gives an unpacked event the content that was stored apart.
+// PutContent puts a separately stored content into an unpacked event.
 func PutContent(event *agentv1.Event, compressed []byte) error {
 	b, err := decompress(compressed)
 	if err != nil {
@@ -146,8 +146,8 @@ func MessageOf(e *agentv1.Event) *modelv1.ChatMessage {
 	return nil
 }
 
-// withoutCompletion copies the event of an answer whose completion is the text of its message, without the completion:
-// a text is stored once.
+// withoutCompletion copies the event of a model's response without its completion, if the completion is the text of its
+// message: a text is stored once.
 func withoutCompletion(e *agentv1.Event) *agentv1.Event {
 	outcome := e.GetModelOutcome()
 	output := outcome.GetContent().GetOutput()
@@ -240,7 +240,7 @@ func kindField(m protoreflect.Message) protoreflect.FieldDescriptor {
 	return m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
 }
 
-// The coder and decoder work on whole bodies only, which any number of goroutines may do at once.
+// The encoder and decoder are used for whole bodies only, which is safe for concurrent use.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxUnpacked))

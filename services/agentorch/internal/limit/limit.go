@@ -43,7 +43,7 @@ type Use struct {
 	Messages int
 	// Usage is the sum over all model calls.
 	Usage *modelv1.ModelUsage
-	// Turns counts the model calls of the agent whose answers were kept.
+	// Turns counts the agent's model calls whose answers were kept.
 	Turns int
 }
 

@@ -1,4 +1,4 @@
-// Package mailbox sends commands to the owners of journals, by their inboxes, and waits until they are taken.
+// Package mailbox sends commands to the owners of journals, through their inboxes, and waits until they are applied.
 package mailbox
 
 import (
@@ -15,10 +15,10 @@ import (
 
 // Mail is a command on its way.
 type Mail struct {
-	// Journal is the name of the journal whose owner gets the command.
+	// Journal is the name of the journal whose owner receives the command.
 	Journal string
 	Command journal.Command
-	// RequestID is the id of the caller's request, for the error where it was used for another command.
+	// RequestID is the id of the caller's request, for the error if it was used for another command.
 	RequestID string
 	// Read reads new events of the journal, and reports whether the journal has ended: an ended journal takes no
 	// commands. It is called before the command is posted, and after each append.

@@ -19,7 +19,7 @@ type Owner func(ctx context.Context, parent string, runs []string) error
 const (
 	// releaseTimeout bounds one call of an owner.
 	releaseTimeout = 10 * time.Second
-	// releasePause is the time between two attempts where an owner fails.
+	// releasePause is the time between two attempts if an owner fails.
 	releasePause = time.Minute
 	// releaseEvery is how often runs are looked for that have ended.
 	releaseEvery = 2 * time.Second

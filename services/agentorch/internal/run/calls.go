@@ -74,7 +74,7 @@ func (c *Calls) Next() []*Call {
 	return c.All[from:toolcall.StageEnd(from, len(c.All), c.parallel)]
 }
 
-// parallel reports whether a call runs and may do so beside its neighbours.
+// parallel reports whether a call is to run and may run concurrently with its neighbours.
 func (c *Calls) parallel(i int) bool {
 	call := c.All[i]
 	return call.Review.GetDecision() == toolv1.ReviewDecision_REVIEW_DECISION_RUN &&

@@ -17,7 +17,7 @@ import (
 // per message. The zero Conversation is empty. Only one goroutine may use it at a time, and it must not be copied.
 type Conversation struct {
 	messages []*modelv1.ChatMessage
-	// links are of the first messages, as far as they were asked for.
+	// links are the links of the first messages, as far as they were requested.
 	links []Link
 	// told is the number of leading messages that a model has received or returned.
 	told int
@@ -46,8 +46,8 @@ func (c *Conversation) Append(messages ...*modelv1.ChatMessage) {
 // still have them.
 func (c *Conversation) Told() int { return c.told }
 
-// Links returns the links of the first n messages, each with one message more. The list stays as it is. It fails where
-// a message cannot be encoded, and panics where there are fewer.
+// Links returns the links of the first n messages, each with one message more. The caller must not change the slice. It
+// fails if a message cannot be encoded, and panics if there are fewer messages.
 func (c *Conversation) Links(n int) ([]Link, error) {
 	for len(c.links) < n {
 		var last Link

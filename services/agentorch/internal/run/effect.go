@@ -24,8 +24,8 @@ const (
 // Intent is an effect that was journaled and has no outcome yet. The owner of the run ensures that the effect is
 // requested.
 type Intent struct {
-	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent, of which an
-	// owner is asked, or the AgentBegan of a child.
+	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent, which an owner
+	// executes, or the AgentBegan of a child.
 	Event *agentv1.Event
 	// Frame is the agent that it belongs to.
 	Frame *Frame
@@ -33,7 +33,7 @@ type Intent struct {
 	Wait *agentv1.RunWait
 	// Away is how long no replica drove the run in the meantime.
 	Away time.Duration
-	// Stopped is why it is stopped by itself; zero for nothing.
+	// Stopped is why the effect alone is stopped; zero if it is not.
 	Stopped Stop
 }
 

@@ -9,7 +9,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// NewEvent wraps a message in the event whose kind it is. It panics for a message that is no kind of event.
+// NewEvent wraps a message in an event of its kind. It panics if the message is not a kind of event.
 func NewEvent(kind proto.Message) *agentv1.Event {
 	e := &agentv1.Event{}
 	m := kind.ProtoReflect()

@@ -72,7 +72,7 @@ type State struct {
 	Warnings []*agentv1.EvalWarning
 	// Limits are the bounds as they are now, retuned ones included.
 	Limits *limit.Set
-	// Turns counts the agent's model calls whose answers were within the bounds, Answers all that were answered.
+	// Turns counts the agent's model calls whose answers were within the limits, Answers all answered calls.
 	Turns, Answers int
 	// Retries counts attempts of model calls that failed and were repeated.
 	Retries int
@@ -171,7 +171,7 @@ func (s *State) ID() string { return s.Name[strings.LastIndexByte(s.Name, '/')+1
 // Parent returns `projects/{project}`.
 func (s *State) Parent() string { return resource.Project(s.Project()) }
 
-// Key returns the key of the effect whose intent is the event of that number.
+// Key returns the key of the effect whose intent has a number.
 func (s *State) Key(seq int64) string { return fmt.Sprintf("%s/%d", s.ID(), seq) }
 
 // Store returns the whole store. It must not be changed.

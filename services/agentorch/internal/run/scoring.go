@@ -13,7 +13,7 @@ import (
 type Scoring struct {
 	// Intermediate is set if the run continues after the round.
 	Intermediate bool
-	// Frame is the agent that asked for it; the root of a final one.
+	// Frame is the agent that requested the round; the root for a final round.
 	Frame *Frame
 	// Next is the index of the scorer that judges now.
 	Next int
@@ -23,7 +23,8 @@ type Scoring struct {
 	Results []proto.Message
 }
 
-// ScorerNames returns the names of a run's scorers within its results: the scorer's, with a number where two are alike.
+// ScorerNames returns the names of a run's scorers within its results: the scorer's name, with a number if two have one
+// name.
 func ScorerNames(scorers []*agentv1.ScorerRef) []string {
 	names := make([]string, len(scorers))
 	for i, ref := range scorers {

@@ -88,7 +88,7 @@ func (s *State) activity() string {
 	return strings.Join(open, ", ")
 }
 
-// Etag returns the etag of a resource whose journal has that head.
+// Etag returns the etag of a resource whose journal has a given head.
 func Etag(head int64) string { return strconv.FormatInt(head, 10) }
 
 // Row returns the run's row in lists.

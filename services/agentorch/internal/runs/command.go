@@ -63,7 +63,7 @@ func (r *Runs) steer(ctx context.Context, c Command, f *fold) (seq int64, err er
 	return f.taken.GetSeq(), nil
 }
 
-// outdated is why a command had no effect that was taken by the event of that number.
+// outdated is the error if a command had no effect, according to the event that recorded it.
 func outdated(c Command, seq int64) error {
 	switch q := c.Request.(type) {
 	case *agentv1.CancelCallRequest:
@@ -136,7 +136,7 @@ func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken i
 }
 
 // Post puts a command into a run's inbox and wakes its owner. It returns when the command is durable, not when it is
-// taken.
+// applied.
 func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
 	packed, err := c.Pack()
 	if err != nil {

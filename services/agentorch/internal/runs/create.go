@@ -72,8 +72,8 @@ type Key struct {
 	Digest []byte
 }
 
-// Start creates the run of a plan and begins to drive it, or leaves that of an evaluation to another replica. A key
-// that made a run before gives that run, and fails with REQUEST_ID_REUSED where it did with another digest.
+// Start creates the run of a plan and begins to drive it, or leaves a run of an evaluation to another replica. A
+// repeated key returns the run that it created before, and fails with REQUEST_ID_REUSED if the digest differs.
 func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal string) (journal.Head, error) {
 	select {
 	case <-r.deps.Engine.Ready():

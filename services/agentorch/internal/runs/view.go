@@ -47,8 +47,8 @@ func (r *Runs) shown(f *fold, full bool) *agentv1.Run {
 	return view
 }
 
-// Listed returns a run as its row shows it, or its journal where the row cannot be read. Of a run whose journal cannot
-// be read either it returns the name and the state.
+// Listed returns a run as its row shows it, or from its journal if the row cannot be read. If the journal cannot be
+// read either, it returns only the name and the state.
 func (r *Runs) Listed(ctx context.Context, row journal.Listed) (*agentv1.Run, error) {
 	one := &agentv1.Run{}
 	if err := proto.Unmarshal(row.View, one); err != nil {
@@ -115,7 +115,7 @@ type fold struct {
 	taken   *agentv1.Event // the event that took it; nil before
 }
 
-// fold returns a fold of which nothing was read yet.
+// fold returns a new fold that has read nothing yet.
 func (r *Runs) fold(name string) *fold {
 	return &fold{store: r.deps.Store, head: journal.Head{Name: name}}
 }

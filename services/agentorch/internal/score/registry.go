@@ -24,8 +24,8 @@ type Definition struct {
 	// NeedsTarget is set if the scorer compares with the sample's target: without a target its score would mean
 	// nothing.
 	NeedsTarget bool
-	// NamesTarget reports whether parameters refer to the sample's target, of a scorer that compares with it only where
-	// they do; nil for never.
+	// NamesTarget reports whether parameters refer to the sample's target, for a scorer that compares with the target
+	// only in that case; nil never does.
 	NamesTarget func(params json.RawMessage) bool
 	// Warn returns a warning about unsafe parameters that New accepts; empty if there is none. Nil never warns.
 	Warn func(params json.RawMessage) string
@@ -54,8 +54,7 @@ type Registry struct {
 	definitions map[string]Definition
 }
 
-// NewRegistry makes a registry of the given scorers. It panics where two have one name, which is a fault of the
-// program.
+// NewRegistry returns a registry of the given scorers. It panics if two have one name, which is a programming error.
 func NewRegistry(definitions ...Definition) *Registry {
 	r := &Registry{definitions: make(map[string]Definition, len(definitions))}
 	for _, d := range definitions {

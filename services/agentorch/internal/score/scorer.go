@@ -35,8 +35,8 @@ type Step struct {
 // the same score.
 type Scorer interface {
 	// Next returns the score, or the effect to perform before the next call. Results are the outcomes of all effects
-	// asked for so far, in order. An error means that the sample cannot be judged by this scorer, for example because
-	// it lacks choices; it is no score.
+	// requested so far, in order. An error means that this scorer cannot judge the sample, for example because it lacks
+	// choices; it is not a score.
 	Next(in Input, results []Result) (Step, error)
 }
 
@@ -44,8 +44,8 @@ type Scorer interface {
 // is missing.
 type Demanding interface {
 	Scorer
-	// Demand fails with INVALID_REQUEST where a run could never be judged. The input has no completion yet, and
-	// sandboxes are the names of the run's environments.
+	// Demand fails with INVALID_REQUEST if a run could never be judged. The input has no completion yet, and sandboxes
+	// are the names of the run's environments.
 	Demand(in Input, sandboxes []string) error
 }
 

@@ -28,13 +28,13 @@ type Script struct {
 	Store map[string]string
 	// Answers are those of the model, in order. Nil is a call that fails for a transient reason.
 	Answers []*modelv1.ModelOutput
-	// Results gives the results of tools that are not the agent's own; nil is the text "ok" for all.
+	// Results returns the results of tools that are not the agent's own; nil returns the text "ok" for all.
 	Results func(call *toolv1.ToolCall) *toolv1.ToolResult
 	// Scores are those of the requested rounds, in order.
 	Scores []*agentv1.ScoreValue
 	// Told are the results of workers, in order: the JSON form of their kind's result.
 	Told []string
-	// Posts are messages of an operator, of which each wait takes one.
+	// Posts are messages of an operator; each wait takes one.
 	Posts []string
 }
 

@@ -227,7 +227,7 @@ func (m *machine) scored(run agent.View) (agent.Action, error) {
 	return action, nil
 }
 
-// done ends the step, and takes the submissions out of the conversation where they are not to stay.
+// done ends the step, and removes the submissions from the conversation if they must not stay.
 func (m *machine) done(run agent.View, events ...*agentv1.Event) agent.Action {
 	if !m.params.Submit.Off && !m.params.Submit.Keep {
 		events = append(events, m.withoutSubmit(run, events)...)

@@ -35,7 +35,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 
 func (t text) MarshalJSON() ([]byte, error) { return json.Marshal(t.Text) }
 
-// or gives a text that was left out its default.
+// or sets the default of an absent text.
 func (t *text) or(standard string) {
 	if !t.Given {
 		*t = text{Given: true, Text: &standard}

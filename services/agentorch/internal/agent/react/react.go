@@ -6,9 +6,10 @@
 //	start ─▶ ask ─▶ answer ─┬─ context full ─▶ trim the history, or stop     │
 //	                        ├─ third refusal in a row ─▶ stop                │
 //	                        ├─ tool calls ─▶ run them ─▶ submitted? ─────────┤
-//	                        └─ no calls ─▶ ask to go on (without submit: stop)
+//	                        └─ no calls ─▶ ask to continue (without submit: stop)
 //
-//	A worker that is named in on_continue is asked after each turn that does not end the agent, and says whether and how it continues.
+//	The worker that on_continue names is called after each turn that does not end the agent,
+//	and decides whether and how it continues.
 //
 //	                                           submitted ─▶ last attempt? ─ yes ─▶ done
 //	                                                           │ no

@@ -110,7 +110,7 @@ func (d *Step) start(f *run.Frame, s agent.Start) error {
 	}))
 }
 
-// definitionOf returns the definition of a tool of an agent that f begins; nil where it is not known.
+// definitionOf returns the definition of a tool of an agent that f begins; nil if it is unknown.
 func definitionOf(f *run.Frame, given []*toolv1.ToolDefinition, tool *toolv1.ToolRef) *toolv1.ToolDefinition {
 	name := run.VisibleName(tool)
 	for _, definition := range append(slices.Clip(given), tool.GetDefinition()) {
@@ -134,8 +134,8 @@ func (d *Step) ended(f *run.Frame, how *agentv1.AgentEnded) error {
 	return d.emitIn(f.Parent, run.NewEvent(how))
 }
 
-// add emits an agent's events. The results of a message's calls are added together or, where the bound forbids it,
-// not at all; any other message is added by itself. Where the bound forbids one, the run has stopped.
+// add emits an agent's events. The results of a message's calls are added together or, if a limit forbids it, not at
+// all; any other message is added by itself. If a limit forbids an event, the run has stopped.
 func (d *Step) add(f *run.Frame, events []*agentv1.Event) (stopped bool, err error) {
 	within := false // a group of results, which was looked at as a whole
 	for i, e := range events {
@@ -170,13 +170,13 @@ func isResult(e *agentv1.Event) bool {
 	return e.GetMessageAdded().GetContent().GetRole() == modelv1.Role_ROLE_TOOL
 }
 
-// grows returns the bound that the conversation would break with so many messages more, or nil, and the frame whose own
-// it is.
+// grows returns the limit that the conversation would break with so many more messages, or nil, and the frame that owns
+// it.
 func (d *Step) grows(f *run.Frame, by int) (*agentv1.LimitReached, *run.Frame) {
 	return f.Broken(func(bounds *limit.Set, u limit.Use) *agentv1.LimitReached { return bounds.Growth(u.Messages + by) })
 }
 
-// forbidden returns the bound that forbids a further effect of the agent, or nil, and the frame whose own it is.
+// forbidden returns the limit that forbids a further effect of the agent, or nil, and the frame that owns it.
 func (d *Step) forbidden(f *run.Frame) (*agentv1.LimitReached, *run.Frame) {
 	s := d.s
 	if reached, _ := s.Limits.TimedOut(s.Elapsed(d.facts.Now)); reached != nil {

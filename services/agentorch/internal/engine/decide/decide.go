@@ -50,7 +50,7 @@ const (
 
 // Facts are the inputs of a step besides the state of its run.
 type Facts struct {
-	// Now is when the step is taken.
+	// Now is the time of the step.
 	Now time.Time
 	// Replica owns the run under Epoch.
 	Replica string
@@ -93,9 +93,9 @@ type Step struct {
 	Row, Intents bool
 	// Removing is set if the run's sandboxes must be removed before it can end.
 	Removing bool
-	// Finished is the end of the run, where this step brings it.
+	// Finished is the end of the run, if this step ends it.
 	Finished *agentv1.RunFinished
-	// Faults are errors whose causes the journal does not have.
+	// Faults are errors whose causes are not journaled.
 	Faults []error
 
 	s       *run.State
@@ -103,7 +103,7 @@ type Step struct {
 	scorers *score.Registry
 	review  *Review // the requested review; nil if there is none
 	acts    int     // decisions of the agent
-	// unreviewed are agents whose review has no answer yet.
+	// unreviewed are the agents whose review has no answer yet.
 	unreviewed []*run.Frame
 }
 
@@ -203,7 +203,7 @@ func (d *Step) waitIn(f *run.Frame, c *agentv1.WaitChanged) error {
 	return d.emitIn(f, run.NewEvent(c))
 }
 
-// pause has the run as a whole wait.
+// pause makes the run as a whole wait.
 func (d *Step) pause(wait *agentv1.RunWait) error {
 	return d.waitIn(d.s.Frame, &agentv1.WaitChanged{Wait: wait, Run: true})
 }
@@ -356,7 +356,7 @@ func (d *Step) waited() (end *agentv1.Event) {
 	return end
 }
 
-// wentOn is the end of the wait of an intent or an agent; of the run where both are nil.
+// wentOn is the end of the wait of an intent or an agent; of the run if both are nil.
 func wentOn(i *run.Intent, f *run.Frame) *agentv1.Event {
 	switch {
 	case i != nil:

@@ -51,7 +51,7 @@ func (d *Step) cut(f *run.Frame) *agentv1.Interrupted {
 	return cut
 }
 
-// openCall returns the number of the intent of the call that is to be stopped; 0 where it does not run.
+// openCall returns the number of the intent of the call to stop; 0 if the call is not open.
 func openCall(s *run.State, f *run.Frame, r *agentv1.CancelCallRequest) int64 {
 	if f.Calls == nil {
 		return 0

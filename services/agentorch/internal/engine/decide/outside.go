@@ -47,7 +47,7 @@ func (d *Step) outside(c inbox.Command, r *agentv1.EffectRequest) (taken bool, e
 	return true, d.emitBy(c.Principal, intent)
 }
 
-// outsideGenerate is the intent of a model call that was asked for from outside.
+// outsideGenerate is the intent of a model call that was requested from outside.
 func (d *Step) outsideGenerate(asked *agentv1.OutsideGenerate, key string) *agentv1.ModelIntent {
 	s := d.s
 	ref, role := s.Model(asked.GetModel())

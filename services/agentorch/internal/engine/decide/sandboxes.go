@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// lacksSandboxes reports whether a sandbox of the run has not been asked for yet.
+// lacksSandboxes reports whether a sandbox of the run has not been requested yet.
 func (d *Step) lacksSandboxes() bool { return len(d.sandboxesToMake()) > 0 }
 
 // makingSandboxes reports whether a sandbox is being made, before which no agent is asked.

@@ -31,8 +31,8 @@ type Review struct {
 	effects agent.All // the other effects that the agent wants
 }
 
-// wantReview has the calls of the assistant message reviewed that is last once the events are in the conversation. A
-// review has no effect, so it is asked for within the step and needs no intent.
+// wantReview requests a review of the calls of the last assistant message, as the conversation is after the events. A
+// review has no effect, so it happens within the step and needs no intent.
 func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.All) (bool, error) {
 	s := d.s
 	message := chat.LastAssistant(f.Messages())
@@ -130,7 +130,7 @@ func (d *Step) calls(f *run.Frame) (bool, error) {
 	}
 }
 
-// alike cuts a stage where the bound of results changes, since one request has one.
+// alike cuts a stage where the bound of results changes, since a request has a single bound.
 func alike(f *run.Frame, stage []*run.Call) []*run.Call {
 	bound, set := f.Machine.ToolBound(stage[0].Call.GetFunction())
 	for i, c := range stage {
@@ -169,7 +169,7 @@ func (d *Step) callOwn(f *run.Frame, c *run.Call) error {
 	return d.emitIn(f, run.ToolOutcome(c.Intent, result))
 }
 
-// refuse gives a call that never begins its error.
+// refuse sets the error of a call that never begins.
 func (d *Step) refuse(f *run.Frame, c *run.Call, err *toolv1.ToolCallError, notes ...string) error {
 	return d.emitIn(f, run.NewEvent(&agentv1.ToolOutcome{
 		CallId: c.Call.GetId(), Function: c.Call.GetFunction(), ErrorType: err.GetType(), MessageId: d.messageID(d.s.Seq+1, 0),
@@ -180,8 +180,8 @@ func (d *Step) refuse(f *run.Frame, c *run.Call, err *toolv1.ToolCallError, note
 	}))
 }
 
-// addResults puts the results into the conversation, in the order of the calls, all or, where the bound forbids it,
-// none.
+// addResults appends the results to the conversation, in the order of the calls: all of them or, if the limit forbids
+// it, none.
 func (d *Step) addResults(f *run.Frame) error {
 	all := f.Calls.All
 	if reached, of := d.grows(f, len(all)); reached != nil {
@@ -203,7 +203,7 @@ func (d *Step) askWorker(f *run.Frame, ref *agentv1.WorkerRef, purpose string) e
 	return d.emitIn(f, run.NewEvent(&agentv1.WorkerIntent{Worker: ref, RequestId: d.s.Key(d.s.Seq + 1), Purpose: purpose}))
 }
 
-// askForAgent asks the worker that an agent wants to hear, unless a bound forbids it.
+// askForAgent calls a worker for an agent, unless a limit forbids it.
 func (d *Step) askForAgent(f *run.Frame, ref *agentv1.WorkerRef) error {
 	if reached, of := d.forbidden(f); reached != nil {
 		return d.hitIn(of, reached)

@@ -1,9 +1,9 @@
 // Package effects calls the owners of effects: modelgw for model calls, toolexec for tool calls, sandboxd for sandboxes
 // and commands, and workers for the functions that they serve.
 //
-//	intent ──── New ───▶ Effect ─── Begin ──▶ Pending ── Do, again and again until there is an answer ──▶ Answer
-//	                                            │ Stop      its owner stops it; the outcome arrives all the same
-//	                                            └ Abandon   the asking ends; the effect goes on with its owner
+//	intent ──── New ───▶ Effect ─── Begin ──▶ Pending ── Do, with retries until there is an answer ──▶ Answer
+//	                                            │ Stop      its owner stops it; the outcome still arrives
+//	                                            └ Abandon   the requests end; the effect continues at its owner
 //	outcome in the journal ── Release ──▶ in batches ──▶ the owner forgets the result
 //
 // An effect is a function of the state of its run alone, so that a successor makes the same effect. The owner attaches

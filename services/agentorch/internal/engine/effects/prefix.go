@@ -19,7 +19,7 @@ const maxPart = 3 << 20
 // callMessages is the messages of a model call.
 type callMessages struct {
 	messages []*modelv1.ChatMessage
-	// links are the links of the messages; nil where they cannot be had, and then all messages are one request.
+	// links are the links of the messages; nil if they cannot be computed, and then all messages are one request.
 	links []run.Link
 	// told is the number of leading messages that modelgw may already have.
 	told int

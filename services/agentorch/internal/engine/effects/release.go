@@ -22,7 +22,7 @@ type Release struct {
 	key    string // the request's
 	// calls are tool calls of the request.
 	calls []*toolv1.CallRef
-	// sandbox is where a command ran.
+	// sandbox is the sandbox of a command.
 	sandbox string
 }
 
@@ -82,8 +82,8 @@ func (c *Caller) addRelease(r Release) {
 	}
 }
 
-// Flush sends the releases that wait to each owner that has not failed just now, unless a call to it is open. Owners
-// are called beside each other.
+// Flush sends the queued releases to each owner that has not failed just now, unless a call to it is in flight. It
+// calls owners concurrently.
 func (c *Caller) Flush(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

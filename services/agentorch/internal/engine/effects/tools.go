@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// toolStage is the effect of the tool calls that run side by side: one request, of which every call is an effect of its
+// toolStage is the effect of tool calls that run concurrently: one request, in which every call is an effect of its
 // own.
 type toolStage struct {
 	client  toolv1.ToolServiceClient
@@ -22,8 +22,8 @@ type toolStage struct {
 	request *toolv1.ExecuteToolsRequest
 }
 
-// toolStage makes the request of the stage at hand. After a restart it is the very same, with calls that have ended:
-// their results are attached to, and known already.
+// toolStage returns the request of the present stage. After a restart it is the same request, including calls that have
+// ended: it attaches to their results, which are already known.
 func (c *Caller) toolStage(s *run.State, f *run.Frame) *toolStage {
 	stage := f.Calls.Stage
 	r := &toolv1.ExecuteToolsRequest{
@@ -48,7 +48,7 @@ func bound(f *run.Frame, stage *run.Stage) *int64 {
 	return chat.ResolveConfig(spec.GetModel().GetConfig(), spec.GetConfig(), nil, true).MaxToolOutput
 }
 
-// Services are toolexec, and sandboxd where the tools may use a sandbox.
+// Services are toolexec, and sandboxd if the tools may use a sandbox.
 func (t *toolStage) Services() []string {
 	if len(t.request.GetSandboxes()) > 0 {
 		return []string{peers.Toolexec, peers.Sandboxd}

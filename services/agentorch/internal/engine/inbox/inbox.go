@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// Command is an operator's wish as it lies in a run's inbox: who wants it, and the request as it came.
+// Command is an operator's command in a run's inbox: its principal, and the original request.
 type Command struct {
 	// ID is unique in the inbox.
 	ID string
@@ -36,7 +36,7 @@ type posted struct {
 	Request   []byte `json:"request"`
 }
 
-// Pack gives the command the form in which it lies in the inbox.
+// Pack encodes the command for the inbox.
 func (c Command) Pack() (journal.Command, error) {
 	request := &anypb.Any{}
 	if err := anypb.MarshalFrom(request, c.Request, proto.MarshalOptions{Deterministic: true}); err != nil {

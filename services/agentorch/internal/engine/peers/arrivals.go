@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/lru"
 )
 
-// maxArrivals bounds the subjects of which the last arrival is remembered; workers choose their names.
+// maxArrivals bounds the subjects whose last arrival is remembered, since workers choose their names.
 const maxArrivals = 4096
 
 // WorkerArrivals holds the runs that wait for a subject, such as a worker, and the time of each subject's last arrival,

@@ -41,7 +41,8 @@ type Watches struct {
 	Logger   *slog.Logger
 }
 
-// Start begins them, each by a call of run, which runs a function beside others. They end with ctx.
+// Start starts the watches, each with a call of run, which runs a function in a goroutine of its own. They end with
+// ctx.
 func (w *Watches) Start(ctx context.Context, run func(func())) {
 	run(func() {
 		follow(ctx, w.Logger, func() (grpc.ServerStreamingClient[modelv1.WatchRetriesResponse], error) {

@@ -249,8 +249,8 @@ func (v *Viewer) live(ctx context.Context, e *agentv1.Eval, runs []*agentv1.Run)
 	return e, nil
 }
 
-// listed is an evaluation as its row shows it, and its journal where the row cannot be read. Of an evaluation whose
-// journal cannot be read either it has the name and the state.
+// listed returns an evaluation as its row shows it, or from its journal if the row cannot be read. If the journal
+// cannot be read either, it has only the name and the state.
 func (v *Viewer) listed(ctx context.Context, row journal.Listed) (*agentv1.Eval, error) {
 	e := &agentv1.Eval{}
 	if proto.Unmarshal(row.View, e) == nil {

@@ -44,7 +44,7 @@ type Exporter struct{ deps Deps }
 // New makes an exporter.
 func New(deps Deps) *Exporter { return &Exporter{deps: deps} }
 
-// Log is a log that is ready to be written. It is as the evaluation was when it was opened.
+// Log is a log that is ready to be written, with the state of the evaluation at the time of Open.
 type Log struct {
 	// FileName is the name under which readers expect it.
 	FileName string

@@ -201,7 +201,7 @@ func resultsOf(total, completed int, r result.Results) *evallog.Results {
 	return log
 }
 
-// reductions are the scores reduced over epochs, where the log has results.
+// reductions are the scores reduced over epochs, if the log has results.
 func (l *Log) reductions() []evallog.Reduction {
 	if l.header.Results == nil {
 		return nil
@@ -226,7 +226,7 @@ func errorOf(e *agentv1.RunError, otherwise string, trace func(*agentv1.RunError
 	return &evallog.Error{Message: message, Traceback: trace(e)}
 }
 
-// within gives errors the traceback that they arose in something, of which no more is known.
+// within returns a function that gives errors a traceback with only the place where they arose.
 func within(what string) func(*agentv1.RunError) string {
 	return func(e *agentv1.RunError) string { return transcript.TracebackText([]string{what}, e) }
 }

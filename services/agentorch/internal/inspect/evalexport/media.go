@@ -25,7 +25,7 @@ type media struct {
 	err     error
 }
 
-// inline returns the message with its stored bodies as data URIs. One without any is returned as it is.
+// inline returns the message with its stored bodies as data URIs. A message without bodies is returned unchanged.
 func (m *media) inline(message *modelv1.ChatMessage) *modelv1.ChatMessage {
 	for i, part := range message.GetContent().GetList().GetParts() {
 		blob := chat.Media(part).GetBlob()

@@ -78,7 +78,8 @@ func isContent(path []string) bool {
 	return len(path) == 1 || len(path) == 2 && (path[1] == "text" || path[1] == "reasoning" || slices.Contains(mediaMembers, path[1]))
 }
 
-// Pool keeps messages, condensed ones, and returns where they are: ranges from a place to before another, in order.
+// Pool stores messages, condensed, and returns their positions: ranges of start and end, in order. The end is
+// exclusive.
 func (c *Condenser) Pool(messages []json.RawMessage) [][2]int {
 	var ranges [][2]int
 	for _, m := range messages {

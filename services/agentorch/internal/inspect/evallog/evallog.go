@@ -169,13 +169,13 @@ type Stats struct {
 // Error is an error. Traceback names its place; if it is empty, the message is written instead.
 type Error struct{ Message, Traceback string }
 
-// Member is a member of an object whose order is kept.
+// Member is a member of an object with ordered members.
 type Member struct {
 	Name  string
 	Value json.RawMessage
 }
 
-// Sample is a sample in one epoch, with all that happened. Raw members are JSON in the form of the log, condensed by
+// Sample is a sample in one epoch, with its complete record. Raw members are JSON in the form of the log, condensed by
 // the sample's [Condenser].
 type Sample struct {
 	ID       ID

@@ -26,10 +26,10 @@ func (id ID) write(w *jsonwrite.Writer) {
 // escapes finds a NUL and the escapes of which [ID.member] leaves at least one in each id that it escapes.
 var escapes = regexp.MustCompile(`\x00|%2E|%25|%00`)
 
-// member is the name of a sample's member in an archive. An id is in it as it is, as Inspect looks for it: one with
-// slashes makes folders. An id that would lead out of the folder that an archive is unpacked to is escaped, and one
-// that no name of a file can have. So is one with an escape in it, which would otherwise share the member of another
-// id. Inspect then reads the sample with all others, and does not find it by its id.
+// member is the name of a sample's member in an archive. It contains the id unchanged, since Inspect looks for it so:
+// an id with slashes makes folders. Three kinds of ids are escaped: an id that would lead out of the folder of an
+// unpacked archive, an id that no file name can have, and an id with an escape in it, which would otherwise share the
+// member of another id. Inspect reads escaped samples with all others, but does not find them by id.
 func (id ID) member(epoch int) string {
 	text := id.Text
 	segments := strings.FieldsFunc(text, func(r rune) bool { return r == '/' || r == '\\' })

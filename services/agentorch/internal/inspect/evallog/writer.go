@@ -33,8 +33,8 @@ type archive struct {
 	summaries jsonwrite.Writer
 }
 
-// NewArchive begins a log in the form `.eval`: a zip archive whose members are deflated. It is written from its
-// beginning to its end and needs no seeking.
+// NewArchive begins a log in the form `.eval`: a zip archive whose members are deflated. It is written sequentially,
+// without seeking.
 func NewArchive(w io.Writer, h *Header) (Writer, error) {
 	a := &archive{zip: zip.NewWriter(w), header: h, at: h.Eval.Created}
 	a.summaries.BeginList()

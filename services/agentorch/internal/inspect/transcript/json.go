@@ -85,7 +85,7 @@ func scoreOf(s *agentv1.Score) *score.Score {
 	return new(scorewire.ToScore(s))
 }
 
-// targetJSON is a text, or a list where it was given as one.
+// targetJSON is a text, or a list if it was given as a list.
 func targetJSON(t *agentv1.Target) json.RawMessage {
 	if !t.GetList() && len(t.GetValues()) == 1 {
 		return jsonwrite.Marshal(t.GetValues()[0])

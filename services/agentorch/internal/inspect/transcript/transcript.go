@@ -279,7 +279,7 @@ func (b *Builder) Used(models, roles map[string]*modelv1.ModelUsage) {
 	}
 }
 
-// finish completes an event that was pending. It returns nil where the thing never began.
+// finish completes a pending event. It returns nil if the effect never began.
 func (b *Builder) finish(e *agentv1.Event, intent int64, working time.Duration) *Event {
 	t := b.open[intent]
 	if t == nil {

@@ -19,7 +19,7 @@ func said(seq int64, text string) journal.Entry {
 	}}}}
 }
 
-// answered is an event in which a model gives a message.
+// answered is an event with a model's message.
 func answered(seq int64, text string) journal.Entry {
 	message := said(seq, text).Event.GetMessageAdded().GetContent()
 	return journal.Entry{Event: &agentv1.Event{Seq: seq, Actor: "agent", Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{

@@ -16,7 +16,7 @@ const (
 	// waits for the writer waits no longer than that takes.
 	purgeEvents   = 500
 	purgeJournals = 100
-	// textsPage is how many stored bodies Texts reads at once, and textsBytes how many bytes of them, which the first
+	// textsPage is how many stored bodies Texts reads per query. textsBytes bounds their bytes, which the first body
 	// may exceed.
 	textsPage  = 256
 	textsBytes = 16 << 20
@@ -124,7 +124,7 @@ func (s *Store) Purge(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// childrenOf returns some of the journals whose parent has that name.
+// childrenOf returns some of the children of a journal.
 func childrenOf(tx *sqlite.Tx, parent string) (children []journal.Head, err error) {
 	for row, err := range tx.Query(`SELECT j.id, j.name FROM view_journal v JOIN journal j ON j.id = v.id WHERE v.parent = ? LIMIT 0 + ?`, parent, purgeJournals) {
 		var h journal.Head

@@ -81,7 +81,7 @@ func (s *Store) Mail(ctx context.Context, owner string) ([]journal.Mailbox, erro
 	var boxes []journal.Mailbox
 	err := s.db.Read(ctx, func(v *sqlite.View) error {
 		boxes = nil
-		// From the commands to their journals, of which there may be many: it is asked at every beat.
+		// From the commands to their journals, which may be many: the query runs at every beat.
 		for row, err := range v.Query(`SELECT j.name, max(i.id) FROM journal_inbox i CROSS JOIN journal j ON j.id = i.journal
 			WHERE i.seq = 0 AND j.open = 1 AND j.owner = ? GROUP BY i.journal`, owner) {
 			var box journal.Mailbox

@@ -58,7 +58,7 @@ func (s *Store) List(ctx context.Context, q journal.Query) ([]journal.Listed, er
 	return listed, nil
 }
 
-// Changed implements [journal.Index]. One writer commits after the other, so that numbers become visible in order.
+// Changed implements [journal.Index]. The only writer commits serially, so numbers become visible in order.
 func (s *Store) Changed(ctx context.Context, q journal.ChangeQuery) (page []journal.Listed, newest journal.Change, err error) {
 	if q.Limit <= 0 {
 		q.Limit = 100

@@ -52,7 +52,7 @@ func (s *Store) Resume(ctx context.Context, replica string) (newest journal.Ref,
 	return newest, nil
 }
 
-// free are the open journals whose owners do not live.
+// free are the open journals whose owners are not alive.
 const free = `SELECT id, owner FROM journal
 	WHERE open = 1 AND owner <> ?1 AND owner NOT IN (SELECT value FROM json_each(?2))
 	ORDER BY id LIMIT 0 + ?3`

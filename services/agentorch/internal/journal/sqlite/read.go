@@ -114,7 +114,7 @@ func (e stored) after(last int64, v *sqlite.View, ref journal.Ref, bare bool, be
 	return e.event(v, ref, bare, before)
 }
 
-// event turns a row into its event. The events before it in the page are at hand.
+// event decodes a row to its event. Before holds the earlier events of the page.
 func (e stored) event(v *sqlite.View, ref journal.Ref, bare bool, before []*agentv1.Event) (*agentv1.Event, error) {
 	event, err := journal.Unpack(e.body)
 	if err != nil {
@@ -162,7 +162,7 @@ func (e stored) source(v *sqlite.View, ref journal.Ref, before []*agentv1.Event)
 	return src.event(v, ref, false, nil)
 }
 
-// lost gives the error of a read its kind where the row is missing.
+// lost gives an error a kind if the row is missing.
 func lost(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("%w: it is missing", journal.ErrUnreadable)

@@ -1,5 +1,5 @@
-// Package sqlite keeps journals in the process's SQLite database, whose one writer commits the appends of all journals
-// together.
+// Package sqlite stores journals in the process's SQLite database, whose single writer commits the appends of all
+// journals together.
 package sqlite
 
 import (

@@ -72,7 +72,7 @@ func parseChinese(s string) (float64, bool) {
 	return value, true
 }
 
-// chineseDigitString reads digits one after the other. No digits are 0, as in 点五.
+// chineseDigitString reads a sequence of digits. No digits are 0, as in 点五.
 func chineseDigitString(s string) (float64, bool) {
 	value := 0.0
 	for _, r := range s {
@@ -88,8 +88,8 @@ func chineseDigitString(s string) (float64, bool) {
 	return value, true
 }
 
-// chineseByUnits adds up digits times units, section by section: 三万四千 is (3)×10⁴ + (4×10³). A unit without a digit
-// counts once (十五). Of digits that follow each other only the last one counts, and zeros only mark skipped units.
+// chineseByUnits sums digits times units, section by section: 三万四千 is (3)×10⁴ + (4×10³). A unit without a digit counts
+// once (十五). Of consecutive digits only the last one counts, and zeros only mark skipped units.
 func chineseByUnits(s string) (float64, bool) {
 	total, section, digit := 0.0, 0.0, 0.0
 	for _, r := range s {

@@ -19,7 +19,7 @@ const (
 // groupSeparators may separate digits and have no meaning.
 const groupSeparators = ",，﹐、٬ \u00a0\u202f\u2009\u2007\u2008'’ʼ＇"
 
-// decimalMarks are decimal points beside the full stop: the Arabic one and the full-width stop.
+// decimalMarks are decimal points other than the full stop: the Arabic one and the full-width stop.
 const decimalMarks = "٫．"
 
 // parseSymbols reads a number in the notation of any script:

@@ -6,8 +6,8 @@ import "unicode/utf8"
 // character, `[seq]` and `[!seq]` one character in or not in seq, where `a-z` is a range. Only brackets escape a
 // special character; an unclosed bracket matches itself. Unlike in path.Match, slashes are not special.
 func MatchGlob(pattern, name string) bool {
-	// star and retry are where to resume after a mismatch: the pattern behind the last `*`, and the name with one more
-	// character given to it.
+	// star and retry are the positions to resume at after a mismatch: the pattern behind the last `*`, and the name
+	// with one more character matched by it.
 	star, retry := -1, 0
 	p, n := 0, 0
 	for n < len(name) {

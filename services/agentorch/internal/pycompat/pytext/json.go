@@ -66,7 +66,7 @@ func numberText(literal string) string {
 		}
 		return literal
 	}
-	// A literal beyond the range of float64 is infinite, as it is to Python.
+	// A literal beyond the range of float64 is infinite, as in Python.
 	f, _ := strconv.ParseFloat(literal, 64)
 	return FormatFloat(f)
 }

@@ -54,7 +54,7 @@ func Lower(s string) string {
 	return cases.Lower(language.Und).String(s)
 }
 
-// isLowerASCII reports whether lowering or folding would leave s as it is, for the sake of speed.
+// isLowerASCII reports whether lowering or folding would leave s unchanged; it is a fast path.
 func isLowerASCII(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= 0x80 || 'A' <= c && c <= 'Z' {

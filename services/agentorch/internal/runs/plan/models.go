@@ -21,11 +21,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// modelCall is a call that a run may make, as far as it is known before the run starts.
+// modelCall is a call that a run may make, as far as the call is known before the run starts.
 type modelCall struct {
 	// field is the field of the specification that causes the call, step the step that does; empty if there is none.
 	field, step string
-	// described is where the specification describes the model, named where it names it: there, or in a step.
+	// described is the field that describes the model, named the field that names it: the same, or one in a step.
 	described, named string
 	ref              *agentv1.ModelRef
 	// roles could be named in place of the model.
@@ -157,8 +157,8 @@ func (c *modelCall) placed(err error) error {
 	return rpcerr.In(c.described, err)
 }
 
-// checkModels checks that the models of a plan have a provider and an account that can be used, and that their calls
-// would be taken. It returns a warning for each option that a model is not sent, and for each model that is not called.
+// checkModels checks that the models of a plan have a usable provider and account, and that their calls would be
+// accepted. It returns a warning for each option that is not sent to a model, and for each model that is not called.
 // Models of a sample's run were checked with its evaluation and are only looked up.
 func (c Checker) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarning, error) {
 	calls, err := modelCalls(p.spec, p.asks)
@@ -268,7 +268,7 @@ func (c Checker) CheckCost(ctx context.Context, project string, spec *agentv1.Ru
 	return nil
 }
 
-// costBound returns the field where limits bound dollars; empty where they do not.
+// costBound returns the field if limits bound dollars; empty if they do not.
 func costBound(limits *agentv1.RunLimits, field string) string {
 	if limits == nil || limits.Cost == nil {
 		return ""

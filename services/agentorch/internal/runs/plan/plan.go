@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// Services are the other services that a check asks.
+// Services are the other services that a check calls.
 type Services struct {
 	Models    modelv1.ModelServiceClient
 	Tools     toolv1.ToolServiceClient

@@ -71,7 +71,7 @@ func (p *Plan) asksWorkers() bool {
 		slices.ContainsFunc(p.tools, func(d *toolv1.ToolDefinition) bool { return d.GetWorker() != "" })
 }
 
-// mayCall reports whether a call reaches the model of a name, be it after another failed.
+// mayCall reports whether a call may reach the model of a name, including as a fallback.
 func mayCall(ref *agentv1.ModelRef, config *modelv1.GenerateConfig, name string) bool {
 	provider, _, _ := strings.Cut(ref.GetModel(), "/")
 	return ref.GetModel() == name || slices.ContainsFunc(config.GetFallbackModels().GetValues(), func(fallback string) bool { return provider+"/"+fallback == name })

@@ -20,13 +20,13 @@ func Definitions() []score.Definition {
 	}
 }
 
-// The metrics of scorers that give grades and of those that give numbers.
+// The default metrics of scorers that return grades and of those that return numbers.
 var (
 	gradeMetrics  = []string{"accuracy", "stderr"}
 	numberMetrics = []string{"mean", "stderr"}
 )
 
-// noParams is the list of a scorer without parameters, which refuses all that is given.
+// noParams is the list of a scorer without parameters, which refuses any parameter.
 var noParams param.List
 
 var ignoreCaseParam = param.Param{

@@ -124,7 +124,7 @@ func equalsAny(answer string, targets []string, ignoreCase bool) bool {
 	})
 }
 
-// notFound is the score where the output has no answer in the form asked for.
+// notFound is the score if the output has no answer in the requested form.
 func notFound(completion string) score.Score {
 	explanation := "no answer in the expected form in the output: " + completion
 	s := score.Score{Value: grade(false), Explanation: &explanation, Reason: score.ReasonInvalidFormat}

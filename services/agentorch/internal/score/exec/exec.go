@@ -36,7 +36,7 @@ const (
 	defaultTimeout = 60 * time.Second
 	// explanationBytes bounds the part of a program's output that a score keeps.
 	explanationBytes = 4 << 10
-	// defaultSandbox is where a program runs that names no other sandbox.
+	// defaultSandbox is the sandbox of programs that name none.
 	defaultSandbox = "default"
 	// metadataPrefix begins the names of placeholders for the sample's metadata.
 	metadataPrefix = "metadata"
@@ -81,7 +81,7 @@ func Definition() score.Definition {
 	}
 }
 
-// howToBox is how a task file gives its samples a sandbox of that name.
+// howToBox explains how a task file gives its samples a sandbox of a name.
 func howToBox(name string) string {
 	if name == defaultSandbox {
 		return "`sandbox: true`"
@@ -176,7 +176,7 @@ func (s *scorer) Demand(in score.Input, sandboxes []string) error {
 	return err
 }
 
-// known fails where the text names metadata that the sample does not have. Other unknown names may be the program's own
+// known fails if the text names metadata that the sample does not have. Other unknown names may be the program's own
 // braces.
 func (s *scorer) known(in score.Input) error {
 	missing := template.Missing(s.params.Program+s.params.Command+texts(s.params.Files), metadataPrefix+".", valuesOf(in, ""))

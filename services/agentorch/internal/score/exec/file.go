@@ -87,7 +87,7 @@ func contain(files map[string]file, text string) bool {
 	return false
 }
 
-// filled gives the files in the order of their paths, with the placeholders filled in.
+// filled returns the files in the order of their paths, with the placeholders filled in.
 func filled(files map[string]file, values template.Values, room *template.Room) ([]*sandboxv1.FileToPlace, error) {
 	var out []*sandboxv1.FileToPlace
 	for _, path := range slices.Sorted(maps.Keys(files)) {

@@ -29,8 +29,8 @@ type Sample struct {
 	Metadata *orderedjson.Object
 }
 
-// Func computes a metric. It must not change samples. No samples give the metric's value for nothing, or an error.
-// Where it takes more than time in proportion to the samples, it ends with ctx.
+// Func computes a metric. It must not change samples. Without samples it returns the metric's value for no samples, or
+// an error. If its time is more than proportional to the samples, it stops when ctx ends.
 type Func func(ctx context.Context, samples []Sample) (score.Value, error)
 
 // View defines which scores a metric needs.

@@ -20,7 +20,7 @@ var resamplesParam = param.Param{
 	Name: "num_samples", Type: param.Integer, Default: json.RawMessage("1000"), Description: "How often to resample, 1 to 100000.",
 }
 
-// decodeResamples reads parameters into p, whose number of resamples is checked.
+// decodeResamples reads parameters into p, and checks the number of resamples.
 func decodeResamples(params param.List, given json.RawMessage, p any, resamples *int) error {
 	if err := params.Decode(given, p); err != nil {
 		return err

@@ -42,7 +42,7 @@ type Param struct {
 	Required bool
 }
 
-// List are the parameters of one thing, in the order in which people should see them.
+// List are the parameters of a scorer or metric, in the order for people.
 type List []Param
 
 // Invalid returns the error for a parameter, with the fault and the accepted values.
@@ -51,8 +51,8 @@ func Invalid(name, format string, args ...any) error {
 }
 
 // Decode checks the JSON object raw and reads it into a struct whose fields are tagged with the parameters' names and
-// hold the defaults already. Nil, an empty text and null are an empty object; a parameter that is null is not given.
-// Every error is an INVALID_REQUEST whose field is `params_json/NAME`.
+// already hold the defaults. Nil, an empty text and null are an empty object; a null parameter counts as absent. Every
+// error is an INVALID_REQUEST whose field is `params_json/NAME`.
 func (l List) Decode(raw json.RawMessage, into any) error {
 	given, err := l.given(raw)
 	if err != nil {

@@ -31,7 +31,7 @@ type Definition struct {
 	audited bool
 }
 
-// Definitions returns all reducers in the order in which people should see them.
+// Definitions returns all reducers in the order for people.
 func Definitions() []Definition {
 	return []Definition{
 		{Name: "mean", Description: "The mean of the values as numbers.", rule: mean},

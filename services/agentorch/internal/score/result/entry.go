@@ -99,7 +99,7 @@ func (e *Entry) compute(ctx context.Context, metrics []metric.Metric, scored []m
 	return nil
 }
 
-// ofNothing is the value of a metric where nothing was scored: NaN, unless the metric has parts, whose names stay.
+// ofNothing is the value of a metric if nothing was scored: NaN, unless the metric has parts, whose names stay.
 func ofNothing(value score.Value, err error) score.Value {
 	if err == nil && value.Kind() == score.KindMap && len(value.Entries()) > 0 {
 		return value
@@ -187,11 +187,11 @@ func number(part score.Value) (float64, error) {
 // keys are the keys of an entry. Finding a free key takes constant time.
 type keys struct {
 	used map[string]bool
-	// highest is the highest number, from 2, that keys have after a text; nil until a key is wanted that is taken.
+	// highest is the highest number, from 2, of the keys with a text; nil until a duplicate key is requested.
 	highest map[string]int
 }
 
-// free returns key, or where that is taken key with the number after the highest one in use, from 2.
+// free returns key or, if it is in use, key with the number after the highest one in use, from 2.
 func (k *keys) free(key string) string {
 	if !k.used[key] {
 		return key

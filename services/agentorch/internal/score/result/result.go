@@ -53,7 +53,7 @@ type Epoch struct {
 	Scores map[string]score.Score
 }
 
-// Input is all that results are computed from.
+// Input is the complete input of the results.
 type Input struct {
 	// Scorers are the evaluation's scorers in order. Scores under other names, which a solver may set, get the metrics
 	// of Extra.

@@ -5,7 +5,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/inspect/evallog"
 )
 
-// The shapes of the documents of a log, as Inspect 0.3.285 takes them.
+// The shapes of the documents of a log, as Inspect 0.3.285 accepts them.
 var (
 	failureShape = object(members{"message!": text, "traceback!": text, "traceback_ansi!": text})
 	usageShape   = mapOf(object(members{

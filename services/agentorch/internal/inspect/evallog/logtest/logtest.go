@@ -124,7 +124,7 @@ func (l *Log) Samples() ([]Part, error) {
 	return parts, nil
 }
 
-// Sample reads one sample. It fails with [ErrNoSample] where the log does not have it.
+// Sample reads one sample. It fails with [ErrNoSample] if the log does not have it.
 func (l *Log) Sample(id any, epoch int) (Part, error) {
 	name := fmt.Sprintf("samples/%v_epoch_%d.json", id, epoch)
 	if l.members[name] == nil {
