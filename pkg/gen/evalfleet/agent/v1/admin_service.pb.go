@@ -60,7 +60,7 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_admin_service_proto_rawDescGZIP(), []int{0}
 }
 
-// ServerInfo tells what runs here.
+// ServerInfo describes the server.
 type ServerInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the build.

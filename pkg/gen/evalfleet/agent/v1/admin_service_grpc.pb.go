@@ -26,9 +26,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService tells about the server.
+// AdminService describes the server.
 type AdminServiceClient interface {
-	// GetServerInfo tells what runs here: version, services, defaults.
+	// GetServerInfo describes the server: version, services, defaults.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*ServerInfo, error)
 }
 
@@ -54,9 +54,9 @@ func (c *adminServiceClient) GetServerInfo(ctx context.Context, in *GetServerInf
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService tells about the server.
+// AdminService describes the server.
 type AdminServiceServer interface {
-	// GetServerInfo tells what runs here: version, services, defaults.
+	// GetServerInfo describes the server: version, services, defaults.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }

@@ -41,7 +41,7 @@ type BridgeServiceClient interface {
 	// ListBridgeSessions lists the sessions of a run, oldest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBridgeSessions(ctx context.Context, in *ListBridgeSessionsRequest, opts ...grpc.CallOption) (*ListBridgeSessionsResponse, error)
 	// CloseBridgeSession ends a session: its token is worth nothing, calls that are open are cancelled. Closing a closed one gives it again.
-	// The run goes on where its session has ended, and a run that ends closes its sessions. Not built yet: fails with NOT_BUILT_YET.
+	// The run continues when its session has ended, and a run that ends closes its sessions. Not built yet: fails with NOT_BUILT_YET.
 	CloseBridgeSession(ctx context.Context, in *CloseBridgeSessionRequest, opts ...grpc.CallOption) (*BridgeSession, error)
 }
 
@@ -109,7 +109,7 @@ type BridgeServiceServer interface {
 	// ListBridgeSessions lists the sessions of a run, oldest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBridgeSessions(context.Context, *ListBridgeSessionsRequest) (*ListBridgeSessionsResponse, error)
 	// CloseBridgeSession ends a session: its token is worth nothing, calls that are open are cancelled. Closing a closed one gives it again.
-	// The run goes on where its session has ended, and a run that ends closes its sessions. Not built yet: fails with NOT_BUILT_YET.
+	// The run continues when its session has ended, and a run that ends closes its sessions. Not built yet: fails with NOT_BUILT_YET.
 	CloseBridgeSession(context.Context, *CloseBridgeSessionRequest) (*BridgeSession, error)
 	mustEmbedUnimplementedBridgeServiceServer()
 }

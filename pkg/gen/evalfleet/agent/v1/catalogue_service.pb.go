@@ -687,7 +687,7 @@ type Key struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/keys/{key}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. Whom it stands for, such as `user:ada`.
+	// Required. The principal that it represents, such as `user:ada`.
 	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
 	// Required. What its holder may do.
 	Role KeyRole `protobuf:"varint,3,opt,name=role,proto3,enum=evalfleet.agent.v1.KeyRole" json:"role,omitempty"`

@@ -96,7 +96,7 @@ const (
 	EvalState_EVAL_STATE_UNSPECIFIED EvalState = 0
 	// Made, not begun.
 	EvalState_EVAL_STATE_PENDING EvalState = 1
-	// Samples are at work.
+	// Samples are running.
 	EvalState_EVAL_STATE_RUNNING EvalState = 2
 	// Stopped by its owner; it can be resumed.
 	EvalState_EVAL_STATE_PAUSED EvalState = 3
@@ -184,7 +184,7 @@ type EvalSpec struct {
 	Epochs *Epochs `protobuf:"bytes,11,opt,name=epochs,proto3" json:"epochs,omitempty"`
 	// Optional. Bounds of each sample.
 	Limits *RunLimits `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Optional. Samples at work at once; default: what the model's connections and the sandboxes allow.
+	// Optional. Samples that run at once; default: what the model's connections and the sandboxes allow.
 	MaxSamples *int32 `protobuf:"varint,13,opt,name=max_samples,json=maxSamples,proto3,oneof" json:"max_samples,omitempty"`
 	// Optional. Which samples: the first so many, or a range.
 	Limit *SampleRange `protobuf:"bytes,14,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1687,11 +1687,11 @@ type EvalSample struct {
 	Activity string `protobuf:"bytes,19,opt,name=activity,proto3" json:"activity,omitempty"`
 	// What is known of an open effect of its run: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
 	Note *v14.Note `protobuf:"bytes,20,opt,name=note,proto3" json:"note,omitempty"`
-	// When its run's first step began, while it is at work. Total_time is set when it has ended.
+	// When its run's first step began, while it runs. Total_time is set when it has ended.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// How often a model call of its last run was lost with the process that made it, at an unknown cost.
 	LostModelCalls int32 `protobuf:"varint,22,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v13.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

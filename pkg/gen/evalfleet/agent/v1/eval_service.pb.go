@@ -183,7 +183,7 @@ type CreateEvalFromTaskRequest struct {
 	SampleIds []string `protobuf:"bytes,8,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	// Optional. How often each sample runs.
 	Epochs *int32 `protobuf:"varint,9,opt,name=epochs,proto3,oneof" json:"epochs,omitempty"`
-	// Optional. Samples at work at once.
+	// Optional. Samples that run at once.
 	MaxSamples *int32 `protobuf:"varint,10,opt,name=max_samples,json=maxSamples,proto3,oneof" json:"max_samples,omitempty"`
 	// Optional. Driver of all sandboxes.
 	Driver string `protobuf:"bytes,11,opt,name=driver,proto3" json:"driver,omitempty"`
@@ -686,7 +686,7 @@ type WatchEvalResponse struct {
 	Update isWatchEvalResponse_Update `protobuf_oneof:"update"`
 	// With the progress: what is known of open effects of its runs, the latest first, at most ten.
 	Notes []*RunNote `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
-	// With the progress: samples at work, in the order in which their runs were made, at most twenty. EvalProgress counts them all.
+	// With the progress: running samples, in the order in which their runs were made, at most twenty. EvalProgress counts them all.
 	Running       []*EvalSample `protobuf:"bytes,5,rep,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -778,7 +778,7 @@ type WatchEvalResponse_Event struct {
 }
 
 type WatchEvalResponse_Progress struct {
-	// The evaluation as it stands.
+	// The current state of the evaluation.
 	Progress *Eval `protobuf:"bytes,3,opt,name=progress,proto3,oneof"`
 }
 

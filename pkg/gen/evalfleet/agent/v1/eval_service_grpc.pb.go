@@ -55,21 +55,21 @@ type EvalServiceClient interface {
 	ListEvals(ctx context.Context, in *ListEvalsRequest, opts ...grpc.CallOption) (*ListEvalsResponse, error)
 	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
 	WatchEval(ctx context.Context, in *WatchEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEvalResponse], error)
-	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed. It answers when the cancel is durable: at the end of what runs or, where that takes longer than half a second, with the evaluation as it is then, at work with a `state_reason` that begins with `cancelling`.
+	// CancelEval stops an evaluation: no further sample starts, running samples are cancelled, finished samples stay. It can be resumed. It answers when the cancel is durable: when the runs have ended or, if that takes longer than half a second, with the evaluation as it is then, running with a `state_reason` that begins with `cancelling`.
 	CancelEval(ctx context.Context, in *CancelEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
 	// seconds, and their space comes back. A crash does not stop it.
 	DeleteEval(ctx context.Context, in *DeleteEvalRequest, opts ...grpc.CallOption) (*DeleteEvalResponse, error)
-	// ResumeEval goes on with an evaluation that was cancelled or failed, or that succeeded although samples failed: samples that are done stay, the others run again. One at work is given as it is; where
+	// ResumeEval continues an evaluation that was cancelled or failed, or that succeeded although samples failed: finished samples stay, the others run again. A running evaluation is returned as it is; where
 	// every sample is done it fails with RUN_FINISHED.
 	ResumeEval(ctx context.Context, in *ResumeEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ListSamples lists an evaluation's samples by epoch, then by their place in the dataset.
 	ListSamples(ctx context.Context, in *ListSamplesRequest, opts ...grpc.CallOption) (*ListSamplesResponse, error)
 	// GetSample gives one sample.
 	GetSample(ctx context.Context, in *GetSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
-	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
+	// UpdateEval changes tags, metadata and the number of concurrent samples of a running evaluation.
 	UpdateEval(ctx context.Context, in *UpdateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
+	// ExportEval streams an evaluation as a log file that Inspect reads. It contains the finished samples; a running evaluation can be exported too, and again later. The concatenated chunks are the file.
 	// Over REST the answer is the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
 	ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error)
 	// ListScorers lists scorers, metrics and reducers.
@@ -262,21 +262,21 @@ type EvalServiceServer interface {
 	ListEvals(context.Context, *ListEvalsRequest) (*ListEvalsResponse, error)
 	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
 	WatchEval(*WatchEvalRequest, grpc.ServerStreamingServer[WatchEvalResponse]) error
-	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed. It answers when the cancel is durable: at the end of what runs or, where that takes longer than half a second, with the evaluation as it is then, at work with a `state_reason` that begins with `cancelling`.
+	// CancelEval stops an evaluation: no further sample starts, running samples are cancelled, finished samples stay. It can be resumed. It answers when the cancel is durable: when the runs have ended or, if that takes longer than half a second, with the evaluation as it is then, running with a `state_reason` that begins with `cancelling`.
 	CancelEval(context.Context, *CancelEvalRequest) (*Eval, error)
 	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
 	// seconds, and their space comes back. A crash does not stop it.
 	DeleteEval(context.Context, *DeleteEvalRequest) (*DeleteEvalResponse, error)
-	// ResumeEval goes on with an evaluation that was cancelled or failed, or that succeeded although samples failed: samples that are done stay, the others run again. One at work is given as it is; where
+	// ResumeEval continues an evaluation that was cancelled or failed, or that succeeded although samples failed: finished samples stay, the others run again. A running evaluation is returned as it is; where
 	// every sample is done it fails with RUN_FINISHED.
 	ResumeEval(context.Context, *ResumeEvalRequest) (*Eval, error)
 	// ListSamples lists an evaluation's samples by epoch, then by their place in the dataset.
 	ListSamples(context.Context, *ListSamplesRequest) (*ListSamplesResponse, error)
 	// GetSample gives one sample.
 	GetSample(context.Context, *GetSampleRequest) (*EvalSample, error)
-	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
+	// UpdateEval changes tags, metadata and the number of concurrent samples of a running evaluation.
 	UpdateEval(context.Context, *UpdateEvalRequest) (*Eval, error)
-	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
+	// ExportEval streams an evaluation as a log file that Inspect reads. It contains the finished samples; a running evaluation can be exported too, and again later. The concatenated chunks are the file.
 	// Over REST the answer is the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
 	ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error
 	// ListScorers lists scorers, metrics and reducers.

@@ -107,7 +107,7 @@ const (
 	LogLevel_LOG_LEVEL_SANDBOX LogLevel = 4
 	// What happens when all is well.
 	LogLevel_LOG_LEVEL_INFO LogLevel = 5
-	// Something is not as it should be, and the work goes on.
+	// A problem that does not stop the work.
 	LogLevel_LOG_LEVEL_WARNING LogLevel = 6
 	// Something failed.
 	LogLevel_LOG_LEVEL_ERROR LogLevel = 7
@@ -298,7 +298,7 @@ const (
 	CommandType_COMMAND_TYPE_INTERRUPT CommandType = 2
 	// To hold the run.
 	CommandType_COMMAND_TYPE_HOLD CommandType = 3
-	// To let it go on.
+	// To continue it.
 	CommandType_COMMAND_TYPE_RESUME CommandType = 4
 	// To end it.
 	CommandType_COMMAND_TYPE_CANCEL CommandType = 5
@@ -550,7 +550,7 @@ func (InterruptSource) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
-// InterruptedWork says what was under way when a turn was cut.
+// InterruptedWork lists the work that was in flight when a turn was interrupted.
 type InterruptedWork int32
 
 const (
@@ -1502,7 +1502,7 @@ type Event_LimitHit struct {
 }
 
 type Event_LimitsRetuned struct {
-	// A limit was changed while the run goes on.
+	// A limit was changed while the run continues.
 	LimitsRetuned *LimitsRetuned `protobuf:"bytes,61,opt,name=limits_retuned,json=limitsRetuned,proto3,oneof"`
 }
 
@@ -1981,7 +1981,7 @@ func (x *RunStateChanged) GetState() RunState {
 	return RunState_RUN_STATE_UNSPECIFIED
 }
 
-// WaitChanged says that something waits, or waits no more. A run is WAITING while nothing is under way and everything that
+// WaitChanged records that something waits, or no longer waits. A run is WAITING while nothing is under way and everything that
 // could go on waits.
 type WaitChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2408,7 +2408,7 @@ func (x *StepEnded) GetCompleted() bool {
 // MessageAdded adds a message to the conversation.
 type MessageAdded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it stands: appended when unset, else inserted before this index.
+	// Its position: appended when unset, else inserted before this index.
 	Index *int32 `protobuf:"varint,1,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	// Who speaks.
 	Role v11.Role `protobuf:"varint,2,opt,name=role,proto3,enum=evalfleet.model.v1.Role" json:"role,omitempty"`
@@ -2763,7 +2763,7 @@ func (x *StoreContent) GetChanges() []*v12.StoreChange {
 	return nil
 }
 
-// ModelIntent says that a model is about to be called, with the conversation as it stands. The event's id names the call; its key is `{run}/{seq}`.
+// ModelIntent records that a model is about to be called, with the current conversation. The event's id names the call; its key is `{run}/{seq}`.
 type ModelIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model, `provider/name`.
@@ -2772,7 +2772,7 @@ type ModelIntent struct {
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// Number of the call within the run, from 1; 0 for a call that is no turn.
 	Turn int32 `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`
-	// Messages sent: the first so many of the conversation; those in `content` stand in their place when set.
+	// Messages sent: the first so many of the conversation; those in `content` replace them when set.
 	MessageCount int32 `protobuf:"varint,4,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
 	// Names of the tools on offer, in order.
 	Tools []string `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -2975,7 +2975,7 @@ type ModelOutcome struct {
 	Content *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
 	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig; of a member of extra_body `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,9,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
-	// True where the call was stopped while its run goes on: it gives no answer, and no failure either.
+	// True if the call was stopped while its run continues: it has no answer and is no failure.
 	Interrupted   bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3476,7 +3476,7 @@ type ToolOutcome struct {
 	MessageId string `protobuf:"bytes,8,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The result.
 	Content *ToolOutcomeContent `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
-	// True where the call was stopped while its run goes on; the result is what the model sees of that.
+	// True if the call was stopped while its run continues; the result is what the model sees.
 	Interrupted   bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3977,7 +3977,7 @@ type ExecOutcome struct {
 	Timing *v13.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// How it ended, output cut to 64 KiB of each stream.
 	Content *v14.ExecResult `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// True where the command was stopped while its run goes on.
+	// True if the command was stopped while its run continues.
 	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4048,7 +4048,7 @@ func (x *ExecOutcome) GetInterrupted() bool {
 	return false
 }
 
-// WorkerIntent says that a worker is about to be asked: to score, or how an agent goes on. What it is asked follows from the journal.
+// WorkerIntent records that a worker is about to be asked: to score, or how an agent continues. The request follows from the journal.
 type WorkerIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who, as it was pinned.
@@ -4123,7 +4123,7 @@ type WorkerOutcome struct {
 	Timing *v13.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// The answer.
 	Content *WorkerAnswer `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// True where the call was stopped while its run goes on.
+	// True if the call was stopped while its run continues.
 	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4258,7 +4258,7 @@ type ScoreIntent struct {
 	Scorer *ScorerRef `protobuf:"bytes,2,opt,name=scorer,proto3" json:"scorer,omitempty"`
 	// Key of the effect, where it has one.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// True when the run goes on after it.
+	// True if the run continues after it.
 	Intermediate  bool `protobuf:"varint,4,opt,name=intermediate,proto3" json:"intermediate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4333,7 +4333,7 @@ type ScoreOutcome struct {
 	Value *ScoreValue `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
 	// Set when it failed.
 	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// True when the run goes on after it.
+	// True if the run continues after it.
 	Intermediate bool `protobuf:"varint,5,opt,name=intermediate,proto3" json:"intermediate,omitempty"`
 	// Where its time went.
 	Timing *v13.Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`

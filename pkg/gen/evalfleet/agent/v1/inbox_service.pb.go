@@ -33,7 +33,7 @@ const (
 	UnknownOutcomeDecision_UNKNOWN_OUTCOME_DECISION_UNSPECIFIED UnknownOutcomeDecision = 0
 	// Begin it again; it may then have happened twice.
 	UnknownOutcomeDecision_UNKNOWN_OUTCOME_DECISION_REPEAT UnknownOutcomeDecision = 1
-	// Take it as failed, and let the agent go on.
+	// Treat it as failed, and continue the agent.
 	UnknownOutcomeDecision_UNKNOWN_OUTCOME_DECISION_FAIL UnknownOutcomeDecision = 2
 	// End the run.
 	UnknownOutcomeDecision_UNKNOWN_OUTCOME_DECISION_END_RUN UnknownOutcomeDecision = 3
@@ -767,7 +767,7 @@ func (x *WatchInboxRequest) GetContent() bool {
 // WatchInboxResponse is one change.
 type WatchInboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The item as it stands; unset in a heartbeat.
+	// The current state of the item; unset in a heartbeat.
 	InboxItem *InboxItem `protobuf:"bytes,1,opt,name=inbox_item,json=inboxItem,proto3" json:"inbox_item,omitempty"`
 	// Place after this change.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`

@@ -30,7 +30,7 @@ type Quota struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/quota`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Runs that are at work; unset is no bound.
+	// Optional. Running runs; unset means no bound.
 	MaxRuns *int64 `protobuf:"varint,2,opt,name=max_runs,json=maxRuns,proto3,oneof" json:"max_runs,omitempty"`
 	// Optional. Sandboxes that live; unset is no bound.
 	MaxSandboxes *int64 `protobuf:"varint,3,opt,name=max_sandboxes,json=maxSandboxes,proto3,oneof" json:"max_sandboxes,omitempty"`
@@ -128,7 +128,7 @@ func (x *Quota) GetEtag() string {
 // QuotaUse is what a project has.
 type QuotaUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Runs that are at work.
+	// Running runs.
 	Runs int64 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
 	// Sandboxes that live.
 	Sandboxes int64 `protobuf:"varint,2,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`

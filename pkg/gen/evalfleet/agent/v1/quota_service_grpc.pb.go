@@ -32,7 +32,7 @@ const (
 type QuotaServiceClient interface {
 	// GetQuota gives a project's quota, with what is used of it. Not built yet: fails with NOT_BUILT_YET.
 	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*Quota, error)
-	// UpdateQuota sets and lifts bounds. What goes on goes on; what would begin waits. Not built yet: fails with NOT_BUILT_YET.
+	// UpdateQuota sets and lifts bounds. Running work continues; new work waits. Not built yet: fails with NOT_BUILT_YET.
 	UpdateQuota(ctx context.Context, in *UpdateQuotaRequest, opts ...grpc.CallOption) (*Quota, error)
 }
 
@@ -73,7 +73,7 @@ func (c *quotaServiceClient) UpdateQuota(ctx context.Context, in *UpdateQuotaReq
 type QuotaServiceServer interface {
 	// GetQuota gives a project's quota, with what is used of it. Not built yet: fails with NOT_BUILT_YET.
 	GetQuota(context.Context, *GetQuotaRequest) (*Quota, error)
-	// UpdateQuota sets and lifts bounds. What goes on goes on; what would begin waits. Not built yet: fails with NOT_BUILT_YET.
+	// UpdateQuota sets and lifts bounds. Running work continues; new work waits. Not built yet: fails with NOT_BUILT_YET.
 	UpdateQuota(context.Context, *UpdateQuotaRequest) (*Quota, error)
 	mustEmbedUnimplementedQuotaServiceServer()
 }

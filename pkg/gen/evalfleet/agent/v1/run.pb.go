@@ -247,17 +247,17 @@ const (
 	WaitReason_WAIT_REASON_DISK WaitReason = 9
 	// A later version of the server, which wrote its journal or a command and has to go on with it.
 	WaitReason_WAIT_REASON_VERSION WaitReason = 10
-	// The database, which does not take what it does. It goes on by itself.
+	// The database, which refuses writes. It continues by itself.
 	WaitReason_WAIT_REASON_STORE WaitReason = 11
 	// The end of a fault of the server, whose log has the cause. It is tried again.
 	WaitReason_WAIT_REASON_FAULT WaitReason = 12
 	// A decision: an effect was lost too often with the processes that ran it. ResumeRun has it done anew, CancelRun ends the
 	// run.
 	WaitReason_WAIT_REASON_DECISION WaitReason = 13
-	// Of an evaluation alone: a service of the platform, which does not answer. It goes on by itself.
+	// Of an evaluation alone: a service of the platform, which does not answer. It continues by itself.
 	WaitReason_WAIT_REASON_SERVICE WaitReason = 14
-	// Of an evaluation alone: its journal, its samples or its scorers, which cannot be loaded. It goes on by itself when they
-	// are back, and can be cancelled meanwhile, except where its journal cannot be read.
+	// Of an evaluation alone: its journal, its samples or its scorers, which cannot be loaded. It continues by itself when they
+	// can be loaded again, and can be cancelled until then, unless its journal cannot be read.
 	WaitReason_WAIT_REASON_LOADING WaitReason = 15
 	// A replica: none has taken it yet. One that has fewer runs than the others does so soon.
 	WaitReason_WAIT_REASON_REPLICA WaitReason = 16
@@ -1180,7 +1180,7 @@ type Run struct {
 	// What its effects and agents wait for, each wait once, also while others go on. `wait` is the oldest of them while nothing
 	// goes on.
 	Waits []*RunWait `protobuf:"bytes,33,rep,name=waits,proto3" json:"waits,omitempty"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v14.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -597,7 +597,7 @@ type WatchRunResponse_Event struct {
 }
 
 type WatchRunResponse_Note struct {
-	// What is known of an open effect, between events: first what stands when the watch has caught up, then as it changes.
+	// The progress of an open effect, between events: first the current value when the watch has caught up, then each change.
 	// A slow watcher misses what was overtaken.
 	Note *RunNote `protobuf:"bytes,3,opt,name=note,proto3,oneof"`
 }
@@ -611,7 +611,7 @@ type WatchProjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. Go on after this place; empty: from the beginning. What changed since is given, perhaps once more.
+	// Optional. Continue after this place; empty: from the beginning. Changes since then are sent, some perhaps twice.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Optional. With an empty cursor, only what changes from now on; the cursor of now is sent first, in a heartbeat.
 	FromHead bool `protobuf:"varint,3,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
@@ -1072,7 +1072,7 @@ type PostMessageRequest struct {
 	// has the same message.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// Optional. The agent that the messages are for: the span of its events, which is the id of its AgentBegan. Default: the
-	// agent of the run's step. INVALID_ARGUMENT where no such agent is at work.
+	// agent of the run's step. INVALID_ARGUMENT if no such agent runs.
 	Span string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
 	// Optional. Large values that the caller has put into the project's blobs before.
 	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
@@ -1152,7 +1152,7 @@ func (x *PostMessageRequest) GetOffloaded() []*v1.OffloadedField {
 	return nil
 }
 
-// PostMessageResponse tells where the command stands.
+// PostMessageResponse reports the state of the command.
 type PostMessageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence number of its event.
@@ -1208,9 +1208,9 @@ type InterruptRunRequest struct {
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. The agent whose turn is cut, with all that it has set to work: the span of its events. Default: the agent of the
-	// run's step. INVALID_ARGUMENT where no such agent is at work.
+	// run's step. INVALID_ARGUMENT if no such agent runs.
 	Span string `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
-	// Optional. User messages with which the agent goes on.
+	// Optional. User messages with which the agent continues.
 	Messages []*v11.ChatMessage `protobuf:"bytes,5,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. The same as one user message with this text. With a request_id its id follows from that, so that a repeated
 	// request has the same message.
@@ -1291,7 +1291,7 @@ func (x *InterruptRunRequest) GetText() string {
 	return ""
 }
 
-// InterruptRunResponse tells where the command stands.
+// InterruptRunResponse reports the state of the command.
 type InterruptRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence number of its event.
@@ -1437,7 +1437,7 @@ func (x *CancelCallRequest) GetReason() string {
 	return ""
 }
 
-// CancelCallResponse tells where the command stands.
+// CancelCallResponse reports the state of the command.
 type CancelCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence number of its event.

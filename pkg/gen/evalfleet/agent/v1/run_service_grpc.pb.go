@@ -52,7 +52,7 @@ type RunServiceClient interface {
 	// ListRuns lists runs, newest first.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// WatchRun streams a run's events from a place in its journal, first those that are there, then new ones as they are appended, until the run has ended. A slow watcher is fed from
-	// the store and never holds up the run. Over REST it is server-sent events whose ids are cursors: `Last-Event-ID` goes on after one.
+	// the store and never holds up the run. Over REST it is server-sent events whose ids are cursors: `Last-Event-ID` continues after one.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// ListRunEvents gives a page of a run's events.
 	ListRunEvents(ctx context.Context, in *ListRunEventsRequest, opts ...grpc.CallOption) (*ListRunEventsResponse, error)
@@ -69,20 +69,20 @@ type RunServiceClient interface {
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
-	// InterruptRun cuts the turn of an agent: what it has under way is stopped, and its answer or its results are not taken. The
-	// agent then waits for an operator's message, which may come with the interrupt. Without a turn under way the messages are
+	// InterruptRun ends the turn of an agent: its work in flight is stopped, and its answer or its results are discarded. The
+	// agent then waits for an operator's message, which may come with the interrupt. Without a running turn the messages are
 	// delivered, and nothing else happens. It answers when the interrupt is in the journal: when what it stops has ended or,
-	// where that takes longer than half a second, with `interrupting` true. An agent that is not at work is INVALID_ARGUMENT, a
+	// where that takes longer than half a second, with `interrupting` true. An agent that does not run is INVALID_ARGUMENT, a
 	// run that has ended RUN_FINISHED.
 	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
-	// CancelCall stops one tool call that runs; the model is told that its time was up, calls beside it go on, and so does the
+	// CancelCall stops one tool call that runs; the model sees a timeout, calls beside it continue, and so does the
 	// run. It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
+	// ResumeRun continues a held run, and a run that waits for a decision: the lost effect is then done again.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// RetuneLimits sets and lifts limits of a run that goes on.
+	// RetuneLimits sets and lifts limits of a running run.
 	RetuneLimits(ctx context.Context, in *RetuneLimitsRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListAgents lists agents and solvers with the schemas of their parameters.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
@@ -289,7 +289,7 @@ type RunServiceServer interface {
 	// ListRuns lists runs, newest first.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// WatchRun streams a run's events from a place in its journal, first those that are there, then new ones as they are appended, until the run has ended. A slow watcher is fed from
-	// the store and never holds up the run. Over REST it is server-sent events whose ids are cursors: `Last-Event-ID` goes on after one.
+	// the store and never holds up the run. Over REST it is server-sent events whose ids are cursors: `Last-Event-ID` continues after one.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// ListRunEvents gives a page of a run's events.
 	ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error)
@@ -306,20 +306,20 @@ type RunServiceServer interface {
 	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
-	// InterruptRun cuts the turn of an agent: what it has under way is stopped, and its answer or its results are not taken. The
-	// agent then waits for an operator's message, which may come with the interrupt. Without a turn under way the messages are
+	// InterruptRun ends the turn of an agent: its work in flight is stopped, and its answer or its results are discarded. The
+	// agent then waits for an operator's message, which may come with the interrupt. Without a running turn the messages are
 	// delivered, and nothing else happens. It answers when the interrupt is in the journal: when what it stops has ended or,
-	// where that takes longer than half a second, with `interrupting` true. An agent that is not at work is INVALID_ARGUMENT, a
+	// where that takes longer than half a second, with `interrupting` true. An agent that does not run is INVALID_ARGUMENT, a
 	// run that has ended RUN_FINISHED.
 	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
-	// CancelCall stops one tool call that runs; the model is told that its time was up, calls beside it go on, and so does the
+	// CancelCall stops one tool call that runs; the model sees a timeout, calls beside it continue, and so does the
 	// run. It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(context.Context, *HoldRunRequest) (*Run, error)
-	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
+	// ResumeRun continues a held run, and a run that waits for a decision: the lost effect is then done again.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
-	// RetuneLimits sets and lifts limits of a run that goes on.
+	// RetuneLimits sets and lifts limits of a running run.
 	RetuneLimits(context.Context, *RetuneLimitsRequest) (*Run, error)
 	// ListAgents lists agents and solvers with the schemas of their parameters.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)

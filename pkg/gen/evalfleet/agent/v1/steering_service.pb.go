@@ -116,7 +116,7 @@ func (x *EditPendingCallRequest) GetRequestId() string {
 	return ""
 }
 
-// EditPendingCallResponse tells where the command stands.
+// EditPendingCallResponse reports the state of the command.
 type EditPendingCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence number of its event.

@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SteeringService changes what a run has under way, beside what RunService does. Every method may be called concurrently.
+// SteeringService changes work of a run that is in flight, beside RunService. Its methods are safe for concurrent use.
 type SteeringServiceClient interface {
 	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
 	EditPendingCall(ctx context.Context, in *EditPendingCallRequest, opts ...grpc.CallOption) (*EditPendingCallResponse, error)
@@ -54,7 +54,7 @@ func (c *steeringServiceClient) EditPendingCall(ctx context.Context, in *EditPen
 // All implementations must embed UnimplementedSteeringServiceServer
 // for forward compatibility.
 //
-// SteeringService changes what a run has under way, beside what RunService does. Every method may be called concurrently.
+// SteeringService changes work of a run that is in flight, beside RunService. Its methods are safe for concurrent use.
 type SteeringServiceServer interface {
 	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
 	EditPendingCall(context.Context, *EditPendingCallRequest) (*EditPendingCallResponse, error)

@@ -34,7 +34,7 @@ type WorkerRef struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What to do with a call when its worker is lost.
 	OnUnknown v1.OnUnknown `protobuf:"varint,3,opt,name=on_unknown,json=onUnknown,proto3,enum=evalfleet.tool.v1.OnUnknown" json:"on_unknown,omitempty"`
-	// Keys of the run's store that it reads and writes; a trailing `*` stands for any rest.
+	// Keys of the run's store that it reads and writes; a trailing `*` matches any suffix.
 	StoreKeys []string `protobuf:"bytes,4,rep,name=store_keys,json=storeKeys,proto3" json:"store_keys,omitempty"`
 	// Optional. How long one call may take; default: no bound of its own.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`

@@ -310,7 +310,7 @@ func (DocumentRangeType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{4}
 }
 
-// MessageContent is what a message or a tool result says: one text, or a list of parts. The two forms are kept apart, since providers and logs tell them apart.
+// MessageContent is the content of a message or a tool result: one text, or a list of parts. The two forms stay distinct, since providers and logs distinguish them.
 type MessageContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The form; none set means an empty text.

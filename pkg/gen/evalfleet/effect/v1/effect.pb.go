@@ -146,7 +146,7 @@ func (x *Attribution) GetOwnerEpoch() int64 {
 	return 0
 }
 
-// Note is what is known of an effect while it is open, for people: an attempt that failed and is made again, or what a worker says of its work. It is kept nowhere and stands until the
+// Note is the progress of an open effect, for people: a failed attempt that is retried, or a worker's report. It is stored nowhere and is current until the
 // next one, or the effect's end.
 type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -187,7 +187,7 @@ const (
 	//
 	//	{"reason": "CAPABILITY_UNSUPPORTED", "metadata": {"capability": "video"}}
 	ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED ErrorReason = 42
-	// The provider rejected the request for good (a 4xx other than 408 and 429). Code FAILED_PRECONDITION.
+	// The provider rejected the request permanently (a 4xx other than 408 and 429). Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai", "status": "400"}}
 	ErrorReason_ERROR_REASON_PROVIDER_REJECTED ErrorReason = 43
@@ -200,7 +200,7 @@ const (
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai", "status": "429"}}
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED ErrorReason = 44
-	// The provider is away (5xx, reset, overloaded, time-out) after our retries. Code UNAVAILABLE, with RetryInfo; the latest of the attempts before are details of the type
+	// The provider is unavailable (5xx, reset, overloaded, time-out) after our retries. Code UNAVAILABLE, with RetryInfo; the latest of the attempts before are details of the type
 	// evalfleet.model.v1.FailedAttempt.
 	//
 	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai", "status": "503"}}
@@ -250,7 +250,7 @@ const (
 	//
 	//	{"reason": "WORKER_NOT_CONNECTED", "metadata": {"kind": "tool", "name": "lookup"}}
 	ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED ErrorReason = 58
-	// A worker said that a call failed for good, or answered what cannot be read. Code FAILED_PRECONDITION.
+	// A worker reported that a call failed permanently, or its answer cannot be decoded. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "WORKER_FAILED", "metadata": {"kind": "scorer", "name": "polite"}}
 	ErrorReason_ERROR_REASON_WORKER_FAILED ErrorReason = 54

@@ -126,7 +126,7 @@ func (x *HelloRequest) GetOrphanTimeout() *durationpb.Duration {
 	return nil
 }
 
-// HelloResponse tells who is inside.
+// HelloResponse identifies the guest.
 type HelloResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Random at each start of the guest: a restarted one is never taken for the same.
@@ -464,7 +464,7 @@ func (x *WriteInputRequest) GetEof() bool {
 	return false
 }
 
-// WriteInputResponse tells how far the input is.
+// WriteInputResponse reports how much input was accepted.
 type WriteInputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes accepted so far.
@@ -556,7 +556,7 @@ func (x *KillRequest) GetKey() string {
 	return ""
 }
 
-// KillResponse tells what was found.
+// KillResponse reports what the call found.
 type KillResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the command had ended before.

@@ -41,7 +41,7 @@ const (
 //
 // GuestService is served by guestd over the one connection that it dialled. Claims and results of commands live here, with the sandbox.
 type GuestServiceClient interface {
-	// Hello tells who is inside, and configures it. The first call on every connection.
+	// Hello identifies the guest, and configures it. The first call on every connection.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
 	// Run starts a command, or attaches to it by its key, waits for its end and gives the result. The common case in one round trip.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (*RunResponse, error)
@@ -210,7 +210,7 @@ func (c *guestServiceClient) Shutdown(ctx context.Context, in *ShutdownRequest, 
 //
 // GuestService is served by guestd over the one connection that it dialled. Claims and results of commands live here, with the sandbox.
 type GuestServiceServer interface {
-	// Hello tells who is inside, and configures it. The first call on every connection.
+	// Hello identifies the guest, and configures it. The first call on every connection.
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
 	// Run starts a command, or attaches to it by its key, waits for its end and gives the result. The common case in one round trip.
 	Run(context.Context, *RunRequest) (*RunResponse, error)

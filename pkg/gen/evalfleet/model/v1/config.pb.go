@@ -1011,7 +1011,7 @@ func (x *CacheSetting) GetPolicy() *CachePolicy {
 // CachePolicy says what shares an answer and for how long.
 type CachePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How long an answer is kept: an integer and a unit: s, m, h, D, W, M (30 days) or Y (365 days); default `1W`; `never` keeps it for good.
+	// Optional. How long an answer is kept: an integer and a unit: s, m, h, D, W, M (30 days) or Y (365 days); default `1W`; `never` keeps it permanently.
 	Expiry string `protobuf:"bytes,1,opt,name=expiry,proto3" json:"expiry,omitempty"`
 	// Optional. Whether each epoch has its own answers; default true.
 	PerEpoch *bool `protobuf:"varint,2,opt,name=per_epoch,json=perEpoch,proto3,oneof" json:"per_epoch,omitempty"`

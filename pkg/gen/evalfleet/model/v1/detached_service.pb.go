@@ -79,7 +79,7 @@ func (x *BeginGeneratesRequest) GetRequests() []*GenerateRequest {
 	return nil
 }
 
-// BeginGeneratesResponse tells which calls did not begin.
+// BeginGeneratesResponse lists the calls that did not begin.
 type BeginGeneratesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those that did not begin, in the order of the request.

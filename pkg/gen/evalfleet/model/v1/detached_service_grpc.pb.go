@@ -28,7 +28,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DetachedService makes model calls that nobody waits for one by one: they are begun, their results are kept under their keys, and one watch tells of all.
+// DetachedService makes model calls without a caller that waits for each: calls are begun, their results are stored under their keys, and one watch reports all of them.
 // CancelGenerate, ReleaseGenerate and Generate with the same key are as for any call. Every method may be called concurrently.
 type DetachedServiceClient interface {
 	// BeginGenerates begins model calls and answers when each is claimed. A key that was begun before is left as it is. A call that cannot begin now is in the
@@ -93,7 +93,7 @@ type DetachedService_WatchGeneratesClient = grpc.ServerStreamingClient[WatchGene
 // All implementations must embed UnimplementedDetachedServiceServer
 // for forward compatibility.
 //
-// DetachedService makes model calls that nobody waits for one by one: they are begun, their results are kept under their keys, and one watch tells of all.
+// DetachedService makes model calls without a caller that waits for each: calls are begun, their results are stored under their keys, and one watch reports all of them.
 // CancelGenerate, ReleaseGenerate and Generate with the same key are as for any call. Every method may be called concurrently.
 type DetachedServiceServer interface {
 	// BeginGenerates begins model calls and answers when each is claimed. A key that was begun before is left as it is. A call that cannot begin now is in the

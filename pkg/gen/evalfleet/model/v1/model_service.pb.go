@@ -144,14 +144,14 @@ func (ConnectionPoolChangeReason) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{1}
 }
 
-// GenerateRequest asks a model to go on with a conversation.
+// GenerateRequest asks a model to continue a conversation.
 type GenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. On whose behalf, within the project; no part of the content. The call spends from the budgets of its project, its account and the evaluation that stands here.
+	// Optional. On whose behalf, within the project; no part of the content. The call spends from the budgets of its project, its account and the evaluation that is named here.
 	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Required. The model, `provider/name`.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
@@ -354,13 +354,13 @@ func (x *GenerateRequest) GetOffloaded() []*v12.OffloadedField {
 	return nil
 }
 
-// MessagePrefix stands for messages of a project that were sent before.
+// MessagePrefix represents messages of a project that were sent before.
 type MessagePrefix struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Hash that an earlier answer gave: the version of how it is made, a dash and 64 hexadecimal digits. Version 1 is a chain over the messages,
 	// SHA-256 of the hash before and the message's own SHA-256.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
-	// Required. Number of messages that it stands for.
+	// Required. Number of messages that it represents.
 	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -681,7 +681,7 @@ type GenerateResponse struct {
 	Config *GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
 	// Optional. The vendor's answer as it came, when the request was raw.
 	Raw *RawResponse `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
-	// With keep: stands for the request's messages and the first choice's message in a later prefix.
+	// With keep: represents the request's messages and the first choice's message in a later prefix.
 	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Warnings of the provider's adapter, such as an option that was left out. With validate_only there is one for each of `unsent_options`, in
 	// their order.
@@ -698,7 +698,7 @@ type GenerateResponse struct {
 	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// With validate_only: dollars per million tokens; unset: not known.
 	Prices *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -963,7 +963,7 @@ func (x *StreamGenerateRequest) GetRequest() *GenerateRequest {
 // StreamGenerateResponse is one event of a call.
 type StreamGenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place of this event: give it to AttachGenerate to go on after it.
+	// Place of this event: pass it to AttachGenerate to continue after it.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// What happened.
 	//
@@ -976,7 +976,7 @@ type StreamGenerateResponse struct {
 	//	*StreamGenerateResponse_Completed
 	//	*StreamGenerateResponse_Raw
 	Event isStreamGenerateResponse_Event `protobuf_oneof:"event"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1297,7 +1297,7 @@ type GenerateDelta_ToolCall struct {
 }
 
 type GenerateDelta_Part struct {
-	// A part that has ended and whose pieces, if there were any, do not say all of it: reasoning with its provider's seal. It stands for the reasoning since the last other piece.
+	// A part that has ended and whose pieces, if there were any, do not say all of it: reasoning with its provider's seal. It represents the reasoning since the last other piece.
 	Part *v12.Content `protobuf:"bytes,5,opt,name=part,proto3,oneof"`
 }
 
@@ -1575,7 +1575,7 @@ func (x *WatchRetriesRequest) GetParent() string {
 	return ""
 }
 
-// WatchRetriesResponse tells of one call.
+// WatchRetriesResponse describes one call.
 type WatchRetriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}`; empty in a heartbeat.
@@ -1694,7 +1694,7 @@ func (x *CancelGenerateRequest) GetRequestId() string {
 	return ""
 }
 
-// CancelGenerateResponse tells what was found.
+// CancelGenerateResponse reports what the call found.
 type CancelGenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the call had ended before.
@@ -2737,7 +2737,7 @@ type Provider struct {
 	Dialects []string `protobuf:"bytes,3,rep,name=dialects,proto3" json:"dialects,omitempty"`
 	// Accounts that are configured, by name.
 	Accounts []*Account `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Whether the account stands in the model's name, `provider/account/model`, and a request names none beside it.
+	// Whether the account is part of the model's name, `provider/account/model`, and a request names none beside it.
 	AccountInModel bool `protobuf:"varint,5,opt,name=account_in_model,json=accountInModel,proto3" json:"account_in_model,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3283,7 +3283,7 @@ func (x *ClearCacheRequest) GetIds() []string {
 	return nil
 }
 
-// ClearCacheResponse tells what was removed.
+// ClearCacheResponse reports what was removed.
 type ClearCacheResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Entries removed.
@@ -3333,7 +3333,7 @@ func (x *ClearCacheResponse) GetRemoved() int64 {
 type ConnectionPool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `accounts/{provider}/{account}/connectionPools/{connection_pool}`. The pool is `default` where all models of the account share one, else what the
-	// provider tells them apart by, such as a model's name, which may have slashes.
+	// provider distinguishes them by, such as a model's name, which may have slashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional in an update. The limit now.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`

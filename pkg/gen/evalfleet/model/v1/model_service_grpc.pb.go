@@ -39,7 +39,7 @@ const (
 //
 // ModelService generates with any configured model. Every method may be called concurrently.
 type ModelServiceClient interface {
-	// Generate calls a model and answers with its output. Context overflow and content filters are stop reasons in an OK answer. With a request_id the call goes on when its caller leaves,
+	// Generate calls a model and answers with its output. Context overflow and content filters are stop reasons in an OK answer. With a request_id the call continues when its caller leaves,
 	// a repeated request attaches to it, and its result is kept until it is released; without one it ends with its caller.
 	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (*GenerateResponse, error)
 	// StreamGenerate is Generate with the output as it comes:
@@ -50,7 +50,7 @@ type ModelServiceClient interface {
 	StreamGenerate(ctx context.Context, in *StreamGenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamGenerateResponse], error)
 	// AttachGenerate follows a call that is running or done, from a place in its stream. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
 	AttachGenerate(ctx context.Context, in *AttachGenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamGenerateResponse], error)
-	// WatchRetries tells of calls with a request_id that wait for another attempt: first of those that do, then as it changes, until the caller leaves. A slow watcher misses what was
+	// WatchRetries streams the calls with a request_id that wait for another attempt: first the current ones, then changes, until the caller leaves. A slow watcher skips what was
 	// overtaken.
 	WatchRetries(ctx context.Context, in *WatchRetriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRetriesResponse], error)
 	// CancelGenerate stops a call and frees its connection. A key that was never seen is remembered: a later call with it fails with EFFECT_CANCELLED. Idempotent.
@@ -60,12 +60,12 @@ type ModelServiceClient interface {
 	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
 	// Idempotent; unknown runs are ignored.
 	ReleaseRunGenerates(ctx context.Context, in *ReleaseRunGeneratesRequest, opts ...grpc.CallOption) (*ReleaseRunGeneratesResponse, error)
-	// ExtendPrefix keeps messages, so that a later call need not hold them: with a prefix, what goes on with it. A conversation that does not fit into one
+	// ExtendPrefix stores messages, so that a later call need not contain them; with a prefix, it stores the messages that follow it. A conversation that does not fit into one
 	// request is sent in parts, and the call has the last. It fails with PREFIX_UNKNOWN as Generate does. Idempotent.
 	ExtendPrefix(ctx context.Context, in *ExtendPrefixRequest, opts ...grpc.CallOption) (*ExtendPrefixResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
-	// GetModel tells what is known of a model: limits, capabilities, prices.
+	// GetModel returns the known facts about a model: limits, capabilities, prices.
 	GetModel(ctx context.Context, in *GetModelRequest, opts ...grpc.CallOption) (*Model, error)
 	// ListModels lists models that are known by name, of all providers or of one. Providers take other names too.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
@@ -234,7 +234,7 @@ func (c *modelServiceClient) ListProviders(ctx context.Context, in *ListProvider
 //
 // ModelService generates with any configured model. Every method may be called concurrently.
 type ModelServiceServer interface {
-	// Generate calls a model and answers with its output. Context overflow and content filters are stop reasons in an OK answer. With a request_id the call goes on when its caller leaves,
+	// Generate calls a model and answers with its output. Context overflow and content filters are stop reasons in an OK answer. With a request_id the call continues when its caller leaves,
 	// a repeated request attaches to it, and its result is kept until it is released; without one it ends with its caller.
 	Generate(context.Context, *GenerateRequest) (*GenerateResponse, error)
 	// StreamGenerate is Generate with the output as it comes:
@@ -245,7 +245,7 @@ type ModelServiceServer interface {
 	StreamGenerate(*StreamGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error
 	// AttachGenerate follows a call that is running or done, from a place in its stream. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
 	AttachGenerate(*AttachGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error
-	// WatchRetries tells of calls with a request_id that wait for another attempt: first of those that do, then as it changes, until the caller leaves. A slow watcher misses what was
+	// WatchRetries streams the calls with a request_id that wait for another attempt: first the current ones, then changes, until the caller leaves. A slow watcher skips what was
 	// overtaken.
 	WatchRetries(*WatchRetriesRequest, grpc.ServerStreamingServer[WatchRetriesResponse]) error
 	// CancelGenerate stops a call and frees its connection. A key that was never seen is remembered: a later call with it fails with EFFECT_CANCELLED. Idempotent.
@@ -255,12 +255,12 @@ type ModelServiceServer interface {
 	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
 	// Idempotent; unknown runs are ignored.
 	ReleaseRunGenerates(context.Context, *ReleaseRunGeneratesRequest) (*ReleaseRunGeneratesResponse, error)
-	// ExtendPrefix keeps messages, so that a later call need not hold them: with a prefix, what goes on with it. A conversation that does not fit into one
+	// ExtendPrefix stores messages, so that a later call need not contain them; with a prefix, it stores the messages that follow it. A conversation that does not fit into one
 	// request is sent in parts, and the call has the last. It fails with PREFIX_UNKNOWN as Generate does. Idempotent.
 	ExtendPrefix(context.Context, *ExtendPrefixRequest) (*ExtendPrefixResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
-	// GetModel tells what is known of a model: limits, capabilities, prices.
+	// GetModel returns the known facts about a model: limits, capabilities, prices.
 	GetModel(context.Context, *GetModelRequest) (*Model, error)
 	// ListModels lists models that are known by name, of all providers or of one. Providers take other names too.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
@@ -791,15 +791,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LimitService shows and retunes pools of connections and budgets while work goes on.
+// LimitService shows and changes pools of connections and budgets while work is in flight.
 type LimitServiceClient interface {
 	// ListConnectionPools lists the pools of an account, or of all, with their limits, use and history.
 	ListConnectionPools(ctx context.Context, in *ListConnectionPoolsRequest, opts ...grpc.CallOption) (*ListConnectionPoolsResponse, error)
-	// UpdateConnectionPool changes a pool's limit. Lowering cancels nobody; new requests wait.
+	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
 	UpdateConnectionPool(ctx context.Context, in *UpdateConnectionPoolRequest, opts ...grpc.CallOption) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
-	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it go on when it is raised.
+	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it continue when it is raised.
 	UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
 }
 
@@ -855,15 +855,15 @@ func (c *limitServiceClient) UpdateBudget(ctx context.Context, in *UpdateBudgetR
 // All implementations must embed UnimplementedLimitServiceServer
 // for forward compatibility.
 //
-// LimitService shows and retunes pools of connections and budgets while work goes on.
+// LimitService shows and changes pools of connections and budgets while work is in flight.
 type LimitServiceServer interface {
 	// ListConnectionPools lists the pools of an account, or of all, with their limits, use and history.
 	ListConnectionPools(context.Context, *ListConnectionPoolsRequest) (*ListConnectionPoolsResponse, error)
-	// UpdateConnectionPool changes a pool's limit. Lowering cancels nobody; new requests wait.
+	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
 	UpdateConnectionPool(context.Context, *UpdateConnectionPoolRequest) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
-	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it go on when it is raised.
+	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it continue when it is raised.
 	UpdateBudget(context.Context, *UpdateBudgetRequest) (*Budget, error)
 	mustEmbedUnimplementedLimitServiceServer()
 }

@@ -381,7 +381,7 @@ func (x *AnswerInboundRequest) GetEof() bool {
 	return false
 }
 
-// AnswerInboundResponse tells how far the answer is.
+// AnswerInboundResponse reports how much of the answer was accepted.
 type AnswerInboundResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of the body that were received.

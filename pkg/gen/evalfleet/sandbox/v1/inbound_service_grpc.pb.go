@@ -32,7 +32,7 @@ const (
 // again. Every method may be called concurrently.
 type InboundServiceClient interface {
 	// WatchInbound streams the calls to one service that are not answered yet, oldest first, then those that come, until the caller leaves. Calls wait
-	// while nobody watches. Not built yet: fails with NOT_BUILT_YET.
+	// while there is no watcher. Not built yet: fails with NOT_BUILT_YET.
 	WatchInbound(ctx context.Context, in *WatchInboundRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchInboundResponse], error)
 	// AnswerInbound gives a piece of the answer to a call. Pieces carry their offset: one that was received already is accepted and does nothing.
 	// A call that is not known, or is answered, fails with EFFECT_UNKNOWN. Idempotent. Not built yet: fails with NOT_BUILT_YET.
@@ -85,7 +85,7 @@ func (c *inboundServiceClient) AnswerInbound(ctx context.Context, in *AnswerInbo
 // again. Every method may be called concurrently.
 type InboundServiceServer interface {
 	// WatchInbound streams the calls to one service that are not answered yet, oldest first, then those that come, until the caller leaves. Calls wait
-	// while nobody watches. Not built yet: fails with NOT_BUILT_YET.
+	// while there is no watcher. Not built yet: fails with NOT_BUILT_YET.
 	WatchInbound(*WatchInboundRequest, grpc.ServerStreamingServer[WatchInboundResponse]) error
 	// AnswerInbound gives a piece of the answer to a call. Pieces carry their offset: one that was received already is accepted and does nothing.
 	// A call that is not known, or is answered, fails with EFFECT_UNKNOWN. Idempotent. Not built yet: fails with NOT_BUILT_YET.

@@ -31,7 +31,7 @@ const (
 type PauseServiceClient interface {
 	// PauseSandbox stops all processes of a sandbox without ending them. Not built yet: fails with NOT_BUILT_YET.
 	PauseSandbox(ctx context.Context, in *PauseSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// ResumeSandbox lets a paused sandbox go on. Not built yet: fails with NOT_BUILT_YET.
+	// ResumeSandbox continues a paused sandbox. Not built yet: fails with NOT_BUILT_YET.
 	ResumeSandbox(ctx context.Context, in *ResumeSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 }
 
@@ -71,7 +71,7 @@ func (c *pauseServiceClient) ResumeSandbox(ctx context.Context, in *ResumeSandbo
 type PauseServiceServer interface {
 	// PauseSandbox stops all processes of a sandbox without ending them. Not built yet: fails with NOT_BUILT_YET.
 	PauseSandbox(context.Context, *PauseSandboxRequest) (*Sandbox, error)
-	// ResumeSandbox lets a paused sandbox go on. Not built yet: fails with NOT_BUILT_YET.
+	// ResumeSandbox continues a paused sandbox. Not built yet: fails with NOT_BUILT_YET.
 	ResumeSandbox(context.Context, *ResumeSandboxRequest) (*Sandbox, error)
 	mustEmbedUnimplementedPauseServiceServer()
 }

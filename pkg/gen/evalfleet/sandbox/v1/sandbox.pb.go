@@ -809,7 +809,7 @@ type Isolation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What isolates: `user namespace`, `cgroup memory`, `seccomp`. Open: each driver names its own.
 	Parts []string `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
-	// What is weaker here: a part and what stands in for it, such as `pids: rlimit per user instead of a cgroup`.
+	// The weaker parts of the isolation, each with its substitute, such as `pids: rlimit per user instead of a cgroup`.
 	Weaker []string `protobuf:"bytes,2,rep,name=weaker,proto3" json:"weaker,omitempty"`
 	// True when a part is missing and was allowed to be.
 	Unisolated    bool `protobuf:"varint,3,opt,name=unisolated,proto3" json:"unisolated,omitempty"`

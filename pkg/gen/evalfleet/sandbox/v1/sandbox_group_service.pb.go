@@ -237,7 +237,7 @@ func (x *CancelSandboxGroupRequest) GetRequestId() string {
 	return ""
 }
 
-// CancelSandboxGroupResponse tells what was found.
+// CancelSandboxGroupResponse reports what the call found.
 type CancelSandboxGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the making had ended before, with a group or a failure.

@@ -42,7 +42,7 @@ type SandboxPoolServiceClient interface {
 	ListSandboxPools(ctx context.Context, in *ListSandboxPoolsRequest, opts ...grpc.CallOption) (*ListSandboxPoolsResponse, error)
 	// UpdateSandboxPool changes how many sandboxes a pool keeps. Those that are taken stay. Not built yet: fails with NOT_BUILT_YET.
 	UpdateSandboxPool(ctx context.Context, in *UpdateSandboxPoolRequest, opts ...grpc.CallOption) (*SandboxPool, error)
-	// DeleteSandboxPool removes a pool and the sandboxes that nobody has taken. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteSandboxPool removes a pool and its sandboxes that no caller has taken. Idempotent. Not built yet: fails with NOT_BUILT_YET.
 	DeleteSandboxPool(ctx context.Context, in *DeleteSandboxPoolRequest, opts ...grpc.CallOption) (*DeleteSandboxPoolResponse, error)
 }
 
@@ -120,7 +120,7 @@ type SandboxPoolServiceServer interface {
 	ListSandboxPools(context.Context, *ListSandboxPoolsRequest) (*ListSandboxPoolsResponse, error)
 	// UpdateSandboxPool changes how many sandboxes a pool keeps. Those that are taken stay. Not built yet: fails with NOT_BUILT_YET.
 	UpdateSandboxPool(context.Context, *UpdateSandboxPoolRequest) (*SandboxPool, error)
-	// DeleteSandboxPool removes a pool and the sandboxes that nobody has taken. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteSandboxPool removes a pool and its sandboxes that no caller has taken. Idempotent. Not built yet: fails with NOT_BUILT_YET.
 	DeleteSandboxPool(context.Context, *DeleteSandboxPoolRequest) (*DeleteSandboxPoolResponse, error)
 	mustEmbedUnimplementedSandboxPoolServiceServer()
 }

@@ -236,7 +236,7 @@ func (x *CancelSandboxRequest) GetRequestId() string {
 	return ""
 }
 
-// CancelSandboxResponse tells what was found.
+// CancelSandboxResponse reports what the call found.
 type CancelSandboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the making had ended before, with a sandbox or a failure.
@@ -575,7 +575,7 @@ func (x *RenewLeasesRequest) GetLease() *durationpb.Duration {
 	return nil
 }
 
-// RenewLeasesResponse tells what was found.
+// RenewLeasesResponse reports what the call found.
 type RenewLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sandboxes that are gone.
@@ -719,7 +719,7 @@ type ExecResponse struct {
 	Result *ExecResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	// Where its time went.
 	Timing *v1.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1248,7 +1248,7 @@ func (x *WriteExecInputRequest) GetEof() bool {
 	return false
 }
 
-// WriteExecInputResponse tells how far the input is.
+// WriteExecInputResponse reports how much input was accepted.
 type WriteExecInputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes accepted so far.
@@ -1349,7 +1349,7 @@ func (x *CancelExecRequest) GetRequestId() string {
 	return ""
 }
 
-// CancelExecResponse tells what was found.
+// CancelExecResponse reports what the call found.
 type CancelExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the command had ended before.

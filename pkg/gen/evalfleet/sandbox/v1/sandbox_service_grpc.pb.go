@@ -47,7 +47,7 @@ const (
 // SandboxService makes sandboxes and acts in them. Every method may be called concurrently.
 type SandboxServiceClient interface {
 	// CreateSandbox makes a sandbox and answers when it is usable: files placed, set-up done. A set-up that fails, or a missing part of the isolation, fails the call and leaves nothing behind.
-	// With a request_id a repeated call gives the same sandbox, and the making goes on when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
+	// With a request_id a repeated call gives the same sandbox, and the creation continues when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
 	// A making that takes longer than its timeout fails with DEADLINE_EXCEEDED.
 	CreateSandbox(ctx context.Context, in *CreateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// CancelSandbox stops the making of a sandbox by the key of its request; nothing of it is left when it answers. A key that was never seen is
@@ -61,7 +61,7 @@ type SandboxServiceClient interface {
 	DeleteSandbox(ctx context.Context, in *DeleteSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// RenewLeases extends many leases in one call. Sandboxes that are gone are named in the answer; they do not fail the call.
 	RenewLeases(ctx context.Context, in *RenewLeasesRequest, opts ...grpc.CallOption) (*RenewLeasesResponse, error)
-	// Exec runs one command and answers when it has ended. A non-zero exit is a result, not an error. With a request_id the command runs exactly once: it goes on when the caller leaves, and a repeated
+	// Exec runs one command and answers when it has ended. A non-zero exit is a result, not an error. With a request_id the command runs exactly once: it continues when the caller leaves, and a repeated
 	// call attaches to it or gets its kept result. Without one it ends with its caller.
 	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (*ExecResponse, error)
 	// StreamExec runs one command, or attaches to one by its key, and streams what it prints, in order, until it ends:
@@ -93,7 +93,7 @@ type SandboxServiceClient interface {
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
 	// RemoveFile removes a file, or a folder with all in it when told so.
 	RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error)
-	// ListDrivers tells which drivers are configured and what was measured of them.
+	// ListDrivers lists the configured drivers and what was measured of them.
 	ListDrivers(ctx context.Context, in *ListDriversRequest, opts ...grpc.CallOption) (*ListDriversResponse, error)
 }
 
@@ -323,7 +323,7 @@ func (c *sandboxServiceClient) ListDrivers(ctx context.Context, in *ListDriversR
 // SandboxService makes sandboxes and acts in them. Every method may be called concurrently.
 type SandboxServiceServer interface {
 	// CreateSandbox makes a sandbox and answers when it is usable: files placed, set-up done. A set-up that fails, or a missing part of the isolation, fails the call and leaves nothing behind.
-	// With a request_id a repeated call gives the same sandbox, and the making goes on when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
+	// With a request_id a repeated call gives the same sandbox, and the creation continues when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
 	// A making that takes longer than its timeout fails with DEADLINE_EXCEEDED.
 	CreateSandbox(context.Context, *CreateSandboxRequest) (*Sandbox, error)
 	// CancelSandbox stops the making of a sandbox by the key of its request; nothing of it is left when it answers. A key that was never seen is
@@ -337,7 +337,7 @@ type SandboxServiceServer interface {
 	DeleteSandbox(context.Context, *DeleteSandboxRequest) (*Sandbox, error)
 	// RenewLeases extends many leases in one call. Sandboxes that are gone are named in the answer; they do not fail the call.
 	RenewLeases(context.Context, *RenewLeasesRequest) (*RenewLeasesResponse, error)
-	// Exec runs one command and answers when it has ended. A non-zero exit is a result, not an error. With a request_id the command runs exactly once: it goes on when the caller leaves, and a repeated
+	// Exec runs one command and answers when it has ended. A non-zero exit is a result, not an error. With a request_id the command runs exactly once: it continues when the caller leaves, and a repeated
 	// call attaches to it or gets its kept result. Without one it ends with its caller.
 	Exec(context.Context, *ExecRequest) (*ExecResponse, error)
 	// StreamExec runs one command, or attaches to one by its key, and streams what it prints, in order, until it ends:
@@ -369,7 +369,7 @@ type SandboxServiceServer interface {
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
 	// RemoveFile removes a file, or a folder with all in it when told so.
 	RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error)
-	// ListDrivers tells which drivers are configured and what was measured of them.
+	// ListDrivers lists the configured drivers and what was measured of them.
 	ListDrivers(context.Context, *ListDriversRequest) (*ListDriversResponse, error)
 	mustEmbedUnimplementedSandboxServiceServer()
 }

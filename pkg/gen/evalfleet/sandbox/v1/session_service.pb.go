@@ -181,7 +181,7 @@ func (x *ListSessionsResponse) GetSessions() []*Session {
 	return nil
 }
 
-// WriteSessionResponse tells how far the input is.
+// WriteSessionResponse reports how much input was accepted.
 type WriteSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes accepted so far.
@@ -830,7 +830,7 @@ type ReadSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Where to go on.
+	// Where to continue.
 	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
 	// Bytes that are no longer kept.
 	SkippedBytes int64 `protobuf:"varint,3,opt,name=skipped_bytes,json=skippedBytes,proto3" json:"skipped_bytes,omitempty"`

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: evalfleet/tool/v1/tool.proto
 
-// Package evalfleet.tool.v1 holds tools: what a model is told of them, its calls, their review, execution and results.
+// Package evalfleet.tool.v1 holds tools: their descriptions for models, their calls, and the review, execution and results of these.
 
 package toolv1
 
@@ -85,7 +85,7 @@ func (OnUnknown) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// ToolCallType tells ordinary calls from free-form ones.
+// ToolCallType distinguishes ordinary calls from free-form ones.
 type ToolCallType int32
 
 const (
@@ -398,7 +398,7 @@ func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{5}
 }
 
-// ToolInfo is what a model is told of a tool.
+// ToolInfo is the description of a tool for a model.
 type ToolInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. What the model calls: letters, digits, `_` and `-`, at most 128.
@@ -475,7 +475,7 @@ func (x *ToolInfo) GetOptionsJson() string {
 // ToolDefinition is a tool as the registry knows it.
 type ToolDefinition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the model is told.
+	// The description for the model.
 	Info *ToolInfo `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
 	// True when calls of one message may run side by side.
 	Parallel bool `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
@@ -483,7 +483,7 @@ type ToolDefinition struct {
 	MaxOutputBytes *int64 `protobuf:"varint,3,opt,name=max_output_bytes,json=maxOutputBytes,proto3,oneof" json:"max_output_bytes,omitempty"`
 	// What to do when the process that ran a call died.
 	OnUnknown OnUnknown `protobuf:"varint,4,opt,name=on_unknown,json=onUnknown,proto3,enum=evalfleet.tool.v1.OnUnknown" json:"on_unknown,omitempty"`
-	// Keys of the run's store that the tool reads and writes; a trailing `*` stands for any rest.
+	// Keys of the run's store that the tool reads and writes; a trailing `*` matches any suffix.
 	StoreKeys []string `protobuf:"bytes,5,rep,name=store_keys,json=storeKeys,proto3" json:"store_keys,omitempty"`
 	// JSON Schema of the options that a ToolRef may set. JSON text.
 	OptionsSchemaJson string `protobuf:"bytes,6,opt,name=options_schema_json,json=optionsSchemaJson,proto3" json:"options_schema_json,omitempty"`
@@ -491,7 +491,7 @@ type ToolDefinition struct {
 	CallerRuns bool `protobuf:"varint,7,opt,name=caller_runs,json=callerRuns,proto3" json:"caller_runs,omitempty"`
 	// True when the tool needs a sandbox.
 	NeedsSandbox bool `protobuf:"varint,8,opt,name=needs_sandbox,json=needsSandbox,proto3" json:"needs_sandbox,omitempty"`
-	// Optional. Name under which workers serve the tool. A run pins such a definition and hands it back with each reference, so that its calls can wait for a worker that is away.
+	// Optional. Name under which workers serve the tool. A run pins such a definition and hands it back with each reference, so that its calls can wait for a worker that is not connected.
 	Worker string `protobuf:"bytes,9,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Optional. How long one call may take in the hands of a worker; default: no bound of its own.
 	Timeout       *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
@@ -937,7 +937,7 @@ func (x *ToolCallView) GetCall() *ToolCallContent {
 	return nil
 }
 
-// ToolCallError is a failure that the model sees; the run goes on.
+// ToolCallError is a failure that the model sees; the run continues.
 type ToolCallError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The kind.
@@ -1291,7 +1291,7 @@ type ToolResult struct {
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The tool's name as the model called it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
-	// What the model sees, already cut to the bound; partial output may stand beside an error.
+	// What the model sees, already cut to the bound; partial output may accompany an error.
 	Content *v11.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// Optional. The error that the model sees.
 	Error *ToolCallError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
@@ -1311,7 +1311,7 @@ type ToolResult struct {
 	Notes []string `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
 	// Place of the call in the request, from 0: providers do send two calls with one id.
 	Index int32 `protobuf:"varint,12,opt,name=index,proto3" json:"index,omitempty"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -718,7 +718,7 @@ type ReviewToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the calls.
 	Reviews []*ToolReview `protobuf:"bytes,1,rep,name=reviews,proto3" json:"reviews,omitempty"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -934,7 +934,7 @@ type ExecuteToolsResponse struct {
 	//	*ExecuteToolsResponse_Result
 	//	*ExecuteToolsResponse_Progress
 	Event isExecuteToolsResponse_Event `protobuf_oneof:"event"`
-	// Values that are too large to stand here: BlobService has them.
+	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1026,7 +1026,7 @@ type ExecuteToolsResponse_Result struct {
 }
 
 type ExecuteToolsResponse_Progress struct {
-	// A worker says how a call goes on.
+	// A worker reports the progress of a call.
 	Progress *ToolProgress `protobuf:"bytes,3,opt,name=progress,proto3,oneof"`
 }
 
@@ -1036,7 +1036,7 @@ func (*ExecuteToolsResponse_Result) isExecuteToolsResponse_Event() {}
 
 func (*ExecuteToolsResponse_Progress) isExecuteToolsResponse_Event() {}
 
-// ToolProgress is what a worker says of a call that goes on. A slow caller misses what was overtaken.
+// ToolProgress is a worker's progress report of a call in flight. A slow caller skips intermediate values.
 type ToolProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
@@ -1146,7 +1146,7 @@ func (x *WatchWorkersRequest) GetParent() string {
 	return ""
 }
 
-// WatchWorkersResponse tells of one tool.
+// WatchWorkersResponse describes one tool.
 type WatchWorkersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}`; empty in a heartbeat.
@@ -1457,7 +1457,7 @@ func (x *CancelToolsRequest) GetCalls() []*CallRef {
 	return nil
 }
 
-// CancelToolsResponse tells what was found.
+// CancelToolsResponse reports what the call found.
 type CancelToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Calls that had ended before.

@@ -46,10 +46,10 @@ type ToolServiceClient interface {
 	// ReviewTools says for each call of a message whether it runs, has no effect: parse errors, unknown tools, schema violations, policy, view.
 	ReviewTools(ctx context.Context, in *ReviewToolsRequest, opts ...grpc.CallOption) (*ReviewToolsResponse, error)
 	// ExecuteTools runs approved calls and streams one result per call as it is durable. With a request_id every call is an effect of its own, named by
-	// its id and its index in the request: providers do send two calls with one id. It goes on when the caller leaves, and a repeated request attaches;
+	// its id and its index in the request: providers do send two calls with one id. It continues when the caller leaves, and a repeated request attaches;
 	// it has the same calls at the same places. Adjacent calls whose tools allow it run side by side.
 	ExecuteTools(ctx context.Context, in *ExecuteToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteToolsResponse], error)
-	// WatchWorkers tells of tools that workers serve: first of those that are served, then of each whose workers come or go, until the caller leaves. A slow watcher misses what was
+	// WatchWorkers streams the tools that workers serve: first the current ones, then each tool whose workers connect or leave, until the caller leaves. A slow watcher skips what was
 	// overtaken.
 	WatchWorkers(ctx context.Context, in *WatchWorkersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkersResponse], error)
 	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
@@ -204,10 +204,10 @@ type ToolServiceServer interface {
 	// ReviewTools says for each call of a message whether it runs, has no effect: parse errors, unknown tools, schema violations, policy, view.
 	ReviewTools(context.Context, *ReviewToolsRequest) (*ReviewToolsResponse, error)
 	// ExecuteTools runs approved calls and streams one result per call as it is durable. With a request_id every call is an effect of its own, named by
-	// its id and its index in the request: providers do send two calls with one id. It goes on when the caller leaves, and a repeated request attaches;
+	// its id and its index in the request: providers do send two calls with one id. It continues when the caller leaves, and a repeated request attaches;
 	// it has the same calls at the same places. Adjacent calls whose tools allow it run side by side.
 	ExecuteTools(*ExecuteToolsRequest, grpc.ServerStreamingServer[ExecuteToolsResponse]) error
-	// WatchWorkers tells of tools that workers serve: first of those that are served, then of each whose workers come or go, until the caller leaves. A slow watcher misses what was
+	// WatchWorkers streams the tools that workers serve: first the current ones, then each tool whose workers connect or leave, until the caller leaves. A slow watcher skips what was
 	// overtaken.
 	WatchWorkers(*WatchWorkersRequest, grpc.ServerStreamingServer[WatchWorkersResponse]) error
 	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts nothing.

@@ -329,7 +329,7 @@ func (x *ScorerResultPayload) GetStoreChanges() []*v12.StoreChange {
 	return nil
 }
 
-// ContinuePayload is the payload of a call of kind `continue`: a turn has ended, how does the agent go on?
+// ContinuePayload is the payload of a call of kind `continue`: a turn has ended; how does the agent continue?
 type ContinuePayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation.
@@ -405,7 +405,7 @@ func (x *ContinuePayload) GetAttribution() *v1.Attribution {
 // ContinueResultPayload answers a ContinuePayload.
 type ContinueResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it goes on.
+	// How it continues.
 	//
 	// Types that are valid to be assigned to Decision:
 	//
@@ -495,7 +495,7 @@ type isContinueResultPayload_Decision interface {
 }
 
 type ContinueResultPayload_Proceed struct {
-	// True: go on, with the agent's own message when the model called no tool; false: stop.
+	// True: continue, with the agent's own message when the model called no tool; false: stop.
 	Proceed bool `protobuf:"varint,1,opt,name=proceed,proto3,oneof"`
 }
 
@@ -951,7 +951,7 @@ type AgentAction_CallAgent struct {
 }
 
 type AgentAction_HandOff struct {
-	// Let another agent go on with this conversation.
+	// Another agent continues this conversation.
 	HandOff *HandOffAction `protobuf:"bytes,8,opt,name=hand_off,json=handOff,proto3,oneof"`
 }
 
@@ -1110,7 +1110,7 @@ type AgentOutcome_Answer struct {
 }
 
 type AgentOutcome_Error struct {
-	// It failed or was interrupted, in a way that the agent may go on from.
+	// It failed or was interrupted, and the agent may continue.
 	Error *CallError `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
 }
 
@@ -1552,7 +1552,7 @@ func (x *AgentAnswer) GetOutput() *v13.ModelOutput {
 	return nil
 }
 
-// HandOffAction lets another agent go on.
+// HandOffAction hands over to another agent.
 type HandOffAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Name of the agent, one of `agents`.

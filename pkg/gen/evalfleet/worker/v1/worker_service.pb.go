@@ -147,7 +147,7 @@ type ConnectRequest_Result struct {
 }
 
 type ConnectRequest_Progress struct {
-	// A call goes on.
+	// Progress of a call.
 	Progress *CallProgress `protobuf:"bytes,3,opt,name=progress,proto3,oneof"`
 }
 
@@ -184,7 +184,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Ping
 	//	*ConnectResponse_Accepted
 	Frame isConnectResponse_Frame `protobuf_oneof:"frame"`
-	// Of a call whose payload is too large to stand here: where it is. The field `call.payload_json` is then empty.
+	// The reference to a payload that is too large for this frame. The field `call.payload_json` is then empty.
 	Offloaded     []*OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -284,7 +284,7 @@ type isConnectResponse_Frame interface {
 }
 
 type ConnectResponse_Registered struct {
-	// The registration stands.
+	// The registration is accepted.
 	Registered *Registered `protobuf:"bytes,1,opt,name=registered,proto3,oneof"`
 }
 
@@ -417,7 +417,7 @@ type Offer struct {
 	OnUnknown string `protobuf:"bytes,6,opt,name=on_unknown,json=onUnknown,proto3" json:"on_unknown,omitempty"`
 	// Optional. Tools: calls of one message may run side by side.
 	Parallel bool `protobuf:"varint,7,opt,name=parallel,proto3" json:"parallel,omitempty"`
-	// Optional. Store keys that it reads and writes; a trailing `*` stands for any rest.
+	// Optional. Store keys that it reads and writes; a trailing `*` matches any suffix.
 	StoreKeys []string `protobuf:"bytes,8,rep,name=store_keys,json=storeKeys,proto3" json:"store_keys,omitempty"`
 	// Optional. How long one call may take; default: none of its own.
 	Timeout       *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
@@ -816,7 +816,7 @@ func (x *CallError) GetFatal() bool {
 	return false
 }
 
-// CallProgress says that a call goes on.
+// CallProgress reports the progress of a call.
 type CallProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The call's key.
@@ -922,7 +922,7 @@ type ResultAccepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Optional. Why the result is of no use; the call has failed. For the log of whoever writes the worker.
+	// Optional. Why the result was refused; the call has failed. For the log of the worker's author.
 	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -972,7 +972,7 @@ func (x *ResultAccepted) GetProblem() string {
 	return ""
 }
 
-// Ping asks whether the worker is there.
+// Ping checks that the worker responds.
 type Ping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
