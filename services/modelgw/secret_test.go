@@ -10,7 +10,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -53,5 +55,25 @@ func TestTheKeyOfAnAccountIsToldToNobody(t *testing.T) {
 			}
 			assert.NotEmpty(t, v.asked)
 		})
+	}
+}
+
+// A header of a call is no way to bring another key than the account's.
+func TestAHeaderWithACredentialIsRefused(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	for header, refused := range map[string]bool{
+		"Authorization": true, "authorization": true, "Proxy-Authorization": true, "X-Api-Key": true, "api-key": true, "x-goog-api-key": true, "Cookie": true,
+		"OpenAI-Organization": false, "anthropic-beta": false, "X-Authorization-Id": false,
+	} {
+		request := ask(`{"outputs": ["the answer"]}`, "q")
+		request.Config = &modelv1.GenerateConfig{ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{header: "Bearer sk-mine"}}}
+		_, err := g.models.Generate(t.Context(), request)
+		assert.Equal(t, refused, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", header, err)
+		if refused {
+			assert.ErrorContains(t, err, "config.extra_headers.values")
+			assert.ErrorContains(t, err, "carries a credential")
+			assert.NotContains(t, err.Error(), "sk-mine")
+		}
 	}
 }

@@ -217,7 +217,7 @@ type GenerateConfig struct {
 	ReasoningHistory *ReasoningHistory `protobuf:"varint,34,opt,name=reasoning_history,json=reasoningHistory,proto3,enum=evalfleet.model.v1.ReasoningHistory,oneof" json:"reasoning_history,omitempty"`
 	// Structured output.
 	ResponseSchema *ResponseSchema `protobuf:"bytes,35,opt,name=response_schema,json=responseSchema,proto3" json:"response_schema,omitempty"`
-	// Headers added to the provider's request.
+	// Headers added to the provider's request; none with a credential, which are the account's.
 	ExtraHeaders *HeaderMap `protobuf:"bytes,36,opt,name=extra_headers,json=extraHeaders,proto3" json:"extra_headers,omitempty"`
 	// Members merged into the provider's request body. A JSON object, as text.
 	ExtraBodyJson *string `protobuf:"bytes,37,opt,name=extra_body_json,json=extraBodyJson,proto3,oneof" json:"extra_body_json,omitempty"`
@@ -636,7 +636,8 @@ func (x *LogitBias) GetValues() map[int64]float64 {
 // HeaderMap is a set of HTTP headers.
 type HeaderMap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name to value.
+	// Name to value. Headers that carry a credential are refused: authorization, proxy-authorization, x-api-key, api-key,
+	// x-goog-api-key and cookie, in any case.
 	Values        map[string]string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1266,9 +1267,10 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x06values\x18\x01 \x03(\v2).evalfleet.model.v1.LogitBias.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x03R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x89\x01\n" +
-	"\tHeaderMap\x12A\n" +
-	"\x06values\x18\x01 \x03(\v2).evalfleet.model.v1.HeaderMap.ValuesEntryR\x06values\x1a9\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xcf\x02\n" +
+	"\tHeaderMap\x12\x86\x02\n" +
+	"\x06values\x18\x01 \x03(\v2).evalfleet.model.v1.HeaderMap.ValuesEntryB\xc2\x01\xbaH\xbe\x01\x9a\x01\xba\x01\"\xb7\x01\xba\x01\xb3\x01\n" +
+	"\x12headers.credential\x12Ncarries a credential; the account has the key, in the configuration of modelgw\x1aM!this.matches('(?i)^(proxy-)?authorization$|^(x-|x-goog-)?api-key$|^cookie$')R\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x02\n" +
