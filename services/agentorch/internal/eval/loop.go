@@ -197,7 +197,7 @@ func (d *loop) iterate(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	if err := d.collect(ctx); err != nil {
 		return nil, d.uncollected(ctx, fmt.Errorf("collect finished samples: %w", err))
 	}
-	d.stopping = cmp.Or(d.stopping, d.pendingStop()) // Before a command that comes too late.
+	d.stopping = cmp.Or(d.stopping, d.pendingStop()) // Before commands, which come too late.
 	if err := d.applyCommands(ctx); err != nil {
 		return nil, fmt.Errorf("take commands: %w", err)
 	}

@@ -206,7 +206,7 @@ type Place struct{ Events, Contents int64 }
 // Unreleased is a run whose results owners of effects may still store.
 type Unreleased struct {
 	Ref  Ref
-	Name string // as it was, where it was deleted
+	Name string // its former name, if it was deleted
 	// At is when it ended, or was deleted.
 	At time.Time
 }

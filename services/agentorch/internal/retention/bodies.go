@@ -52,7 +52,7 @@ func (k *Keeper) Find(ctx context.Context) error {
 		return &LostBodiesError{Database: id}
 	}
 	_, err = k.ownsAllBodies(ctx)
-	k.tell(ctx, "cannot mark the folder of bodies", err) // A full disk keeps no server from its start.
+	k.tell(ctx, "cannot mark the folder of bodies", err) // A full disk must not prevent a start.
 	return nil
 }
 

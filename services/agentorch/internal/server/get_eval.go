@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
-// GetEval gives one evaluation.
+// GetEval returns an evaluation.
 func (s *Evals) GetEval(ctx context.Context, req *agentv1.GetEvalRequest) (*agentv1.Eval, error) {
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err

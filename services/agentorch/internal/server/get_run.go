@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 )
 
-// GetRun gives one run: the fold of its journal.
+// GetRun returns a run, folded from its journal.
 func (s *Runs) GetRun(ctx context.Context, r *agentv1.GetRunRequest) (*agentv1.Run, error) {
 	if _, err := resource.Parse("name", r.GetName(), "runs"); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
-// GetSample gives one sample.
+// GetSample returns a sample.
 func (s *Evals) GetSample(ctx context.Context, req *agentv1.GetSampleRequest) (*agentv1.EvalSample, error) {
 	name, err := resource.Parse("name", req.GetName(), "evals", "samples")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 )
 
-// ListRunEvents gives a page of a run's events.
+// ListRunEvents returns a page of a run's events.
 func (s *Runs) ListRunEvents(ctx context.Context, r *agentv1.ListRunEventsRequest) (*agentv1.ListRunEventsResponse, error) {
 	if _, err := resource.Parse("run", r.GetRun(), "runs"); err != nil {
 		return nil, err

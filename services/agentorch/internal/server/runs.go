@@ -47,7 +47,7 @@ func principal(ctx context.Context) string {
 	return "system"
 }
 
-// command is a command of the caller to a run, whose name the request has in that field.
+// command returns a command of the caller to the run that a field of the request names.
 func command(ctx context.Context, field, name, kind, requestID string, request proto.Message) (runs.Command, error) {
 	_, err := resource.Parse(field, name, "runs")
 	return runs.Command{Run: name, Kind: kind, RequestID: requestID, Principal: principal(ctx), Request: request}, err

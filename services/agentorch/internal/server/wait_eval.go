@@ -9,7 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
-// WaitEval gives an evaluation when it has ended, or as it is when the time is over.
+// WaitEval returns an evaluation when it has ended, or in its present state when the time is over.
 func (s *Evals) WaitEval(ctx context.Context, req *agentv1.WaitEvalRequest) (*agentv1.Eval, error) {
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
 )
 
-// WaitRun gives a run when it has ended, or as it is when the time is over.
+// WaitRun returns a run when it has ended, or in its present state when the time is over.
 func (s *Runs) WaitRun(ctx context.Context, r *agentv1.WaitRunRequest) (*agentv1.Run, error) {
 	if _, err := resource.Parse("name", r.GetName(), "runs"); err != nil {
 		return nil, err

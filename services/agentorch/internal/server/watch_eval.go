@@ -68,8 +68,7 @@ type evalProgress struct {
 	content bool
 }
 
-// send sends the progress where it has changed. Then it rests for a while, so that changes which come together are
-// shown together.
+// send sends the progress if it has changed. Then it pauses, so that changes in quick succession are sent together.
 func (p *evalProgress) send(ctx context.Context, ended bool) error {
 	began := time.Now()
 	standing, running, err := p.server.deps.Live.Progress(ctx, p.state, maxSamples)

@@ -159,7 +159,7 @@ func (l *Ledger) Total() (n int) {
 	return n
 }
 
-// CheckOnce fails the test where a key was executed more than once.
+// CheckOnce fails the test if a key was executed more than once.
 func (l *Ledger) CheckOnce(t testing.TB) {
 	t.Helper()
 	for key, n := range l.Counts() {

@@ -27,12 +27,12 @@ type Models struct {
 
 	// Retries delivers news of calls that wait for another attempt; nil delivers nothing.
 	Retries chan *modelv1.WatchRetriesResponse
-	// Answer gives the output of a call. It may block until ctx ends.
+	// Answer returns the output of a call. It may block until ctx ends.
 	Answer func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error)
 	// Failed are the attempts that fail before each answer.
 	Failed []*modelv1.FailedAttempt
 
-	// Forgets is how many conversations are forgotten at once, so that their prefixes are not known.
+	// Forgets is the number of conversations that are evicted together, so that their prefixes become unknown.
 	Forgets atomic.Int32
 
 	mu       sync.Mutex

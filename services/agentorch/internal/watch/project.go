@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// pageChanges bounds how many changes are read at once.
+	// pageChanges bounds how many changes are read together.
 	pageChanges = 100
 	// projectRest is a watch's pause between two looks, so that frequent changes are sent only from time to time.
 	projectRest = 250 * time.Millisecond

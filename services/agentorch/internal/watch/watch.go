@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
-// pageEvents bounds how many events are read at once, so that a slow watcher holds little.
+// pageEvents bounds how many events are read together, so that a slow watcher takes little memory.
 const pageEvents = 200
 
 // Watch defines what to follow, and where to send it. Its functions are called one at a time.
@@ -45,7 +45,7 @@ type Watch struct {
 	Idle func(cursor string, ended bool) error
 	// More, unless nil, wakes the watch as an append does.
 	More <-chan struct{}
-	// Look, unless zero, is how often the watch wakes by itself.
+	// Look, unless zero, is the interval at which the watch wakes without a notification.
 	Look time.Duration
 }
 

@@ -43,7 +43,7 @@ type Config struct {
 	Ledger effect.Ledger
 	// Owner names this process in the ledger, from its start to its end.
 	Owner string
-	// Alive reports whether another owner in the ledger still runs; nil where this process has it to itself.
+	// Alive reports whether another owner in the ledger still runs; nil if the ledger belongs to this process alone.
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Taken reports that a scorer's name is one of the platform's own.
 	Taken func(scorer string) bool
@@ -161,7 +161,7 @@ func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, e
 	return outcome, nil
 }
 
-// call gives the call to a worker and makes its outcome.
+// call passes the call to a worker and returns its outcome.
 func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) ([]byte, error) {
 	began := time.Now()
 	payload, err := protojson.Marshal(r.Payload)

@@ -13,7 +13,7 @@ import (
 
 // commands applies the commands in the inbox.
 func (d *Step) commands() error {
-	var asked []inbox.Command // requests for effects; after a cancel of the same batch none begins
+	var asked []inbox.Command // requests for effects; after a cancel of the same batch no effect begins
 	for _, c := range d.facts.Commands {
 		if _, effect := c.Request.(*agentv1.EffectRequest); effect {
 			asked = append(asked, c)

@@ -102,7 +102,7 @@ func (b *Builder) begin(e *agentv1.Event, kind, name, parent string) string {
 
 func (b *Builder) beginAs(e *agentv1.Event, id, kind, name, parent string) string {
 	t := b.add(e, "span_begin")
-	t.UUID = id + ".begin" // A thing and its spans come of one event of the journal.
+	t.UUID = id + ".begin" // A log event and its spans come from one event of the journal.
 	t.ID, t.SpanID, t.Type, t.Name, t.ParentID = id, id, kind, name, parent
 	b.spans = append(b.spans, id)
 	return id

@@ -93,9 +93,9 @@ type Entry struct {
 type Metric struct {
 	// Key is unique within its entry.
 	Key string
-	// Name is the metric's name, or the name of one part where a metric has several.
+	// Name is the metric's name, or the name of a part if a metric has several.
 	Name string
-	// Group is the name of the metric of which this is a part; empty for a whole one.
+	// Group is the name of the metric that this is a part of; empty for a whole metric.
 	Group string
 	// Value may be NaN, when nothing was scored.
 	Value  float64
@@ -105,7 +105,7 @@ type Metric struct {
 // Reduction are the reduced scores of all samples for one scorer and reducer.
 type Reduction struct {
 	Scorer string
-	// Reducer names the reducer; empty where the default one was taken.
+	// Reducer names the reducer; empty for the default reducer.
 	Reducer string
 	Samples []Reduced
 }
@@ -117,8 +117,8 @@ type Reduced struct {
 	Score    score.Score
 }
 
-// UniqueNames gives each scorer a name of its own: of several with one name the second is followed by 1, the third by
-// 2, and so on.
+// UniqueNames makes the names of scorers unique: of equal names, the second is followed by 1, the third by 2, and so
+// on.
 func UniqueNames(names []string) []string {
 	unique := make([]string, 0, len(names))
 	taken, next := map[string]bool{}, map[string]int{}
@@ -234,7 +234,7 @@ func (r *Results) warn(scorer Scorer, all []Reduced) {
 	}
 }
 
-// reduceAll reduces the epochs of each sample, in the order in which samples appear.
+// reduceAll reduces the epochs of each sample, in the order of the samples.
 func reduceAll(ctx context.Context, reducer reduce.Reducer, all []Reduced) ([]Reduced, error) {
 	var samples []Reduced
 	var epochs [][]score.Score

@@ -58,7 +58,7 @@ func Parse(completion string, n int, multiple bool) []int {
 	return positionsOf(strings.Split(answer, ""), n)
 }
 
-// unwrapParentheses replaces (A) by A where nothing but the end of an answer or the next one follows.
+// unwrapParentheses replaces (A) by A if only the end of an answer or the next one follows.
 func unwrapParentheses(text string) string {
 	var b strings.Builder
 	last := 0

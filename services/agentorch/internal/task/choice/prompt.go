@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/template"
 )
 
-// The parts of the default prompts. All of them ask for a line that Parse reads.
+// The parts of the default prompts. Each of them requests a line that Parse reads.
 const (
 	askWhole    = "Reply with one line and nothing else, in this form: 'ANSWER: %s' (without quotes), where %s."
 	askLastLine = "Reason step by step first. End your reply with one line in this form: 'ANSWER: %s' (without quotes), where %s."

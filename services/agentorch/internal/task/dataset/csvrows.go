@@ -95,7 +95,7 @@ func (c *csvReader) quoted(b *strings.Builder) error {
 	}
 }
 
-// rune reads one character, where \r and \r\n are \n, and counts lines.
+// rune reads one character, with \r and \r\n as \n, and counts lines.
 func (c *csvReader) rune() (rune, error) {
 	r, size, err := c.r.ReadRune()
 	if err != nil {
@@ -166,8 +166,7 @@ func header(c *csvReader, given []string) (columns []string, line int, err error
 	return columns, line, nil
 }
 
-// checkHeader refuses names that occur twice, of which one would be lost, and a plan that asks for columns which are
-// not there.
+// checkHeader refuses duplicate names, one of which would be lost, and a plan with missing columns.
 func checkHeader(columns []string, line int, p *plan) error {
 	seen := map[string]bool{}
 	for _, name := range columns {

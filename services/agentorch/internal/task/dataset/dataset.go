@@ -21,8 +21,8 @@ type Sample struct {
 	ID ID
 	// Text is the input when it is one text, the user's message.
 	Text string
-	// Messages is the input when it is a conversation: JSON objects with role, content, source `input` and, where
-	// given, tool_calls (id, function, arguments, type), tool_call_id, function and error. Nil when the input is Text.
+	// Messages is the input if it is a conversation: JSON objects with role, content, source `input` and, if given,
+	// tool_calls (id, function, arguments, type), tool_call_id, function and error. Nil if the input is Text.
 	Messages []json.RawMessage
 	// Targets are the correct answers. A target that was given as one text is a list of one.
 	Targets []string
@@ -51,7 +51,7 @@ type Sandbox struct {
 
 // File is a file to place in a sandbox.
 type File struct {
-	// Path is where, perhaps with the name of a sandbox before it: `name:path`.
+	// Path is the target path, optionally with the name of a sandbox before it: `name:path`.
 	Path    string
 	Content Content
 }

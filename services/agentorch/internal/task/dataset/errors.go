@@ -11,7 +11,7 @@ import (
 type Error struct {
 	// File is the path or name of the dataset; empty if it has none.
 	File string
-	// Line is where the row begins, from 1; 0 when the fault is not in one row.
+	// Line is the first line of the row, from 1; 0 if the fault is not in one row.
 	Line int
 	// Field is the sample's field; empty when the fault is in no field.
 	Field string
@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 	return b.String() + ": " + e.Problem
 }
 
-// Unwrap gives the error its kind.
+// Unwrap returns an INVALID_REQUEST error with the problem.
 func (e *Error) Unwrap() error { return rpcerr.InvalidRequest("%s", e.Problem) }
 
 func problem(format string, args ...any) *Error { return &Error{Problem: fmt.Sprintf(format, args...)} }

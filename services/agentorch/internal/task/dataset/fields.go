@@ -18,7 +18,7 @@ type Fields struct {
 	Metadata *Metadata
 }
 
-// Source is where a value comes from: a column, a template over columns, or a pattern over a column. In JSON it is the
+// Source is the source of a value: a column, a template over columns, or a pattern over a column. In JSON it is the
 // name of a column, or an object with the members below.
 type Source struct {
 	// Column is the column's name.
@@ -53,7 +53,7 @@ type NamedSource struct {
 	Source Source
 }
 
-// fieldNames are the fields of a sample in the order in which messages list them.
+// fieldNames are the fields of a sample in the order of messages.
 var fieldNames = []string{"input", "target", "choices", "id", "metadata", "sandbox", "files", "setup"}
 
 // ParseFields reads the JSON object of a mapping from fields to sources. Empty text is the zero Fields. It fails with
@@ -83,7 +83,7 @@ func ParseFields(raw []byte) (Fields, error) {
 	return f, nil
 }
 
-// byName gives the fields, metadata excepted, by their names.
+// byName returns the fields by name, without metadata.
 func (f *Fields) byName() map[string]**Source {
 	return map[string]**Source{
 		"input": &f.Input, "target": &f.Target, "choices": &f.Choices, "id": &f.ID, "sandbox": &f.Sandbox, "files": &f.Files, "setup": &f.Setup,

@@ -87,7 +87,7 @@ func (id *ID) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// padding is how many digits integers are brought to where ids are compared as texts.
+// padding is the number of digits of integers when ids are compared as texts.
 const padding = 20
 
 // SortKey is a text by which samples of one epoch are ordered in logs: integers with zeros before them, texts as they

@@ -15,7 +15,7 @@ import (
 
 // row is one record of a file.
 type row struct {
-	// line is where the row begins, from 1.
+	// line is the first line of the row, from 1.
 	line    int
 	columns *orderedjson.Object
 	// cells is set if all values are texts, so that an empty text may mean an absent value.

@@ -100,7 +100,7 @@ func messageContent(given *orderedjson.Object, ofUser bool, resolve resolver) (a
 	return shown, nil
 }
 
-// with returns a copy of an object in which one member is another.
+// with returns a copy of an object with another value of a member.
 func with(object *orderedjson.Object, name string, value any) *orderedjson.Object {
 	changed := &orderedjson.Object{}
 	for other, member := range object.All() {

@@ -42,7 +42,7 @@ type Options struct {
 	Delimiter string
 	// Columns names the columns of CSV without a header. Nil takes the names from the first record.
 	Columns []string
-	// Dir is where files that samples name are looked for. Empty takes all such values as contents.
+	// Dir is the directory of the files that samples name. If empty, all such values are contents.
 	Dir string
 	// MaxBytes bounds the file after decompression. Zero is [bound.DatasetBytes].
 	MaxBytes int64
@@ -193,7 +193,7 @@ func damaged(err error) *Error {
 	return problem("its gzip is cut off or damaged (%v): pack or fetch the file anew", err)
 }
 
-// boundedReader fails where more bytes come than allowed.
+// boundedReader fails if there are more bytes than allowed.
 type boundedReader struct {
 	r           io.Reader
 	left, bound int64

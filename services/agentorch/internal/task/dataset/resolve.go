@@ -12,12 +12,12 @@ import (
 // resolver reports whether a value is content or names a file.
 type resolver func(text string) (Content, error)
 
-// maxPathBytes is how long a text may be to be taken for a path, the bound of Linux.
+// maxPathBytes is the maximum length of a path, the bound of Linux. Longer texts are contents.
 const maxPathBytes = 4096
 
-// newResolver makes a resolver for files below dir, which takes the name of an existing file or folder for it and
-// everything else for content. A name that leads out of dir to an existing file is refused, rather than taken for
-// content or followed. Without dir all is content.
+// newResolver returns a resolver for files below dir, which takes the name of an existing file or folder as a reference
+// and everything else as content. A name that leads out of dir to an existing file is refused, rather than taken for
+// content or followed. Without dir, everything is content.
 func newResolver(dir string) (resolve resolver, closeDir func(), err error) {
 	if dir == "" {
 		return func(text string) (Content, error) { return Content{Text: text}, nil }, func() {}, nil

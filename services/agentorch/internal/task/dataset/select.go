@@ -14,8 +14,8 @@ import (
 type Selection struct {
 	// Range takes samples by their position; nil takes all.
 	Range *Range
-	// IDs takes samples whose id matches one of these. Texts are shell patterns (`*`, `?`, `[ab]`, `[!ab]`); integers
-	// and texts of digits are equal by value. Not to be used together with Range.
+	// IDs selects samples whose id matches one of these. Texts are shell patterns (`*`, `?`, `[ab]`, `[!ab]`); integers
+	// and texts of digits are equal by value. It must not be used together with Range.
 	IDs []ID
 }
 

@@ -25,10 +25,10 @@ func generator(seed int64) *rand.PCG {
 	return rand.NewPCG(uint64(seed), 0x65766c6674)
 }
 
-// Order returns the positions of n samples in a random order. The same seed gives the same order.
+// Order returns the positions of n samples in a random order. It is deterministic for a seed.
 func Order(seed int64, n int) []int { return permutation(generator(seed), n) }
 
-// choiceShuffle brings the choices of one sample after the other into a random order.
+// choiceShuffle shuffles the choices of one sample after another.
 type choiceShuffle struct {
 	dataset string
 	random  *rand.PCG

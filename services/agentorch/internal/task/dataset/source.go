@@ -34,7 +34,7 @@ func (s Source) compile() (reader, error) {
 	return column{name: s.Column, optional: s.Optional}, nil
 }
 
-// column reads a column as it is.
+// column reads a column unchanged.
 type column struct {
 	name     string
 	optional bool

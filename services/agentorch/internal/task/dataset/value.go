@@ -24,7 +24,7 @@ type value struct {
 // absent reports whether the row has nothing for the field.
 func (v value) absent() bool { return !v.found || v.given == nil }
 
-// absentOrBlank is absent for fields whose text is parsed, where an empty cell is nothing.
+// absentOrBlank is absent for fields whose text is parsed: an empty cell counts as absent.
 func (v value) absentOrBlank() bool {
 	text, isText := v.given.(string)
 	return v.absent() || v.cell && isText && pytext.Trim(text) == ""

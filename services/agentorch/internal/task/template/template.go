@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Values finds the value of a placeholder by its name. It may be asked for the same name any number of times.
+// Values returns the value of a placeholder by its name. It may be called repeatedly with the same name.
 type Values func(name string) (string, bool)
 
 var (
@@ -115,7 +115,7 @@ func Under(prefix string, values Values) Values {
 	}
 }
 
-// Map gives texts by name.
+// Map returns texts by name.
 func Map(texts map[string]string) Values {
 	return func(name string) (string, bool) {
 		value, ok := texts[name]
