@@ -45,7 +45,7 @@ type Machine interface {
 	// called again in the same state. After an Interrupted event that cut its turn, it is called when all open effects
 	// have ended, and waits for an operator's message.
 	Next(run View) (Action, error)
-	// Call runs a call of one of the agent's own tools, which no one else knows. It is pure.
+	// Call runs a call of one of the agent's own tools. It is pure.
 	Call(run View, call *toolv1.ToolCall) *toolv1.ToolResult
 	// ToolBound returns the bound of a tool's text result in bytes that the agent sets, if it does; 0 never cuts.
 	ToolBound(function string) (maxBytes int64, set bool)

@@ -17,7 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// Registry holds agents by name. It is filled when it is made; after that it is safe for concurrent use.
+// Registry holds agents by name. It is immutable and safe for concurrent use.
 type Registry struct {
 	definitions map[string]Definition
 	schemas     map[string]*jsonschema.Schema

@@ -63,7 +63,7 @@ type actor struct {
 
 // mail is one item for the run loop to handle.
 type mail struct {
-	// pending is the effect that it is the answer of; nil for clocks and commands.
+	// pending is the effect that the answer belongs to; nil for clocks and commands.
 	pending *effects.Pending
 	answer  effects.Answer
 	// inbox asks for a look at the inbox.
@@ -110,7 +110,7 @@ func (a *actor) take() []mail {
 // runLoop handles mail until the mailbox is empty.
 func (a *actor) runLoop() {
 	for taken := a.take(); taken != nil; taken = a.take() {
-		// An append that has begun is not given up: it is either durable or it is not, and the step has to know.
+		// An append in flight is not abandoned: the step has to know whether it is durable.
 		ctx := context.WithoutCancel(a.engine.life)
 		if err := a.step(ctx, taken); err != nil {
 			a.recover(ctx, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// supersededError is the error when an owner of effects refuses the run because it knows a newer epoch.
+// supersededError is the error if an owner of effects refuses the run because it knows a newer epoch.
 type supersededError struct {
 	epoch int64 // of the run, as the owner knows it; 0 if the owner did not report it
 }

@@ -165,7 +165,8 @@ func (e *Engine) armAll(ctx context.Context, page []journal.Listed, how func(jou
 	if !parked {
 		return nil
 	}
-	// Asked after all have their actors, so that a command is seen either here or by who posts it.
+	// Mail is called after all journals have their actors, so that either this look or the poster's wake-up finds a
+	// command.
 	boxes, err := e.deps.Store.Mail(ctx, e.Replica())
 	for _, box := range boxes {
 		e.Wake(box.Name)

@@ -60,7 +60,7 @@ func (a *actor) unpark(appended bool) {
 	}
 }
 
-// storeAnswers notes that the store answered a beat, and reports whether the run waits for it still.
+// storeAnswers records that the store answered a beat, and reports whether the run still waits for it.
 func (a *actor) storeAnswers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -157,7 +157,7 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 }
 
 // commands reads the inbox. Commands of unknown kinds stay in the inbox, and the run waits for a version that knows
-// them. Later commands are applied all the same, so that the run can be cancelled.
+// them. Later commands are still applied, so that the run can be cancelled.
 func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
 	pending, err := a.engine.deps.Store.Pending(ctx, a.head.Ref)
 	if err != nil {

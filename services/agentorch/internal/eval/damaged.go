@@ -28,8 +28,8 @@ func readable(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (*Stat
 	return s, nil
 }
 
-// FoldRow makes the row of an evaluation from its journal alone. For a journal that cannot be read it returns the row
-// of a failed evaluation with the error.
+// FoldRow returns the row of an evaluation from its journal alone. If the journal cannot be read, it returns the row of
+// a failed evaluation with the error.
 func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 	s, err := readable(head, events)
 	return rowOf(s), err
@@ -62,7 +62,7 @@ func (e *Engine) abandon(ctx context.Context, s *State, id, reason string) (*Sta
 		}}})
 		s.Eval.StateReason, s.Eval.EndTime = reason, end.GetTime()
 		row := rowOf(s)
-		// A driver that knows the evaluation from before the damage appends no more after this, and makes no run.
+		// After this append, a driver that loaded the evaluation before the damage can no longer append or create runs.
 		if err := e.deps.Journals.Append(ctx, journal.Append{Head: head, Entries: []journal.Entry{{Event: end}}, Row: &row}); err != nil {
 			return nil, fmt.Errorf("end %s: %w", name, err)
 		}

@@ -77,7 +77,7 @@ type Deps struct {
 	Logger   *slog.Logger
 	// Replica is the owner's name in journals.
 	Replica string
-	// Hold returns why no new sample should begin now, and nil for nothing. A nil Hold is nothing ever.
+	// Hold returns why no new sample may start now; nil if one may. If Hold is nil, samples may always start.
 	Hold func() *agentv1.RunWait
 }
 

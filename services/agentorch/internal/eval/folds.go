@@ -58,7 +58,7 @@ func (f *folds) state(ctx context.Context, head journal.Head) (*State, error) {
 	return s, nil
 }
 
-// follow folds the events of a journal into s that are not in it yet.
+// follow folds the events of a journal that s does not include yet.
 func (f *folds) follow(ctx context.Context, head journal.Head, s *State) error {
 	for event, err := range journal.All(ctx, f.journals, head.Ref, s.Eval.GetHead()) {
 		if err != nil {

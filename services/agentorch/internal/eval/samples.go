@@ -26,7 +26,7 @@ import (
 
 // Blobs keeps bodies by their content, apart for each project.
 type Blobs interface {
-	// Put keeps a body and returns its name once it is durable.
+	// Put stores a body and returns its reference once it is durable.
 	Put(ctx context.Context, project string, r io.Reader, mediaType string) (*contentv1.BlobRef, error)
 	// Open reads a body. It fails with NOT_FOUND if there is none.
 	Open(ctx context.Context, project, hash string) (io.ReadCloser, error)
@@ -58,7 +58,7 @@ func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Data
 	return nil, rpcerr.InvalidField("spec.dataset", "a dataset needs a source: inline samples or a file")
 }
 
-// collector packs samples as they are read, and numbers them.
+// collector packs and numbers samples while they are read.
 type collector struct {
 	samples Samples
 	ids     dataset.IDs
@@ -130,7 +130,7 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 	return &all.samples, nil
 }
 
-// message makes the message of a sample as it was read.
+// message converts a sample of a dataset.
 func message(s *dataset.Sample) (*agentv1.Sample, error) {
 	m := &agentv1.Sample{
 		Choices: s.Choices,

@@ -60,7 +60,7 @@ type State struct {
 	Eval *agentv1.Eval
 	// Slots are all samples of all epochs and models, by epoch, then model, then position.
 	Slots []Slot
-	// Dataset names the samples as they are stored; Samples is their number.
+	// Dataset references the stored samples; Samples is their number.
 	Dataset *contentv1.BlobRef
 	Samples int
 	// TooNew is set if a later version wrote the journal and has to continue it: this version does not know a critical
@@ -396,7 +396,7 @@ func (s *State) Find(id string) *Slot {
 	return nil
 }
 
-// Resource makes the resource of a slot. Sample is the sample at the slot's position.
+// Resource returns the resource of a slot. Sample is the sample at the slot's position.
 func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample {
 	f := slot.Finished
 	r := &agentv1.EvalSample{

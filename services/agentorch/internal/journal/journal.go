@@ -188,8 +188,8 @@ type Deletion interface {
 	Unreleased(ctx context.Context, after Ref, limit int) ([]Unreleased, error)
 	// Released forgets runs of which no owner of effects keeps results any more. It ignores unknown refs.
 	Released(ctx context.Context, refs ...Ref) error
-	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal
-	// in it.
+	// Identity returns the random id of the store, which never changes, and whether there has ever been a journal in
+	// it.
 	Identity(ctx context.Context) (id string, used bool, err error)
 	// Texts calls each with all texts in the journals, event by event and content by content, in an order of its own,
 	// and returns the end position: texts that are appended in the meantime may come after it. A content that cannot be
@@ -225,7 +225,7 @@ type Head struct {
 
 // Entry is one event to append.
 type Entry struct {
-	// Event has its sequence number set; journal and epoch are the store's to set when it is read. It is not changed.
+	// Event has its sequence number set; the store sets journal and epoch when the event is read. It is not changed.
 	Event *agentv1.Event
 	// Same is the sequence number of an earlier event of the journal, possibly of the same append, that holds the same
 	// content as this event: the message that a MessageAdded adds ([MessageOf]), or the call in such a message that a
@@ -259,7 +259,7 @@ type Base struct {
 
 // Append is an addition to a journal.
 type Append struct {
-	// Head is the journal as its owner knows it: ref, name, last sequence number and epoch count. The events follow it
+	// Head is the journal's head as its owner knows it: ref, name, last sequence number and epoch. The events follow it
 	// without a gap.
 	Head    Head
 	Entries []Entry
@@ -271,8 +271,8 @@ type Append struct {
 	Tell []Letter
 }
 
-// Letter is a command that one journal sends to another: it is in the inbox as soon as the append that sends it is
-// durable, and never without it. A letter of an id that the inbox has already is the same letter.
+// Letter is a command from one journal to another. It is in the inbox exactly if the append that sends it is durable.
+// It is idempotent by id.
 type Letter struct {
 	To      string // the name of a journal
 	Command Command

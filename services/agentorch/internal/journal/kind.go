@@ -8,7 +8,8 @@ import (
 	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 )
 
-// Critical reports whether a replica must know the event's kind to own the journal. All kinds are critical but notes.
+// Critical reports whether a replica must know the event's kind to own the journal. All kinds are critical except
+// notes.
 func Critical(e *agentv1.Event) bool {
 	kind := kindField(e.ProtoReflect())
 	return kind != nil && role(kind) != optionsv1.EventRole_EVENT_ROLE_NOTE

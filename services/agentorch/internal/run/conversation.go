@@ -27,11 +27,11 @@ type Conversation struct {
 type Link struct {
 	// Hash identifies the messages of the prefix.
 	Hash prefix.Hash
-	// Count is how many they are, Bytes how many bytes they have when they are encoded.
+	// Count is the number of the messages, Bytes their encoded size in bytes.
 	Count, Bytes int
 }
 
-// Messages returns the messages. Neither the list nor they may be changed; both stay as they are.
+// Messages returns the messages. The slice and the messages are immutable.
 func (c *Conversation) Messages() []*modelv1.ChatMessage { return c.messages }
 
 // Len returns how many there are.

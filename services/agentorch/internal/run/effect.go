@@ -29,7 +29,7 @@ type Intent struct {
 	Event *agentv1.Event
 	// Frame is the agent that it belongs to.
 	Frame *Frame
-	// Wait is why it could not be done yet; nil for nothing.
+	// Wait is why the effect could not run yet; nil if there is no reason.
 	Wait *agentv1.RunWait
 	// Away is how long no replica drove the run in the meantime.
 	Away time.Duration

@@ -52,7 +52,7 @@ type State struct {
 
 	// Name is the run's resource name, which is its journal's.
 	Name string
-	// Seq is the number of the last event, Epoch the owner's who appended it.
+	// Seq is the number of the last event, Epoch the epoch of the owner that appended it.
 	Seq, Epoch int64
 	// OwnerEpoch is the epoch under which the run is driven, which its requests carry; 0 for a state that is only read.
 	// It is no part of the fold: the engine sets it.
@@ -70,7 +70,7 @@ type State struct {
 
 	// Warnings name the parts of the specification that are not honoured.
 	Warnings []*agentv1.EvalWarning
-	// Limits are the bounds as they are now, retuned ones included.
+	// Limits are the present limits, retuned ones included.
 	Limits *limit.Set
 	// Turns counts the agent's model calls whose answers were within the limits, Answers all answered calls.
 	Turns, Answers int

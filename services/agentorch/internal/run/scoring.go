@@ -33,7 +33,7 @@ func ScorerNames(scorers []*agentv1.ScorerRef) []string {
 	return result.UniqueNames(names)
 }
 
-// judged hands the outcome of a scorer's effect to the round that it is of, unless that was given up.
+// judged adds the outcome of a scorer's effect to its round, unless the round was abandoned.
 func (s *State) judged(i *Intent, outcome proto.Message) {
 	if s.Scoring != nil && s.Scoring.Frame == i.Frame {
 		s.Scoring.Results = append(s.Scoring.Results, outcome)

@@ -107,7 +107,7 @@ func (s *State) Row() (journal.Row, error) {
 	return row, nil
 }
 
-// FoldRow makes the row of a run from its journal alone. For a journal that cannot be read it returns the row of a
+// FoldRow returns the row of a run from its journal alone. If the journal cannot be read, it returns the row of a
 // failed run with the error.
 func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 	s := New(head.Name, nil)

@@ -26,7 +26,7 @@ type Command struct {
 	Run string
 	// Kind begins the command's id in the inbox, such as `cancel`.
 	Kind string
-	// RequestID makes the command idempotent; empty for a fresh one.
+	// RequestID makes the command idempotent; if empty, the command gets a new id.
 	RequestID string
 	// Principal is the operator, as journals name it.
 	Principal string

@@ -15,7 +15,7 @@ import (
 // maxLogged bounds a text in the log that a caller chose, in bytes.
 const maxLogged = 200
 
-// CreateRun makes a run and answers when it is durable.
+// CreateRun creates a run and returns when it is durable.
 func (s *Runs) CreateRun(ctx context.Context, r *agentv1.CreateRunRequest) (*agentv1.Run, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {

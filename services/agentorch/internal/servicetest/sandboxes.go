@@ -25,9 +25,9 @@ type Sandboxes struct {
 
 	// Run executes a command. It may block until ctx ends.
 	Run func(ctx context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error)
-	// Refuse, when it is set, may refuse to make a sandbox.
+	// Refuse, if set, may refuse to create a sandbox.
 	Refuse func(*sandboxv1.CreateSandboxRequest) error
-	// Hold, when it is set, is called in the making of a sandbox. It may block until ctx ends.
+	// Hold, if set, is called while a sandbox is created. It may block until ctx ends.
 	Hold func(ctx context.Context)
 	// Away is the number of calls to renew leases that get no answer.
 	Away atomic.Int32

@@ -54,7 +54,7 @@ type Tools struct {
 	Workers chan *toolv1.WatchWorkersResponse
 	// Tools are the tools by name.
 	Tools map[string]Tool
-	// Review, when it is set, answers reviews in place of the checks of arguments.
+	// Review, if set, answers reviews in place of the checks of arguments.
 	Review func(*toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error)
 }
 

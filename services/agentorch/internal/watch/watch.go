@@ -37,8 +37,8 @@ type Watch struct {
 	// Emit sends an event after the cursor, or a heartbeat if the event is nil, with the cursor that continues after
 	// it.
 	Emit func(event *agentv1.Event, cursor string) error
-	// Ended reports whether no event follows this one, as far as is known. It is asked of each event after the cursor,
-	// and of the one at the cursor.
+	// Ended reports whether this event is the last, as far as is known. It is called for each event after the cursor,
+	// and for the event at the cursor.
 	Ended func(*agentv1.Event) bool
 	// Idle, unless nil, is called when all existing events have been sent, and a last time when the journal has ended.
 	// It sends state that is in no event.

@@ -39,7 +39,7 @@ const maxReissues = 16
 type Config struct {
 	// Worker sets how long workers may be silent or disconnected.
 	Worker worker.Config
-	// Ledger keeps claims and results; it is for these calls alone.
+	// Ledger stores claims and results; it serves these calls alone.
 	Ledger effect.Ledger
 	// Owner names this process in the ledger, from its start to its end.
 	Owner string

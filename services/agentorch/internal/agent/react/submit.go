@@ -27,8 +27,8 @@ func (m *machine) submitName() string {
 	return m.params.Submit.Name
 }
 
-// Call implements [agent.Machine]: the result of the submit tool is the answer that it is given. Its arguments keep to
-// its schema.
+// Call implements [agent.Machine]: the result of the submit tool is its argument, the answer. The arguments conform to
+// the tool's schema.
 func (m *machine) Call(_ agent.View, call *toolv1.ToolCall) *toolv1.ToolResult {
 	var arguments struct {
 		Answer string `json:"answer"`

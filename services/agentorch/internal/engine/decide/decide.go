@@ -248,7 +248,7 @@ func (d *Step) next() (*Review, error) {
 	return nil, fmt.Errorf("decide: %s: an agent of step %d decides without end", d.s.Name, d.s.Step)
 }
 
-// decision takes one decision. It returns false when the run has to wait.
+// decision makes one decision. It returns false if the run has to wait.
 func (d *Step) decision() (more bool, err error) {
 	s := d.s
 	switch {
@@ -306,7 +306,7 @@ func (d *Step) idleChild() *run.Frame {
 	return nil
 }
 
-// decideFor takes one decision for an agent. It returns false when the agent has to wait.
+// decideFor makes one decision for an agent. It returns false if the agent has to wait.
 func (d *Step) decideFor(f *run.Frame) (more bool, err error) {
 	s, busy := d.s, f.Busy()
 	switch {

@@ -83,7 +83,7 @@ func eventID(e *agentv1.Event) string {
 	return fmt.Sprint(e.GetSeq())
 }
 
-// same finds the event that holds the content already, so that it is stored once.
+// same returns the number of the event that already holds the content, so that it is stored once.
 func (d *Step) same(e *agentv1.Event) int64 {
 	f := d.s.At(e.GetSpan())
 	if f == nil || f.Answer() == nil {

@@ -87,7 +87,7 @@ func NewCaller(ctx context.Context, start func(func()), deps Deps) *Caller {
 	return &Caller{deps: deps, life: ctx, start: start, gate: gate{limit: deps.MaxGenerates}, release: map[owner]*share{}}
 }
 
-// New makes the effect of an open intent of a run. Of a tool call it is that of the whole stage.
+// New returns the effect of an open intent of a run. For a tool call it is the effect of the whole stage.
 func (c *Caller) New(s *run.State, i *run.Intent) Effect {
 	switch k := i.Event.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:

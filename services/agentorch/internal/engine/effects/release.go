@@ -29,8 +29,8 @@ type Release struct {
 // owner is a method by which results are released.
 type owner string
 
-// EndsWithRun reports whether the owner forgets the result at the end of its run at the latest. Results of commands stay
-// with their sandbox until they are released.
+// EndsWithRun reports whether the owner forgets the result at the end of its run at the latest. Results of commands
+// stay with their sandbox until they are released.
 func (r *Release) EndsWithRun() bool { return r.owner != execs }
 
 const (

@@ -72,7 +72,7 @@ func (a *archive) Close(reductions []Reduction) error {
 	return a.zip.Close()
 }
 
-// member writes one member. All have the time of the evaluation, so that a log is the same whenever it is written.
+// member writes one member. All members have the time of the evaluation, so that equal logs have equal bytes.
 func (a *archive) member(name string, content []byte) error {
 	m, err := a.zip.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: a.at.UTC()})
 	if err == nil {

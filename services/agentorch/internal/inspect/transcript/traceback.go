@@ -73,7 +73,7 @@ func TracebackText(lines []string, e *agentv1.RunError) string {
 	return t.String()
 }
 
-// runLine names a run, and the sample that it is of.
+// runLine names a run and its sample.
 func runLine(name string, spec *agentv1.RunSpec) string {
 	at := spec.GetAttribution()
 	if at.GetSample() == "" {

@@ -231,8 +231,8 @@ func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) erro
 	return nil
 }
 
-// setRow writes a journal's row, and reports whether that is a change for who looks at the project. Only then it has a
-// new number, and costs an entry in the index of changes.
+// setRow writes a journal's row, and reports whether the change is visible to watchers of the project. Only then it
+// gets a new number, and an entry in the index of changes.
 func setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) (changed bool, err error) {
 	result, err := tx.Exec(`UPDATE view_journal SET waiting = ?, wake = ?, since = ?, view = ? WHERE id = ? AND state = ? AND reason = ?`,
 		row.Waiting, millis(row.Wake), millis(row.WaitSince), nonNil(row.View), ref, row.State, row.WaitReason)

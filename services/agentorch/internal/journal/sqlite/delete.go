@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// purgeEvents is how many events one write of Purge deletes, purgeJournals how many journals one marks: who else
-	// waits for the writer waits no longer than that takes.
+	// purgeEvents is how many events one write of Purge deletes, purgeJournals how many journals one write marks. They
+	// bound how long other writers wait.
 	purgeEvents   = 500
 	purgeJournals = 100
 	// textsPage is how many stored bodies Texts reads per query. textsBytes bounds their bytes, which the first body

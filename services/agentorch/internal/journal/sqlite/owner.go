@@ -111,7 +111,7 @@ func (s *Store) Take(ctx context.Context, head journal.Head, replica string, abo
 	return taken, nil
 }
 
-// Owned implements [journal.Owners]. It reads one row however many there are, since it is asked at every beat.
+// Owned implements [journal.Owners]. It reads one row however many journals there are, since it runs at every beat.
 func (s *Store) Owned(ctx context.Context, replica string) ([]journal.Ref, error) {
 	var text []byte
 	err := s.db.Read(ctx, func(v *sqlite.View) error {

@@ -27,7 +27,7 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-// Fold makes a journal's row from its events, as [journal.Index.Rebuild] wants it.
+// Fold returns a journal's row from its events, for [journal.Index.Rebuild].
 type Fold = func(journal.Head, iter.Seq2[*agentv1.Event, error]) (journal.Row, error)
 
 // Open opens the journals in db. It recreates missing projections with fold.

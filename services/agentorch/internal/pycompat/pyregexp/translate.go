@@ -70,7 +70,7 @@ var upTo = regexp.MustCompile(`^\{,\d+\}`)
 
 func (t *translator) isVerbose() bool { return t.verbose[len(t.verbose)-1] }
 
-// copy moves n bytes of the pattern to the output as they are.
+// copy copies n bytes of the pattern to the output.
 func (t *translator) copy(n int) {
 	t.out.WriteString(t.rest[:n])
 	t.rest = t.rest[n:]

@@ -79,7 +79,7 @@ func (c Checker) pinFunctions(project string, step *agentv1.AgentRef) error {
 	return nil
 }
 
-// pinOffered pins the definitions of workers' tools, as far as they are known.
+// pinOffered pins the known definitions of workers' tools.
 func (c Checker) pinOffered(ctx context.Context, project string, refs []*toolv1.ToolRef) {
 	foreign := slices.DeleteFunc(slices.Clone(refs), func(ref *toolv1.ToolRef) bool { return ref.GetDefinition() != nil })
 	if len(foreign) == 0 {

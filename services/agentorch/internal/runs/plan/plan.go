@@ -47,7 +47,7 @@ type Plan struct {
 	asks [][]agent.Generate
 	// closed is set if a step does not declare which calls it may make.
 	closed bool
-	// shared are the steps that have the run's tools, for want of their own.
+	// shared are the steps that use the run's tools because they have none of their own.
 	shared map[int]bool
 }
 

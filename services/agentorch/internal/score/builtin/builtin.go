@@ -33,8 +33,8 @@ var ignoreCaseParam = param.Param{
 	Name: "ignore_case", Type: param.Boolean, Default: json.RawMessage("true"), Description: "Whether upper and lower case are the same.",
 }
 
-// graded makes the score of a text scorer. The explanation is the completion; a blank completion is noted whatever its
-// grade is.
+// graded returns the score of a text scorer. The explanation is the completion; a blank completion is noted for every
+// grade.
 func graded(correct bool, answer *string, completion string) score.Score {
 	s := score.Score{Value: grade(correct), Answer: answer, Explanation: &completion}
 	if isBlank(completion) {

@@ -134,7 +134,7 @@ func UniqueNames(names []string) []string {
 	return unique
 }
 
-// Compute makes the results. It fails when a reducer or metric cannot take the values, and ends with ctx.
+// Compute computes the results. It fails if a reducer or metric does not accept the values, and stops when ctx ends.
 func Compute(ctx context.Context, in Input) (Results, error) {
 	var results Results
 	for _, scorer := range append(slices.Clone(in.Scorers), extraScorers(in)...) {

@@ -33,7 +33,7 @@ func ToScore(m *agentv1.Score) score.Score {
 	return s
 }
 
-// FromValue makes the message of a value; nil for null.
+// FromValue returns the message of a value; nil for null.
 func FromValue(v score.Value) *agentv1.ScoreValue {
 	switch v.Kind() {
 	case score.KindText:

@@ -90,8 +90,7 @@ func (id *ID) UnmarshalJSON(raw []byte) error {
 // padding is the number of digits of integers when ids are compared as texts.
 const padding = 20
 
-// SortKey is a text by which samples of one epoch are ordered in logs: integers with zeros before them, texts as they
-// are.
+// SortKey is the text that orders the samples of one epoch in logs: integers with leading zeros, texts unchanged.
 func (id ID) SortKey() string {
 	if id.kind != idInteger {
 		return id.text

@@ -24,8 +24,8 @@ type Range struct {
 	Start, End int
 }
 
-// IDs numbers the samples of a dataset as they are read, and finds ids that two of them have. It keeps a hash of each
-// id, and not the id.
+// IDs numbers the samples of a dataset while they are read, and finds duplicate ids. It stores a hash of each id, and
+// not the id.
 type IDs struct {
 	seed  maphash.Seed
 	first map[uint64]int32 // the position of the sample with an id, from 0, by the hash of its text

@@ -157,8 +157,8 @@ func (t template) read(columns *orderedjson.Object) (any, bool, *Error) {
 	return b.String(), true, nil
 }
 
-// textOf reads a column as text: strings as they are, numbers and booleans as Python writes them, lists and objects as
-// JSON. Null is as good as no column.
+// textOf reads a column as text: strings unchanged, numbers and booleans as Python writes them, lists and objects as
+// JSON. Null counts as an absent column.
 func textOf(name string, columns *orderedjson.Object, optional bool) (text string, found bool, err *Error) {
 	value, ok := columns.Get(name)
 	switch v := value.(type) {

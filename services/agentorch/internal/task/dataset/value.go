@@ -97,8 +97,8 @@ func setChoices(s *Sample, v value) error {
 	return nil
 }
 
-// setID keeps texts and integers apart. A number without fraction is an integer however it is written; true and false
-// are 1 and 0.
+// setID distinguishes texts and integers. A number without fraction is an integer in any notation; true and false are 1
+// and 0.
 func setID(s *Sample, v value) error {
 	switch given := v.given.(type) {
 	case nil:

@@ -20,7 +20,7 @@ var (
 	withEscapes = regexp.MustCompile(`\{\{|\}\}|` + placeholder.String())
 )
 
-// Room is how many bytes texts may still have once they are filled. Each text that is filled takes its own.
+// Room is the number of bytes left for filled texts. Each filled text reduces it.
 type Room int
 
 // NewRoom has room for bound.TemplateBytes.
