@@ -92,7 +92,8 @@ func runDocker(ctx context.Context, e *env) (figures []report.Figure, err error)
 	}, nil
 }
 
-// warmExec makes a sandbox of a driver and gives what runs a command in it, from many callers, and its name.
+// warmExec makes a sandbox of a driver and returns its name and a function that runs a command in it, which is safe for
+// concurrent use.
 func warmExec(ctx context.Context, e *env, stop *cleanup, driver string, s settings) (load.Call, string, error) {
 	var b box
 	server, err := e.serve(ctx, driver, "sandboxd", s)

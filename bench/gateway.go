@@ -33,7 +33,7 @@ func gatewayBenchmark() benchmark {
 	}
 }
 
-// clients is how many requests are under way at once.
+// clients is the number of concurrent requests.
 const clients = 8
 
 // sizes are those of requests and answers, in bytes of text.
@@ -114,7 +114,7 @@ func startFront(ctx context.Context, e *env, stop *cleanup) (*front, error) {
 	}
 	stop.add(f.modelgw.Stop)
 	to := f.modelgw.Address
-	// Nobody calls the other services here.
+	// This benchmark does not call the other services.
 	if f.gateway, err = e.serve(ctx, "gateway", "gateway", settings{Peers: map[string]string{"modelgw": to, "toolexec": to, "sandboxd": to, "agentorch": to}}); err != nil {
 		return nil, err
 	}

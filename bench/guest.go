@@ -23,13 +23,13 @@ const (
 	guestDials = 10 * time.Second
 	// answerBytes is how much of each stream an answer may hold, as sandboxd asks for it.
 	answerBytes = 3 << 19
-	// window is what may be under way unread, as sandboxd has it on its connections to guests.
+	// window bounds the unread bytes in flight, as sandboxd does on its connections to guests.
 	window = 1 << 20
 )
 
-// guestExec is a command in a sandbox, asked of its guest without sandboxd. A guest serves whoever listens in its
-// control folder; so sandboxd makes the sandbox and leaves, this program listens in its place, and in the end sandboxd
-// comes back to remove the sandbox.
+// guestExec is a command in a sandbox, requested from its guest without sandboxd. A guest serves any process that
+// listens in its control folder; so sandboxd makes the sandbox and stops, this program listens in its place, and at the
+// end sandboxd starts again to remove the sandbox.
 func guestExec(ctx context.Context, e *env, stop *cleanup) (load.Call, error) {
 	const name = "guest"
 	made, err := makeBox(ctx, e, name)
@@ -102,7 +102,7 @@ func awaitGuest(pattern string) (net.Conn, error) {
 	return listener.Accept()
 }
 
-// once gives out a connection to the first that dials.
+// once returns a stream to the first caller that dials.
 func once(stream net.Conn) func(context.Context, string) (net.Conn, error) {
 	given := make(chan net.Conn, 1)
 	given <- stream

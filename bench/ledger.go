@@ -76,7 +76,7 @@ func runLedger(ctx context.Context, e *env) (figures []report.Figure, err error)
 	}, nil
 }
 
-// keys gives each caller keys of its own, never one twice.
+// keys returns a function that returns unique keys for each caller.
 func keys() func(caller int) string {
 	next := make([]int, appenders) // Each is one caller's alone.
 	return func(caller int) string {

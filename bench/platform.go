@@ -102,7 +102,7 @@ func (e *env) dial(address string) (*grpc.ClientConn, error) {
 	return grpcclient.New(address, grpcclient.Options{Token: token})
 }
 
-// scripted gives modelgw scripts that always answer a text of so many bytes, for [request].
+// scripted returns modelgw's scripts that always answer a text of so many bytes, for [request].
 func (e *env) scripted(sizes ...int) (settings, error) {
 	var s settings
 	s.Modelgw.Mockllm.Scripts = map[string]string{}
@@ -117,8 +117,8 @@ func (e *env) scripted(sizes ...int) (settings, error) {
 	return s, nil
 }
 
-// request asks with a text of so many bytes for one as long. Connections bound the requests under way; all requests to
-// a model name the same number.
+// request returns a request with a text of so many bytes for an answer of the same length. connections bounds the
+// requests in flight; all requests to a model have the same bound.
 func request(size, connections int) *modelv1.GenerateRequest {
 	return &modelv1.GenerateRequest{
 		Parent: "projects/default", Model: scriptedModel, ModelArgsJson: scriptArgs(size),

@@ -13,13 +13,13 @@ import (
 	"github.com/evalfleet/evalfleet/bench/internal/report"
 )
 
-// benchmark measures one part of the platform against what it stands on.
+// benchmark compares one part of the platform with a baseline.
 type benchmark struct {
 	// name is what -only takes.
 	name string
 	// title and how explain it in the report.
 	title, how string
-	// run measures. An errCannot says that this machine lacks something, and what.
+	// run measures. An errCannot names what this machine lacks for the measurement.
 	run func(ctx context.Context, e *env) ([]report.Figure, error)
 }
 
@@ -53,7 +53,7 @@ func (e *env) measure(ctx context.Context, rounds int, samplers ...paired.Sample
 type suite struct {
 	root   string
 	budget time.Duration
-	// progress is told what is going on.
+	// progress receives lines about the current step.
 	progress io.Writer
 }
 

@@ -53,7 +53,7 @@ func runWorker(ctx context.Context, e *env) (figures []report.Figure, err error)
 	}}, nil
 }
 
-// echo connects a worker that answers calls of the tool echo at once, until it is told to leave.
+// echo connects a worker that answers calls of the tool echo at once, until the returned function is called.
 func echo(ctx context.Context, service workerv1.WorkerServiceClient) (leave func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := service.Connect(ctx)

@@ -103,8 +103,8 @@ func New(cfg Config, deps Deps) *Server {
 // Start starts everything in order and returns when clients are served. When a part fails, those before it are stopped.
 func (s *Server) Start(ctx context.Context) error { return s.group.Start(ctx) }
 
-// Stop stops everything in reverse within grace: clients first, then runs are left to whoever serves the data directory
-// next, and sandboxes to their leases.
+// Stop stops everything in reverse order within grace: clients first; runs are left to the next server of the data
+// directory, and sandboxes to their leases.
 func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	return s.group.Stop(ctx, grace)
 }
@@ -121,12 +121,12 @@ func (s *Server) Token() config.Secret { return s.base.Token }
 // Clients is the number of connections that clients have open.
 func (s *Server) Clients() int { return int(s.listener.open.Load()) }
 
-// Announce tells in the data directory where clients are served, or takes that back, so that new ones wait. An idle
-// server is not announced.
+// Announce writes the server's address into the data directory, or removes it, so that new clients wait. An idle server
+// is not announced.
 func (s *Server) Announce(serving bool) error { return s.base.Announce(serving) }
 
-// share gives the services what they have in common, and each of those that call others a credential, good for the life
-// of this process.
+// share gives the services their shared dependencies, and each service that calls others a credential, valid for the
+// life of this process.
 func (s *Server) share(programs []daemon.Program) {
 	s.listener = &countedListener{Listener: s.base.Listener}
 	known := map[string]config.Secret{"admin": s.base.Token}

@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec"
 )
 
-// Targets are the services that a process can be told to run alone.
+// Targets are the services that a process can run alone.
 var Targets = []string{"modelgw", "toolexec", "sandboxd", "agentorch", "gateway"}
 
 // Config is all that an operator sets of a process.

@@ -37,7 +37,8 @@ func Build(ctx context.Context, root, pkg, out string, env ...string) (Binary, e
 	return b, nil
 }
 
-// Run runs one benchmark, named as for -test.bench, for about d, and gives its metrics by their unit, such as `ns/op`.
+// Run runs one benchmark, named as for -test.bench, for about d, and returns its metrics by their unit, such as
+// `ns/op`.
 func (b Binary) Run(ctx context.Context, benchmark string, d time.Duration) (map[string]float64, error) {
 	cmd := exec.CommandContext(ctx, b.path, "-test.run", "^$", "-test.bench", benchmark, "-test.benchtime", d.String())
 	cmd.Dir = b.dir

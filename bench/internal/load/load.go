@@ -1,5 +1,5 @@
-// Package load keeps callers at work for a while and counts what they did. Each caller is strictly one call after
-// another, as the callers of a service are.
+// Package load runs concurrent callers for a while and counts their calls. Each caller makes one call after another, as
+// the callers of a service do.
 package load
 
 import (
@@ -71,8 +71,8 @@ func Latency(work Call) paired.Sampler {
 	}
 }
 
-// CPU is a sampler of the processor time per call in microseconds, as used tells it of whoever serves the calls. Used
-// gives a total that only grows.
+// CPU returns a sampler of the processor time per call in microseconds. used returns the total processor time of the
+// process that serves the calls; it only grows.
 func CPU(callers int, work Call, used func() (time.Duration, error)) paired.Sampler {
 	return func(ctx context.Context, d time.Duration) (float64, error) {
 		before, err := used()

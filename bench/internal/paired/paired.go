@@ -1,7 +1,7 @@
-// Package paired measures things that mean something only side by side. It lets them take turns, so that whatever the
-// machine does meanwhile befalls all of them alike, and compares what they gave in the same round:
+// Package paired measures things whose figures are only meaningful relative to each other. They take turns, so that
+// other load of the machine affects all of them alike, and their figures of the same round are compared:
 //
-//	warm-up: A B C    round 1: A B C    round 2: A B C    …        A to B = median over the rounds of A ÷ B
+// warm-up: A B C    round 1: A B C    round 2: A B C    …        A to B = median over the rounds of A ÷ B
 package paired
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Sampler measures one thing once, for about d, and gives one number above zero.
+// Sampler measures one thing once, for about d, and returns one number above zero.
 type Sampler func(ctx context.Context, d time.Duration) (float64, error)
 
 // Table is what was measured: a row for each round, a column for each sampler in their order.
@@ -62,7 +62,7 @@ func (t Table) Median(column int) float64 {
 	return Quantile(all, 0.5)
 }
 
-// Ratio tells how one column compares with another, round by round.
+// Ratio is the comparison of one column with another, round by round.
 type Ratio struct {
 	// Median is the median of the rounds' ratios.
 	Median float64 `json:"median"`

@@ -1,7 +1,7 @@
-// Package process runs children whose processor time is to be told from everyone else's.
+// Package process runs children whose processor time is measured apart from that of other processes.
 //
-// A child says where it serves in the first line of its standard output, as `evalfleet serve --json` does: {"address":
-// "127.0.0.1:7460"}. It ends by SIGTERM, also when the program that started it ends without a word.
+// A child writes its address in the first line of its standard output, as `evalfleet serve --json` does: {"address":
+// "127.0.0.1:7460"}. It ends by SIGTERM, also when the program that started it dies.
 package process
 
 import (
@@ -33,12 +33,12 @@ type line struct {
 	Address string `json:"address"`
 }
 
-// Ready is how a child says where it serves.
+// Ready writes a child's address for its parent.
 func Ready(stdout io.Writer, address string) error {
 	return json.NewEncoder(stdout).Encode(line{Address: address})
 }
 
-// Child is a running child. It is not for concurrent use, but for CPU.
+// Child is a running child. Only CPU is safe for concurrent use.
 type Child struct {
 	// Address is where it serves.
 	Address string
@@ -114,7 +114,7 @@ func (c *Child) await(ctx context.Context, said <-chan string) error {
 // CPU is the processor time that the child has used so far, in user and in kernel mode, in all its threads.
 func (c *Child) CPU() (time.Duration, error) { return CPU(c.cmd.Process.Pid) }
 
-// Stop asks the child to end, waits for it, and says how it ended. A child that does not end in time is killed.
+// Stop asks the child to end, waits for it, and returns how it ended. A child that does not end in time is killed.
 func (c *Child) Stop() error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -140,8 +140,8 @@ func (c *Child) kill() {
 	<-c.ended
 }
 
-// CPU is the processor time that a process has used so far, to the nanosecond: its CPU-time clock, which
-// clock_getcpuclockid(3) tells how to name.
+// CPU returns the processor time that a process has used so far, to the nanosecond, by its CPU-time clock
+// (clock_getcpuclockid(3)).
 func CPU(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED of linux/posix-timers.h: the whole process, as the scheduler counts it.
 	var t unix.Timespec

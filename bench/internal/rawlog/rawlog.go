@@ -1,6 +1,6 @@
-// Package rawlog is the plainest durable log there could be: records go to the end of a file, which is synced once for
-// all that wait at that moment. It keeps no order, no index and no checks, and so bounds from above what a durable
-// store can do on a disk.
+// Package rawlog is the simplest possible durable log: records are appended to a file, which is synced once for all
+// callers that wait at that moment. It has no order, no index and no checksums, and so is an upper bound of what a
+// durable store can do on a disk.
 package rawlog
 
 import (
@@ -40,7 +40,7 @@ func (l *Log) Append(body []byte) error {
 	return <-r.answer
 }
 
-// Close ends the log. Nobody may append any more.
+// Close closes the log. Do not call Append afterwards.
 func (l *Log) Close() error {
 	close(l.queue)
 	<-l.done

@@ -16,7 +16,8 @@ type Machine struct {
 	Arch   string `json:"arch"`
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
-	// Load is the load average over the minute before the run: others' work. Empty where the system does not tell.
+	// Load is the load average over the minute before the run, caused by other programs. Empty if the system does not
+	// report it.
 	Load string `json:"load,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Between these lines of a document stands what Replace writes.
+// Replace writes between these lines of a document.
 const (
 	beginMark = "<!-- results: written by make bench -->"
 	endMark   = "<!-- end of results -->"
@@ -15,7 +15,7 @@ const (
 
 var errNoMarks = errors.New("the document has no place for results: it needs the lines " + beginMark + " and " + endMark)
 
-// Replace puts the report into a document, in place of the results that stand there.
+// Replace replaces the results in a document by the report.
 func Replace(document []byte, r Report) ([]byte, error) {
 	before, rest, ok := bytes.Cut(document, []byte(beginMark))
 	_, after, ended := bytes.Cut(rest, []byte(endMark))

@@ -1,5 +1,5 @@
-// Package report holds what was measured and shows it: as a table for people, as JSON, and as the section of results in
-// a Markdown document.
+// Package report has the results of measurements and shows them: as a table for people, as JSON, and as the section of
+// results in a Markdown document.
 package report
 
 import (
@@ -22,18 +22,18 @@ type Report struct {
 // Benchmark is one benchmark with its figures.
 type Benchmark struct {
 	Name string `json:"name"`
-	// Title says in a few words what is measured.
+	// Title is a short name of the measurement.
 	Title string `json:"title"`
-	// How says how it is measured: in Markdown, a paragraph.
+	// How describes the measurement: a paragraph in Markdown.
 	How     string   `json:"how"`
 	Figures []Figure `json:"figures"`
-	// NotRun says why there are no figures; empty when there are.
+	// NotRun is the reason why there are no figures; empty if there are.
 	NotRun string `json:"notRun,omitempty"`
 }
 
 // Figure is one thing measured, beside what it was measured against.
 type Figure struct {
-	// Name says what was measured, Baseline against what.
+	// Name names the subject and its baseline.
 	Name     string `json:"name"`
 	Baseline string `json:"baseline"`
 	// Measured and BaselineMeasured are medians over the rounds, in Unit.
@@ -43,16 +43,16 @@ type Figure struct {
 	// Ratio is Measured to BaselineMeasured, round by round.
 	Ratio paired.Ratio `json:"ratio"`
 	Goals []Goal       `json:"goals,omitempty"`
-	// Means says what the figure means to who runs the platform: a sentence or two.
+	// Means explains the figure to operators, in one or two sentences.
 	Means string `json:"means"`
 }
 
 // Goal is what a figure was asked to be.
 type Goal struct {
-	// Bound says it, such as `ratio ≤ 1.5`.
+	// Bound is the text of the bound, such as `ratio ≤ 1.5`.
 	Bound string `json:"bound"`
 	Met   bool   `json:"met"`
-	// Aim says that it is where the platform wants to be one day, and nothing that this state of it must reach.
+	// Aim marks a goal for the future, which the current state need not reach.
 	Aim bool `json:"aim"`
 }
 
@@ -82,7 +82,7 @@ func (g Goal) AsAim() Goal {
 	return g
 }
 
-// String says the goal and whether it is met.
+// String returns the goal and whether it is met.
 func (g Goal) String() string {
 	kind, verdict := "", "**not met**"
 	if g.Aim {

@@ -1,5 +1,5 @@
-// Package role is what the program is as its own child: the plainest reverse proxy there is, and a server that always
-// answers the same. Each has a process to itself, so that its processor time can be told from everyone else's.
+// Package role has the roles of the program as its own child: the simplest reverse proxy, and a server with a constant
+// answer. Each runs in a separate process, so that its processor time can be measured apart.
 package role
 
 import (
@@ -59,7 +59,7 @@ func Main(ctx context.Context, args []string, stdout io.Writer) error {
 	return serve(ctx, handler, stdout)
 }
 
-// proxy is httputil.ReverseProxy and nothing else. A request in HTTP/2, as gRPC is, goes on in HTTP/2.
+// proxy is httputil.ReverseProxy and nothing else. It forwards requests in HTTP/2, such as gRPC, in HTTP/2.
 func proxy(to string) http.Handler {
 	target := &url.URL{Scheme: "http", Host: to}
 	pass := func(p http.Protocols) http.Handler {

@@ -1,4 +1,4 @@
-// Command evalfleet runs agents and evaluations on one machine, and is a client of any server.
+// Command evalfleet runs agents and evaluations on one machine, and is a client of any evalfleet server.
 package main
 
 import (
@@ -26,12 +26,12 @@ func run() int {
 	}, os.Args[1:])
 }
 
-// width tells the columns of the terminal behind f; 0 where it is none.
+// width returns the columns of the terminal behind f; 0 if f is no terminal.
 func width(f *os.File) func() int {
 	return func() int { columns, _ := size(f); return columns }
 }
 
-// height tells the rows of the terminal behind f; 0 where it is none.
+// height returns the rows of the terminal behind f; 0 if f is no terminal.
 func height(f *os.File) func() int {
 	return func() int { _, rows := size(f); return rows }
 }

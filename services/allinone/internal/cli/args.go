@@ -10,7 +10,7 @@ func none(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// one takes one argument, and says what it would be.
+// one requires exactly one argument; the error names what the argument is.
 func one(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {

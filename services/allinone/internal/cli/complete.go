@@ -24,8 +24,8 @@ const completionTimeout = 3 * time.Second
 // offers asks a server for what a person may mean, each as a word or as `word<TAB>description`.
 type offers func(ctx context.Context, s *session) ([]string, error)
 
-// fitting are the names that begin as a word does. Only a server that runs is asked: none is started for a key press,
-// and none that is away is reported.
+// fitting returns the names with a given prefix. Only a running server is asked: completion starts no server, and does
+// not report an unreachable one.
 func (a *app) fitting(c *cobra.Command, begun string, ask offers) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), completionTimeout)
 	defer cancel()
@@ -204,7 +204,7 @@ func offerTools(ctx context.Context, s *session) ([]string, error) {
 	return all, err
 }
 
-// errNoServer says that no server runs to be asked.
+// errNoServer is the error of a completion without a running server.
 var errNoServer = errors.New("no server runs")
 
 // running is a client of the server that --server names or that holds the data directory. It starts none and makes no

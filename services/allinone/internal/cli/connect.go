@@ -42,16 +42,16 @@ type session struct {
 	// lock holds the data directory for the server in this process.
 	lock *dirlock.Lock
 	log  *os.File
-	// idle says that the server in this process leaves unfinished work alone: nothing drives it, since no other server
-	// has the data directory.
+	// idle reports that the server in this process leaves unfinished work alone: nothing drives it, since no other
+	// server has the data directory.
 	idle bool
 	// again is how eval run was called; nil for other commands.
 	again *rerun
-	// logFlags are those of this command that say where logs are written, for a shell.
+	// logFlags are this command's flags for the location of logs, in shell syntax.
 	logFlags []string
-	// warned says that this command has shown the warnings of its evaluation.
+	// warned reports that this command has shown the warnings of its evaluation.
 	warned bool
-	// given says which flags this command was given; nil where it does not matter.
+	// given reports whether this command was given a flag; nil if that does not matter.
 	given func(flag string) bool
 	// leave is set when the user wants to be gone at once.
 	leave bool

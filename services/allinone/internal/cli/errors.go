@@ -23,17 +23,17 @@ const (
 	ExitInterrupted = 130
 )
 
-// errInterrupted ends a command by the user's wish; what there is to say has been said.
+// errInterrupted ends a command on the user's request, without a further message.
 var errInterrupted = errors.New("interrupted")
 
-// usageError is a command line, or a file it names, that says something wrong. Nothing was started.
+// usageError is a fault in a command line, or in a file that it names. Nothing was started.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// statusError ends a command with another exit code than 1. An empty message says nothing more.
+// statusError ends a command with another exit code than 1. An empty message prints nothing.
 type statusError struct {
 	code    int
 	message string
@@ -84,7 +84,7 @@ func serverCode(err error) int {
 	return exitFailed
 }
 
-// report says what went wrong and what to do next.
+// report prints an error and the next step.
 func (a *app) report(err error) {
 	if err == nil || err.Error() == "" || errors.Is(err, errInterrupted) {
 		return
@@ -154,8 +154,7 @@ func (a *app) nextStep(err error) string {
 // keyVariables are the environment variables with the keys of providers' default accounts.
 var keyVariables = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
-// keyless says about an account without a key whose it is: that of the server that runs already, not that of this
-// command.
+// keyless explains of an account without a key that it is configured in the running server, not in this command.
 func (a *app) keyless(err error) string {
 	fault, _ := rpcerr.As(err)
 	key := keyVariables[fault.Metadata["provider"]]
@@ -169,7 +168,7 @@ func (a *app) keyless(err error) string {
 // compatible is the provider of servers that are configured by name.
 const compatible = "openai-api"
 
-// howToServe says how a server that speaks OpenAI's format is configured. Inspect reads variables of its name.
+// howToServe explains how to configure a server that implements OpenAI's API. Inspect reads variables of its name.
 func howToServe(name string) string {
 	variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	return fmt.Sprintf("set base_url and api_key in modelgw.openai_api.services.%s of the server's configuration (docs/config.md); %s_BASE_URL and %s_API_KEY, which Inspect reads, are not read",

@@ -166,7 +166,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 	return c
 }
 
-// cancelled says what became of an evaluation that was to be cancelled; one that has succeeded stays as it is.
+// cancelled describes the state of an evaluation after a cancellation; one that has succeeded stays as it is.
 func (a *app) cancelled(e *agentv1.Eval) string {
 	id := short(e.GetName())
 	if e.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {

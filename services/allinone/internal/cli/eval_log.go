@@ -26,7 +26,7 @@ const (
 	defaultLogDir = "logs"
 )
 
-// logDirFlags say where the logs of an evaluation are written.
+// logDirFlags are the flags for the location of an evaluation's logs.
 type logDirFlags struct {
 	dir string
 	off bool
@@ -112,8 +112,8 @@ func (s *session) keepLogs(ctx context.Context, eval *agentv1.Eval, dir string) 
 	return k
 }
 
-// keep writes the logs at intervals until ctx ends or the evaluation has ended. It says nothing, since a live view has
-// the terminal: the last write, that of finish, says what fails.
+// keep writes the logs at intervals until ctx ends or the evaluation has ended. It prints nothing, because a live view
+// uses the terminal: finish, with the last write, reports failures.
 func (k *logKeeper) keep(ctx context.Context) {
 	defer close(k.stopped)
 	written := int32(-1) // samples

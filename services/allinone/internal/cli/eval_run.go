@@ -197,7 +197,7 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 	return eval, err
 }
 
-// tooLarge says what to do about a task file that is too large as a request: large texts are uploaded, many small
+// tooLarge explains what to do about a task file that is too large as a request: large texts are uploaded, many small
 // samples are not.
 func tooLarge(err error) error {
 	fault, ok := rpcerr.As(err)

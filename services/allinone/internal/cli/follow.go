@@ -145,8 +145,8 @@ func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Tim
 	}
 }
 
-// watch sends what a watch says until the evaluation has ended. A connection that breaks is made again, and the watch
-// continues where it was.
+// watch sends the messages of a watch until the evaluation has ended. It reconnects after a broken connection and
+// resumes the watch at its cursor.
 func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.WatchEvalResponse) error {
 	cursor := ""
 	for {
@@ -186,7 +186,8 @@ func (s *session) eval(ctx context.Context, name string) (e *agentv1.Eval, err e
 	return e, err
 }
 
-// receiveAll takes what a watch says until it ends, and notes the place after each. Take ends it with io.EOF.
+// receiveAll passes the messages of a watch to take until the watch ends, and records the cursor of each. take ends it
+// with io.EOF.
 func receiveAll[R interface{ GetCursor() string }](stream interface{ Recv() (R, error) }, cursor *string, heard func(), take func(R) error) error {
 	for {
 		r, err := stream.Recv()
@@ -206,7 +207,7 @@ func receiveAll[R interface{ GetCursor() string }](stream interface{ Recv() (R, 
 	}
 }
 
-// Patience with a server that is away: it may be starting again.
+// Retries of calls to an unreachable server, which may be restarting.
 const (
 	firstAgain = 200 * time.Millisecond
 	lastAgain  = time.Second
@@ -219,7 +220,7 @@ func again(ctx context.Context, f func() error) error {
 	return resume(ctx, func(func()) error { return f() })
 }
 
-// resume is again for a watch, which calls heard with each message: the while begins anew with it.
+// resume is again for a watch, which calls heard with each message: every message restarts the time limit.
 func resume(ctx context.Context, f func(heard func()) error) error {
 	backoff := retry.Backoff{First: firstAgain, Max: lastAgain}
 	for away := time.Now(); ; {

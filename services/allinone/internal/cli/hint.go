@@ -40,7 +40,7 @@ func checkModelName(model string) error {
 	return usage("%q is no model; did you mean %s?", model, meant)
 }
 
-// inspectFlag says about a flag that eval run does not have, and that inspect eval has, how the same is said here.
+// inspectFlag explains, for a flag of inspect eval that eval run does not have, the equivalent here.
 func inspectFlag(_ *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -81,8 +81,8 @@ var runWords = []taskfile.Naming{
 // inFlagWords is an error of the server about a run with the flags of the command in its message.
 func inFlagWords(err error) error { return taskfile.InWords(err, runWords) }
 
-// inFileWords is an error of the server about an evaluation with the names of the task file in its message, behind the
-// file's own; where a flag says what is wrong, with the flag's. given says which flags there were.
+// inFileWords rewrites an error of the server about an evaluation: its message uses the names of the task file, after
+// the file's own name, or the flag's name if a flag caused it. given reports which flags were given.
 func inFileWords(err error, spec *agentv1.EvalSpec, given func(flag string) bool) error {
 	fault, ok := rpcerr.As(err)
 	for _, f := range flagWords {

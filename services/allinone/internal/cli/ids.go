@@ -71,8 +71,8 @@ func names[T interface{ GetName() string }](items []T) []string {
 	return all
 }
 
-// name returns the resource name of what a person calls id: of that id, or else of the only id that begins so. Where
-// nothing does, the name is that of the id, so that the command that asks for it says what it does not find.
+// name returns the resource name of an id that a person typed: of that id, or else of the only id with that prefix. If
+// there is none, it returns the name of the typed id, so that the command reports it as not found.
 func (s *session) name(ctx context.Context, of collection, id string) (string, error) {
 	name := s.app.name(of.id, id)
 	if rpcerr.Code(of.get(ctx, s, name)) != codes.NotFound {
@@ -97,7 +97,7 @@ func beginning(all []string, begin string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, begin) })
 }
 
-// ambiguous says that several things begin as a person wrote.
+// ambiguous is the error of a prefix that several ids have.
 func ambiguous(plural, id string, fits []string) error {
 	var ids []string
 	for _, name := range fits {

@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// exportFlags say what to export and where to.
+// exportFlags are the flags for what to export, and where to.
 type exportFlags struct {
 	all    bool
 	format string
@@ -210,9 +210,9 @@ func (s *session) printLog(ctx context.Context, req *agentv1.ExportEvalRequest) 
 	return err
 }
 
-// saveLog writes one log as a file, which appears under its name only when it is complete. The log of an evaluation
-// that has ended has the time of that end, by which [isCurrent] knows it. Where the evaluation ends while its log is
-// written, the log is written anew: another command may have written the one of the end meanwhile.
+// saveLog writes one log as a file, which appears under its name only when it is complete. The file of an ended
+// evaluation gets the time of its end, by which [isCurrent] recognizes it. If the evaluation ends while its log is
+// written, the log is written again: another command may have written the final one in the meantime.
 func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.ExportEvalRequest, f exportFlags, tell tellFunc) (exported, error) {
 	stream, err := s.evals.ExportEval(ctx, req)
 	if err != nil {
@@ -285,10 +285,10 @@ func createUnfinished(dir string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) //nolint:gosec // The umask decides who reads logs.
 }
 
-// tellFunc gets how many samples of a log are written.
+// tellFunc is called with the number of samples of a log that have been written.
 type tellFunc func(done, total int32)
 
-// telling returns a function that notes each tenth of a log which takes longer than a moment.
+// telling returns a function that prints each tenth of a log that takes longer than a moment.
 func (s *session) telling() tellFunc {
 	began, told := time.Now(), int32(0)
 	return func(done, total int32) {

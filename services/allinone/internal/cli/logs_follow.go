@@ -93,7 +93,7 @@ func (s *samplesSeen) finished(e *agentv1.Event) *agentv1.EvalSample {
 	return sample
 }
 
-// sampleLine says in a line how a sample ended.
+// sampleLine describes in one line how a sample ended.
 func sampleLine(sample *agentv1.EvalSample) string {
 	parts := []string{sample.GetId()}
 	if sample.GetEpoch() > 1 {

@@ -65,7 +65,7 @@ func HandOver(signals <-chan os.Signal, end func(os.Signal)) <-chan os.Signal {
 }
 
 // input returns standard input. Reads end with ctx, although the read of the process's own input may not. Reading
-// begins with this call: call it once in a process, and only where the command reads standard input.
+// begins with this call: call it once per process, and only if the command reads standard input.
 func (p Process) input(ctx context.Context) io.Reader {
 	r, w := io.Pipe()
 	go func() {

@@ -66,7 +66,7 @@ func number(v *float64) string {
 	return strconv.FormatFloat(*v, 'f', 3, 64)
 }
 
-// showEval writes all there is to say about an evaluation, and which logs were written of it.
+// showEval writes all details of an evaluation, and which logs of it were written.
 func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) error {
 	a, id := s.app, short(e.GetName())
 	a.print("%s · %s · %s", e.GetName(), e.GetSpec().GetTask(), s.evalState(e))
@@ -143,7 +143,7 @@ func (s *session) resume(id string) string {
 	return s.app.next("%s", strings.Join(append([]string{"eval resume", id}, s.logFlags...), " "))
 }
 
-// showFailures says why samples failed, or went on without their sandbox: the commonest reasons with an example of
+// showFailures shows why samples failed, or continued without their sandbox: the most common reasons with an example of
 // each.
 func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 	var states []agentv1.RunState

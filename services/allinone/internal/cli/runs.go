@@ -305,7 +305,7 @@ func (a *app) runWatchCommand() *cobra.Command {
 	return c
 }
 
-// doing says in a line what a run does or waits for now; nothing where no server drives it.
+// doing describes in one line what a run does or waits for now; empty if no server drives it.
 func (s *session) doing(wait *agentv1.RunWait, note *effectv1.Note, activity string) string {
 	if s.idle {
 		return ""

@@ -139,7 +139,7 @@ func scoreTexts(sample *agentv1.EvalSample) string {
 	return strings.Join(scores, ", ")
 }
 
-// noteOf says why a sample ended as it did, or what it does now.
+// noteOf describes why a sample ended, or what it does now.
 func noteOf(sample *agentv1.EvalSample) string {
 	switch {
 	case sample.GetLimit() != nil:

@@ -173,7 +173,8 @@ func (s *session) exec(ctx context.Context, sandbox string, spec *sandboxv1.Exec
 	}
 }
 
-// execEnd says how a program ended. Output that was lost is a failure, since what reads the rest cannot know.
+// execEnd reports how a program ended. Lost output is a failure, because the program that reads the rest cannot detect
+// it.
 func execEnd(r *sandboxv1.ExecResult, lost int64) error {
 	switch {
 	case lost > 0:

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// waitingAfter is how long a call may take before a note says what it may be waiting for.
+// waitingAfter is how long a call may take before a note shows what it may be waiting for.
 const waitingAfter = 1500 * time.Millisecond
 
 // waits notes which services behind the server do not answer, while a call waits. It is safe for concurrent use.
@@ -42,7 +42,7 @@ func (w *waits) unary(ctx context.Context, method string, request, reply any, co
 	return invoke(ctx, method, request, reply, conn, options...)
 }
 
-// tell says, once each, who does not answer. A server that knows of none behind it says nothing.
+// tell prints, once each, which services do not answer. A server without services behind it prints nothing.
 func (w *waits) tell(ctx context.Context) {
 	for _, service := range allinone.Targets {
 		answer, err := w.health.Check(ctx, &healthv1.HealthCheckRequest{Service: service})

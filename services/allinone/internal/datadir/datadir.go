@@ -23,7 +23,7 @@ import (
 // Dir is a data directory. Its methods are safe for concurrent use.
 type Dir struct{ path string }
 
-// Default returns the folder of those who name none: $XDG_DATA_HOME/evalfleet, or ~/.local/share/evalfleet. Env tells
+// Default returns the default folder: $XDG_DATA_HOME/evalfleet, or ~/.local/share/evalfleet. env looks up variables of
 // the environment.
 func Default(env func(string) (string, bool)) (string, error) {
 	if base, ok := env("XDG_DATA_HOME"); ok && filepath.IsAbs(base) {
@@ -67,7 +67,7 @@ func (d Dir) Sandboxes() string { return filepath.Join(d.path, "sandboxes") }
 // Token returns where the admin token is.
 func (d Dir) Token() string { return filepath.Join(d.path, "token") }
 
-// maxLogBytes bounds the log that is appended to; a longer one is begun anew.
+// maxLogBytes bounds the log that is appended to; a longer one is truncated.
 const maxLogBytes = 16 << 20
 
 // Log opens the log of servers that have no other place for it. The caller closes it.

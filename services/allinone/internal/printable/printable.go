@@ -1,7 +1,7 @@
-// Package printable takes out of a text what a terminal would act on. What others wrote (names of tasks and samples,
-// messages of servers, outputs of models and programs) is not to be trusted with a terminal. All that the command line
-// writes for people goes through here; JSON and what a command hands on (the answer in a pipe, the output of a program
-// in a sandbox) does not.
+// Package printable removes terminal control sequences from a text. Text from other parties (names of tasks and
+// samples, messages of servers, outputs of models and programs) may contain them. All output of the command line for
+// people uses this package; JSON and forwarded data (the answer in a pipe, the output of a program in a sandbox) does
+// not.
 package printable
 
 import "strings"

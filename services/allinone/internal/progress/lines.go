@@ -9,7 +9,7 @@ import (
 )
 
 // Lines writes a line now and then: whenever another tenth is done, and when something has changed for a while. While
-// nothing changes it says so, less and less often.
+// nothing changes it writes that, at growing intervals.
 type Lines struct {
 	out   io.Writer
 	last  time.Time     // of the last line

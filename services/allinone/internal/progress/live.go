@@ -31,7 +31,7 @@ type Live struct {
 	due   *State    // what came since
 }
 
-// NewLive makes a view on a terminal. Size gives its columns and rows each time, since people resize windows.
+// NewLive returns a view on a terminal. size returns its current columns and rows, because people resize windows.
 func NewLive(out io.Writer, size func() (columns, rows int)) *Live {
 	return &Live{out: out, size: size}
 }

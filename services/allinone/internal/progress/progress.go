@@ -1,4 +1,4 @@
-// Package progress shows how far an evaluation is: live in a terminal, as lines in a pipe.
+// Package progress shows the progress of an evaluation: live in a terminal, as lines in a pipe.
 package progress
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
-// View shows an evaluation as it goes on. It is not for concurrent use.
+// View shows the progress of an evaluation. It is not safe for concurrent use.
 type View interface {
-	// Show tells the state as of now.
+	// Show shows the current state.
 	Show(s *State)
 	// Close leaves the last state on the screen.
 	Close()
@@ -103,7 +103,7 @@ func numeric(v *agentv1.ScoreValue) (float64, bool) {
 // succeeded ones; cancelled ones are not done.
 func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed() }
 
-// Waits tells what samples wait for, and since when.
+// Waits describes what samples wait for, and since when.
 func Waits(p *agentv1.EvalProgress) []string {
 	var all []string
 	for _, w := range p.GetWaits() {
@@ -116,7 +116,7 @@ func Waits(p *agentv1.EvalProgress) []string {
 	return all
 }
 
-// counts tells the samples by what became of them; zeros are left out but for the first.
+// counts returns the numbers of samples by outcome; zeros are left out, except the first.
 func (s *State) counts() string {
 	p := s.eval.GetProgress()
 	parts := []string{fmt.Sprintf("%d/%d done", Done(p), p.GetTotal())}
@@ -131,7 +131,7 @@ func (s *State) counts() string {
 	return strings.Join(append(parts, Waits(p)...), " · ")
 }
 
-// costs tells tokens, money where it is known, time, and the means so far.
+// costs returns tokens, money if it is known, time, and the means so far.
 func (s *State) costs() string {
 	p := s.eval.GetProgress()
 	parts := []string{Count(p.GetTotalTokens()) + " tokens"}
@@ -145,7 +145,7 @@ func (s *State) costs() string {
 	return strings.Join(parts, " · ")
 }
 
-// open tells what is known of open effects, the latest first, in at most so many lines.
+// open describes the open effects, the latest first, in at most so many lines.
 func (s *State) open(most int) []string {
 	var lines []string
 	for i, n := range s.notes {
@@ -202,8 +202,8 @@ func label(r *agentv1.EvalSample) string {
 	return name
 }
 
-// Doing says in a line what a run does now: what it waits for, and else which effects are open, with what is known of
-// one.
+// Doing describes in one line what a run does now: what it waits for, or else which effects are open, with the details
+// of one.
 func Doing(wait *agentv1.RunWait, note *effectv1.Note, activity string) string {
 	switch {
 	case wait != nil:
@@ -243,7 +243,7 @@ func Cost(total float64, partial bool) string {
 	return Dollars(total)
 }
 
-// Lost says that model calls were lost with the process that made them, which sums of tokens and money cannot show.
+// Lost reports that model calls were lost with the process that made them, which sums of tokens and money cannot show.
 func Lost(calls int32) string {
 	if calls == 1 {
 		return "1 model call was lost with its process; what it cost is not known and in no sum"

@@ -1,8 +1,8 @@
-// Package revision tells what a folder is under version control with git.
+// Package revision describes the git revision of a folder.
 //
-// It asks the program git, which knows work trees, ignored files and settings of every kind. Where that program is
-// missing, or the folder is in no work tree, there is nothing to tell: a revision is a convenience for people who read
-// logs, never a reason to fail.
+// It runs the program git, which handles work trees, ignored files and settings of every kind. If git is missing, or
+// the folder is in no work tree, there is no revision: it is a convenience for people who read logs, never a reason to
+// fail.
 package revision
 
 import (

@@ -117,7 +117,7 @@ func contentText(c *contentv1.MessageContent) string {
 	return strings.Join(parts, "\n")
 }
 
-// ScoreText tells the value of a score.
+// ScoreText returns the text of a score's value.
 func ScoreText(v *agentv1.ScoreValue) string {
 	switch k := v.GetKind().(type) {
 	case *agentv1.ScoreValue_Text:
@@ -142,7 +142,7 @@ func ScoreText(v *agentv1.ScoreValue) string {
 	return "–"
 }
 
-// RunStateText tells a state in a word.
+// RunStateText returns the word for a state.
 func RunStateText(s agentv1.RunState) string {
 	return enum.Word(s)
 }

@@ -42,7 +42,7 @@ func New(out io.Writer, options Options) *Writer {
 	return &Writer{out: out, options: options, shown: map[string]bool{}, calls: map[int64]string{}}
 }
 
-// NoteText tells in one line what is known of an open effect.
+// NoteText describes an open effect in one line.
 func NoteText(n *effectv1.Note) string {
 	line := printable.Line(n.GetMessage())
 	if n.GetRetryTime() == nil {
@@ -54,7 +54,7 @@ func NoteText(n *effectv1.Note) string {
 	return "retrying: " + line
 }
 
-// Event writes one event. Kinds that have nothing to say to a reader write nothing.
+// Event writes one event. Kinds without information for a reader write nothing.
 func (w *Writer) Event(e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_RunCreated:
@@ -127,7 +127,7 @@ func (w *Writer) history(e *agentv1.Event, h *agentv1.HistoryChanged) {
 	}
 }
 
-// message writes a message once. Note stands behind who speaks.
+// message writes a message once. note follows the speaker's name.
 func (w *Writer) message(m *modelv1.ChatMessage, note string) {
 	if m == nil || m.GetId() != "" && w.shown[m.GetId()] {
 		return
@@ -174,8 +174,8 @@ func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	w.message(m, note)
 }
 
-// lost says how often a call was lost with the process that made it. What those calls cost is known to their provider
-// alone.
+// lost reports how often a call was lost with the process that made it. Only the provider knows the cost of those
+// calls.
 func lost(t *effectv1.Timing) string {
 	if !t.GetReissued() {
 		return ""
@@ -183,7 +183,7 @@ func lost(t *effectv1.Timing) string {
 	return fmt.Sprintf(", made again %d× after its process ended (tokens of those: unknown)", max(1, t.GetReissues()))
 }
 
-// retries tells of attempts that failed before an answer, and why the last of them did.
+// retries describes the attempts that failed before an answer, and why the last of them did.
 func (w *Writer) retries(failed []*modelv1.FailedAttempt) {
 	if len(failed) == 0 {
 		return
