@@ -286,7 +286,7 @@ func (s *Service) waits(eval string) []*agentv1.EvalWait {
 	return append(s.engine.Waits(eval), s.evals.Waits(eval)...)
 }
 
-// foldRow makes the row of any journal.
+// foldRow returns the row of any journal.
 func foldRow(logger *slog.Logger) journalsqlite.Fold {
 	return func(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 		fold := run.FoldRow

@@ -33,7 +33,7 @@ type Definition struct {
 	Resolve func(step *agentv1.AgentRef) error
 	// Workers returns the functions of a step that workers must serve: kinds and names. Nil: none.
 	Workers func(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error)
-	// New makes the machine of a resolved step.
+	// New returns the machine of a resolved step.
 	New func(step *agentv1.AgentRef) (Machine, error)
 }
 

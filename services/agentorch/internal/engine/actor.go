@@ -23,7 +23,7 @@ type actor struct {
 	clock   *time.Timer
 	boxes   []string          // sandboxes whose leases are to be renewed
 	awaited map[string]func() // by the name of the subject that the run waits for: what ends the wait
-	eval    string            // the evaluation that it belongs to; empty for none
+	eval    string            // the evaluation that it belongs to; empty if there is none
 	parked  *agentv1.RunWait  // why the run is not driven, if its journal does not record it; nil while it is
 	queued  *agentv1.RunWait  // set while a model call of the run waits for its place; nil otherwise
 	resting bool              // its journal says that it waits, and no effect is open
@@ -57,7 +57,7 @@ type actor struct {
 	// tooLarge is the error if the journal refused the entries of the last step because an event was too large; nil
 	// otherwise.
 	tooLarge *agentv1.RunError
-	// again is when a failed action is to be retried; zero for never.
+	// again is when a failed action is to be retried; zero means never.
 	again time.Time
 }
 
@@ -118,7 +118,7 @@ func (a *actor) runLoop() {
 	}
 }
 
-// evalName is the evaluation that the run belongs to; empty for none.
+// evalName is the evaluation that the run belongs to; empty if there is none.
 func (a *actor) evalName() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -141,7 +141,7 @@ type Engine struct {
 	ready     chan struct{}
 	// resumed is set once all earlier runs of this replica have an actor.
 	resumed atomic.Bool
-	// hold is why no new work should begin; nil for nothing.
+	// hold is why no new work may start; nil if it may.
 	hold atomic.Pointer[agentv1.RunWait]
 
 	// silent is the wait of all active runs while the store does not answer; nil if it answered the last beat.
@@ -162,7 +162,7 @@ type Engine struct {
 	closed bool
 }
 
-// New makes an engine. It does nothing until Run.
+// New returns an engine. It does nothing until Run.
 func New(cfg Config, deps Deps) *Engine {
 	cfg.SetDefaults()
 	if deps.Notes == nil {

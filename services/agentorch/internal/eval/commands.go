@@ -57,7 +57,7 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 // waitPause is the least time between two looks of Wait at an evaluation.
 const waitPause = 250 * time.Millisecond
 
-// Wait returns an evaluation when it has ended or has not within that time.
+// Wait returns an evaluation when it has ended, or when that time is over.
 func (e *Engine) Wait(ctx context.Context, name string, within time.Duration) (*State, error) {
 	var s *State
 	until := time.Now().Add(within)

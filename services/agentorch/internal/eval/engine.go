@@ -106,7 +106,7 @@ type activeLoop struct {
 	stop  context.CancelFunc
 }
 
-// New makes an engine that drives nothing yet.
+// New returns an engine that drives nothing yet.
 func New(cfg Config, deps Deps) *Engine {
 	cfg.SetDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -187,7 +187,7 @@ func (e *Engine) Waits(name string) []*agentv1.EvalWait {
 	return []*agentv1.EvalWait{proto.CloneOf(wait)}
 }
 
-// hold returns why no new sample should begin now; nil for nothing.
+// hold returns why no new sample may start now; nil if there is none.
 func (e *Engine) hold() *agentv1.RunWait {
 	if e.deps.Hold == nil {
 		return nil

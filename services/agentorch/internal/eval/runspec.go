@@ -16,7 +16,7 @@ import (
 // defaultEnvironment is the sandbox of a sample's files that name none.
 const defaultEnvironment = "default"
 
-// runSpec makes the specification of one slot's run.
+// runSpec returns the specification of one slot's run.
 func runSpec(eval string, spec *agentv1.EvalSpec, sample *agentv1.Sample, slot *Slot) (*agentv1.RunSpec, error) {
 	sandboxes, err := sandboxes(spec, sample)
 	if err != nil {

@@ -84,7 +84,7 @@ type Fleet struct {
 	Stop func()
 }
 
-// New makes a fleet without an engine.
+// New returns a fleet without an engine.
 func New(t testing.TB, parts Parts) *Fleet {
 	t.Helper()
 	if parts.Dir == "" {

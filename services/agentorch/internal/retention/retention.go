@@ -86,7 +86,7 @@ type Keeper struct {
 	kept bool // that the bodies are not swept has been logged; only Find and Run touch it
 }
 
-// New makes a keeper that does nothing until Run.
+// New returns a keeper that does nothing until Run.
 func New(cfg Config, deps Deps) *Keeper {
 	return &Keeper{cfg: cfg, deps: deps, wake: make(chan struct{}, 1)}
 }

@@ -29,7 +29,7 @@ func (r *Runs) View(ctx context.Context, name string, full bool) (*agentv1.Run, 
 	return r.shown(f, full), nil
 }
 
-// Wait returns a run when it has ended or has not within that time, as View does.
+// Wait returns a run when it has ended, or when that time is over, as View does.
 func (r *Runs) Wait(ctx context.Context, name string, within time.Duration, full bool) (*agentv1.Run, error) {
 	f := r.fold(name)
 	err := mailbox.AwaitWithin(ctx, r.deps.Store, name, within, func() (bool, error) { return f.read(ctx) })

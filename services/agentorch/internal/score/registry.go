@@ -29,7 +29,7 @@ type Definition struct {
 	NamesTarget func(params json.RawMessage) bool
 	// Warn returns a warning about unsafe parameters that New accepts; empty if there is none. Nil never warns.
 	Warn func(params json.RawMessage) string
-	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
+	// New returns a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Scorer, error)
 }
 
@@ -80,7 +80,7 @@ func (r *Registry) Definition(name string) (Definition, error) {
 	return d, nil
 }
 
-// New makes a configured scorer. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
+// New returns a configured scorer. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
 // scorer and the parameter at fault.
 func (r *Registry) New(name string, params json.RawMessage) (Scorer, error) {
 	d, err := r.Definition(name)

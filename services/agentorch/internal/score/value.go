@@ -47,16 +47,16 @@ type Entry struct {
 	Value Value
 }
 
-// Text makes a text value.
+// Text returns a text value.
 func Text(s string) Value { return Value{kind: KindText, text: s} }
 
-// Number makes a number value, which is written with a point or an exponent: 1.0.
+// Number returns a number value, which is written with a point or an exponent: 1.0.
 func Number(f float64) Value { return Value{kind: KindNumber, number: f} }
 
-// Integer makes a number value that is written without a point: 1.
+// Integer returns a number value that is written without a point: 1.
 func Integer(n int) Value { return Value{kind: KindNumber, number: float64(n), text: strconv.Itoa(n)} }
 
-// Bool makes a bool value.
+// Bool returns a bool value.
 func Bool(b bool) Value {
 	v := Value{kind: KindBool}
 	if b {
@@ -65,10 +65,10 @@ func Bool(b bool) Value {
 	return v
 }
 
-// List makes a list value.
+// List returns a list value.
 func List(items ...Value) Value { return Value{kind: KindList, list: slices.Clip(items)} }
 
-// Map makes a map value that keeps the order of its entries. Keys must differ.
+// Map returns a map value that keeps the order of its entries. Keys must differ.
 func Map(entries ...Entry) Value { return Value{kind: KindMap, entries: slices.Clip(entries)} }
 
 // Unscored returns the value of a sample that could not be scored.

@@ -28,7 +28,7 @@ type Admin struct {
 	logger    *slog.Logger
 }
 
-// NewAdmin makes the AdminService.
+// NewAdmin returns the AdminService.
 func NewAdmin(cfg AdminConfig, sandboxes sandboxv1.SandboxServiceClient, logger *slog.Logger) *Admin {
 	return &Admin{cfg: cfg, sandboxes: sandboxes, logger: logger}
 }

@@ -34,5 +34,5 @@ type Evals struct {
 	deps EvalsDeps
 }
 
-// NewEvals makes the EvalService.
+// NewEvals returns the EvalService.
 func NewEvals(deps EvalsDeps) *Evals { return &Evals{deps: deps} }

@@ -36,7 +36,7 @@ type Runs struct {
 	deps RunsDeps
 }
 
-// NewRuns makes the RunService.
+// NewRuns returns the RunService.
 func NewRuns(deps RunsDeps) *Runs { return &Runs{deps: deps} }
 
 // principal names the caller in journals.

@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// Wake returns when a run is to be looked at by the clock; zero for never.
+// Wake returns when a run is to be looked at by the clock; zero means never.
 func Wake(s *run.State) time.Time {
 	wake := s.Wake()
 	if at := overWorkingLimit(s); !at.IsZero() && (wake.IsZero() || at.Before(wake)) {

@@ -69,7 +69,7 @@ type Facts struct {
 	Unread   bool
 	// Arrived are subjects of waits that have come.
 	Arrived []string
-	// Lack keeps new work from beginning; empty for nothing.
+	// Lack keeps new work from beginning; empty if there is none.
 	Lack string
 }
 

@@ -27,7 +27,7 @@ type ticket struct {
 	entered bool
 }
 
-// ticket makes a ticket for something that start starts once. Start must not block.
+// ticket returns a ticket for something that start starts once. Start must not block.
 func (g *gate) ticket(account string, start func()) *ticket {
 	return &ticket{gate: g, account: account, start: start}
 }

@@ -35,7 +35,7 @@ type Deps struct {
 // Viewer shows evaluations. Its methods are safe for concurrent use.
 type Viewer struct{ deps Deps }
 
-// New makes a viewer.
+// New returns a viewer.
 func New(deps Deps) *Viewer { return &Viewer{deps: deps} }
 
 // Eval returns an evaluation in its present state. It does not change e, the fold of the journal.

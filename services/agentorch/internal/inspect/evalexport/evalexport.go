@@ -41,7 +41,7 @@ type Deps struct {
 // Exporter makes logs. It is safe for concurrent use.
 type Exporter struct{ deps Deps }
 
-// New makes an exporter.
+// New returns an exporter.
 func New(deps Deps) *Exporter { return &Exporter{deps: deps} }
 
 // Log is a log that is ready to be written, with the state of the evaluation at the time of Open.

@@ -58,7 +58,7 @@ type child struct {
 	tools    []*toolv1.ToolDefinition // that are not the run's
 }
 
-// NewBuilder makes a builder of an empty transcript.
+// NewBuilder returns a builder of an empty transcript.
 func NewBuilder() *Builder {
 	return &Builder{open: map[int64]*Event{}, children: map[string]*child{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}, effects: map[int64]string{}}
 }

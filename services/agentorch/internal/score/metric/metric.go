@@ -85,7 +85,7 @@ type Definition struct {
 	Params param.List
 	// View defines which scores the metric needs.
 	View View
-	// New makes the function from the JSON object of its parameters, which may be nil. Its errors name the parameter.
+	// New returns the function from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Func, error)
 }
 
@@ -94,7 +94,7 @@ type Registry struct {
 	definitions map[string]Definition
 }
 
-// NewRegistry makes a registry of all metrics of this package.
+// NewRegistry returns a registry of all metrics of this package.
 func NewRegistry() *Registry {
 	r := &Registry{definitions: map[string]Definition{}}
 	for _, d := range slices.Concat(meanDefinitions(), spreadDefinitions(), intervalDefinitions(), agreementDefinitions(), groupDefinitions(r)) {
@@ -112,7 +112,7 @@ func (r *Registry) Definitions() []Definition {
 	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// New makes a configured metric. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
+// New returns a configured metric. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the
 // metric and the parameter at fault.
 func (r *Registry) New(spec Spec) (Metric, error) {
 	d, ok := r.definitions[spec.Name]
@@ -147,7 +147,7 @@ func floats(samples []Sample) []float64 {
 	return numbers
 }
 
-// ofFloats makes a metric without parameters from a function over numbers.
+// ofFloats returns a metric without parameters from a function over numbers.
 func ofFloats(name, description string, compute func([]float64) float64) Definition {
 	return Definition{
 		Name:        name,

@@ -145,8 +145,8 @@ func Compute(ctx context.Context, in Input) (Results, error) {
 	return results, nil
 }
 
-// extraScorers makes a scorer of every name that only scores have, in the order of appearance; names within one sample
-// are sorted.
+// extraScorers returns a scorer of every name that only scores have, in the order of appearance; names within one
+// sample are sorted.
 func extraScorers(in Input) []Scorer {
 	var extra []Scorer
 	known := map[string]bool{}

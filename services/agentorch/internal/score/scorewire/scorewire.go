@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-// FromScore makes the message of a score.
+// FromScore returns the message of a score.
 func FromScore(s score.Score) *agentv1.Score {
 	m := &agentv1.Score{Value: FromValue(s.Value), Answer: s.Answer, Explanation: s.Explanation}
 	if s.Reason != "" {
@@ -100,7 +100,7 @@ func ToValue(m *agentv1.ScoreValue) score.Value {
 	return score.Value{}
 }
 
-// number makes a number that is written as it was: with a point or without.
+// number returns a number that is written as it was: with a point or without.
 func number(f float64, integer bool) score.Value {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return score.Number(f)

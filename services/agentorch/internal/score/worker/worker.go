@@ -20,7 +20,7 @@ type Judgement struct{ Worker *agentv1.WorkerRef }
 // Metrics are the default metrics of a worker's scorer.
 var Metrics = []string{"accuracy", "stderr"}
 
-// New makes the scorer that a worker serves.
+// New returns the scorer that a worker serves.
 func New(ref *agentv1.WorkerRef) score.Scorer { return scorer{ref} }
 
 type scorer struct{ ref *agentv1.WorkerRef }

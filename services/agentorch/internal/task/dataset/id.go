@@ -25,10 +25,10 @@ const (
 	idText
 )
 
-// TextID makes an id of a text, which may be empty.
+// TextID returns an id of a text, which may be empty.
 func TextID(text string) ID { return ID{text: text, kind: idText} }
 
-// IntegerID makes an id of an integer.
+// IntegerID returns an id of an integer.
 func IntegerID(n int) ID { return ID{text: fmt.Sprint(n), kind: idInteger} }
 
 // ParseID returns the id with a text and type, the reverse of String and IsInteger. It fails if integer is set and the

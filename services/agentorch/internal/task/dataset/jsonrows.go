@@ -22,7 +22,7 @@ type row struct {
 	cells bool
 }
 
-// lineError makes a fault of one line.
+// lineError returns a fault of one line.
 func lineError(line int, format string, args ...any) *Error {
 	e := problem(format, args...)
 	e.Line = line

@@ -79,7 +79,7 @@ func (p *plan) metadataReaders() []reader {
 	return readers
 }
 
-// sample makes a sample of a row.
+// sample returns a sample of a row.
 func (p *plan) sample(r row, resolve resolver) (Sample, *Error) {
 	var s Sample
 	steps := []struct {
