@@ -184,22 +184,28 @@ var requests = map[string]string{
 	"CreateSandboxGroupRequest": `{"specs": {"default": {}}}`,
 	"DownloadBlobRequest":       `{"hash": "` + strings.Repeat("0", 64) + `"}`,
 	"ExecRequest":               `{"spec": {"argv": ["true"]}}`,
-	"ExtendPrefixRequest":       `{"messages": [{"role": "ROLE_USER"}]}`,
 	"ExecuteToolsRequest":       `{"calls": [{"id": "absent", "function": "absent"}]}`,
+	"ExtendPrefixRequest":       `{"messages": [{"role": "ROLE_USER"}]}`,
 	"GetBlobRequest":            `{"hash": "` + strings.Repeat("0", 64) + `"}`,
 	"OpenPortRequest":           `{"sandboxPort": 80}`,
 	"PostMessageRequest":        `{"text": "absent"}`,
 	"RetuneLimitsRequest":       `{"limits": {"turns": "1"}}`,
 	"StreamExecRequest":         `{"spec": {"argv": ["true"]}}`,
+	"UploadFileRequest":         `{"path": "absent"}`,
 }
 
 // call calls a method with a valid request for things that do not exist, and returns its error. A stream that stays
 // open without a message is built; the wait for that is short, since a longer one could only find more errors.
 func call(t *testing.T, conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, notBuilt bool) error {
 	t.Helper()
+	return answerTo(t, conn, method, requestOf(t, method), notBuilt)
+}
+
+// answerTo calls a method and returns its error.
+func answerTo(t *testing.T, conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, request proto.Message, notBuilt bool) error {
+	t.Helper()
 	ctx := waittest.Context(t)
 	path := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
-	request := requestOf(t, method)
 	answerType, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
 	require.NoError(t, err)
 	answer := answerType.New().Interface()

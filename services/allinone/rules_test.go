@@ -17,6 +17,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
 // What the protocol says of a field is what servers hold: the comment of a field, or of a oneof, begins with
@@ -201,6 +207,86 @@ func TestABoundInACommentIsARule(t *testing.T) {
 	}
 	assert.Equal(t, heldByTheService, held, "what has a rule, or states no bound, is not listed")
 	assert.Greater(t, rules, 60)
+}
+
+// A field that holds the name of a resource refers to the resource's type, and its comment has one of the type's
+// patterns. A map cannot refer, and the protocol of workers is one file without imports.
+func TestAFieldThatNamesAResourceRefersToIt(t *testing.T) {
+	t.Parallel()
+	comments := fields(t)
+	types := map[string][]string{}
+	for f := range comments {
+		if resource := resourceOf(f.ContainingMessage()); resource != nil {
+			types[resource.GetType()] = resource.GetPattern()
+		}
+	}
+	format := regexp.MustCompile("Format(?: of \\w+)?: `([^`]+)`")
+	references := 0
+	for f, comment := range comments {
+		pattern := format.FindStringSubmatch(comment)
+		isItself := f.Name() == "name" && resourceOf(f.ContainingMessage()) != nil
+		if pattern == nil || f.IsMap() || isItself || f.ParentFile().Path() == "evalfleet/worker/v1/worker_service.proto" {
+			continue
+		}
+		references++
+		reference, _ := proto.GetExtension(f.Options(), annotations.E_ResourceReference).(*annotations.ResourceReference)
+		switch {
+		case reference.GetType() == "*":
+		case reference.GetChildType() != "":
+			assert.Contains(t, types, reference.GetChildType(), "%s", f.FullName())
+		default:
+			of := strings.ReplaceAll(strings.Join(types[reference.GetType()], " "), "=**", "")
+			assert.Contains(t, strings.Fields(of), pattern[1], "%s needs a resource_reference to what its comment says", f.FullName())
+		}
+	}
+	assert.Greater(t, references, 140)
+}
+
+// A name that is not of its form is refused with its field and the form that is wanted. The services read names
+// themselves, since their errors say more than a pattern's.
+func TestANameOfAnotherFormIsRefusedWithTheFormThatIsWanted(t *testing.T) {
+	dir, lock := folder(t, t.TempDir())
+	server, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})
+	defer stop()
+	conn, err := grpcclient.New(server.Address(), grpcclient.Options{Token: server.Token(), FailFast: true})
+	require.NoError(t, err)
+	defer conn.Close()
+	wanted := regexp.MustCompile(`(projects|accounts|providers)/`)
+	names := 0
+	for method, d := range methods() {
+		if proto.HasExtension(d.Options(), optionsv1.E_NotBuilt) {
+			continue
+		}
+		for i := range d.Input().Fields().Len() {
+			f := d.Input().Fields().Get(i)
+			if !proto.HasExtension(f.Options(), annotations.E_ResourceReference) {
+				continue
+			}
+			names++
+			request := requestOf(t, d).ProtoReflect()
+			if f.IsList() {
+				list := request.NewField(f).List()
+				list.Append(protoreflect.ValueOfString("no/name"))
+				request.Set(f, protoreflect.ValueOfList(list))
+			} else {
+				request.Set(f, protoreflect.ValueOfString("no/name"))
+			}
+			fault, _ := rpcerr.As(answerTo(t, conn, d, request.Interface(), false))
+			if assert.NotNil(t, fault, "%s.%s", method, f.Name()) {
+				assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, fault.Reason, "%s.%s: %v", method, f.Name(), fault)
+				assert.Regexp(t, wanted, fault.Error(), "%s.%s", method, f.Name())
+				if assert.NotEmpty(t, fault.Fields, "%s.%s: %v", method, f.Name(), fault) {
+					assert.Equal(t, string(f.Name()), strings.TrimSuffix(fault.Fields[0].Path, "[0]"), "%s.%s: %v", method, f.Name(), fault)
+				}
+			}
+		}
+	}
+	assert.Greater(t, names, 80)
+}
+
+func resourceOf(d protoreflect.MessageDescriptor) *annotations.ResourceDescriptor {
+	resource, _ := proto.GetExtension(d.Options(), annotations.E_Resource).(*annotations.ResourceDescriptor)
+	return resource
 }
 
 // requestFields are the fields of the requests of all methods, and of what they hold. What a server alone sets is not

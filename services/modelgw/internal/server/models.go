@@ -90,6 +90,11 @@ func (s *Server) ListProviders(_ context.Context, r *modelv1.ListProvidersReques
 	if err != nil {
 		return nil, err
 	}
+	if r.GetParent() != "" {
+		if _, err := resource.ParseProject("parent", r.GetParent()); err != nil {
+			return nil, err
+		}
+	}
 	kinds := slices.DeleteFunc(s.Registry.Kinds(), func(k provider.Kind) bool { return k.Name <= page.After })
 	answer := &modelv1.ListProvidersResponse{}
 	kinds, answer.NextPageToken = resource.Cut(page, kinds, func(k provider.Kind) string { return k.Name })

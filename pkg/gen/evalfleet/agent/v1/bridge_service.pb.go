@@ -464,31 +464,31 @@ const file_evalfleet_agent_v1_bridge_service_proto_rawDesc = "" +
 	"\rBaseUrlsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:_\xeaA\\\n" +
-	"\x1bevalfleet.dev/BridgeSession\x12=projects/{project}/runs/{run}/bridgeSessions/{bridge_session}\"\xb3\x01\n" +
-	"\x1aCreateBridgeSessionRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12H\n" +
+	"\x1bevalfleet.dev/BridgeSession\x12=projects/{project}/runs/{run}/bridgeSessions/{bridge_session}\"\xc9\x01\n" +
+	"\x1aCreateBridgeSessionRequest\x128\n" +
+	"\x06parent\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x06parent\x12H\n" +
 	"\x0ebridge_session\x18\x02 \x01(\v2!.evalfleet.agent.v1.BridgeSessionR\rbridgeSession\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"}\n" +
 	"\x1bCreateBridgeSessionResponse\x12H\n" +
 	"\x0ebridge_session\x18\x01 \x01(\v2!.evalfleet.agent.v1.BridgeSessionR\rbridgeSession\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"9\n" +
-	"\x17GetBridgeSessionRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x84\x01\n" +
-	"\x19ListBridgeSessionsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"Y\n" +
+	"\x17GetBridgeSessionRequest\x12>\n" +
+	"\x04name\x18\x01 \x01(\tB*\xe0A\x02\xfaA\x1d\n" +
+	"\x1bevalfleet.dev/BridgeSession\xbaH\x04r\x02\x10\x01R\x04name\"\x9a\x01\n" +
+	"\x19ListBridgeSessionsRequest\x128\n" +
+	"\x06parent\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"\x90\x01\n" +
 	"\x1aListBridgeSessionsResponse\x12J\n" +
 	"\x0fbridge_sessions\x18\x01 \x03(\v2!.evalfleet.agent.v1.BridgeSessionR\x0ebridgeSessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\";\n" +
-	"\x19CloseBridgeSessionRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name2\x99\x06\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"[\n" +
+	"\x19CloseBridgeSessionRequest\x12>\n" +
+	"\x04name\x18\x01 \x01(\tB*\xe0A\x02\xfaA\x1d\n" +
+	"\x1bevalfleet.dev/BridgeSession\xbaH\x04r\x02\x10\x01R\x04name2\x99\x06\n" +
 	"\rBridgeService\x12\xc7\x01\n" +
 	"\x13CreateBridgeSession\x12..evalfleet.agent.v1.CreateBridgeSessionRequest\x1a/.evalfleet.agent.v1.CreateBridgeSessionResponse\"O\xaa\xbb\x18\x0fbridge sessions\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{parent=projects/*/runs/*}/bridgeSessions\x12\xb3\x01\n" +
 	"\x10GetBridgeSession\x12+.evalfleet.agent.v1.GetBridgeSessionRequest\x1a!.evalfleet.agent.v1.BridgeSession\"O\xaa\xbb\x18\x0fbridge sessions\x82\xd3\xe4\x93\x023\x121/api/v1/{name=projects/*/runs/*/bridgeSessions/*}\x90\x02\x01\x12\xc4\x01\n" +

@@ -781,41 +781,42 @@ const file_evalfleet_agent_v1_catalogue_service_proto_rawDesc = "" +
 	"\x14CreateProjectRequest\x12J\n" +
 	"\n" +
 	"project_id\x18\x01 \x01(\tB+\xe0A\x02\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\tprojectId\x125\n" +
-	"\aproject\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.ProjectR\aproject\"3\n" +
-	"\x11GetProjectRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"Z\n" +
+	"\aproject\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.ProjectR\aproject\"M\n" +
+	"\x11GetProjectRequest\x128\n" +
+	"\x04name\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x04name\"Z\n" +
 	"\x13ListProjectsRequest\x12$\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"w\n" +
 	"\x14ListProjectsResponse\x127\n" +
 	"\bprojects\x18\x01 \x03(\v2\x1b.evalfleet.agent.v1.ProjectR\bprojects\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x95\x01\n" +
-	"\x10CreateKeyRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x124\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xaf\x01\n" +
+	"\x10CreateKeyRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x124\n" +
 	"\x03key\x18\x02 \x01(\v2\x17.evalfleet.agent.v1.KeyB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x03key\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"V\n" +
 	"\x11CreateKeyResponse\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.evalfleet.agent.v1.KeyR\x03key\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"z\n" +
-	"\x0fListKeysRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x94\x01\n" +
+	"\x0fListKeysRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"g\n" +
 	"\x10ListKeysResponse\x12+\n" +
 	"\x04keys\x18\x01 \x03(\v2\x17.evalfleet.agent.v1.KeyR\x04keys\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
-	"\x10DeleteKeyRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
-	"\x11DeleteKeyResponse\"\xb7\x01\n" +
-	"\aProject\x12\x17\n" +
-	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x12!\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"H\n" +
+	"\x10DeleteKeyRequest\x124\n" +
+	"\x04name\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
+	"\x11evalfleet.dev/Key\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
+	"\x11DeleteKeyResponse\"\xd1\x01\n" +
+	"\aProject\x121\n" +
+	"\x04name\x18\x01 \x01(\tB\x1d\xe0A\x03\xfaA\x17\n" +
+	"\x15evalfleet.dev/ProjectR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12@\n" +
 	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime:.\xeaA+\n" +

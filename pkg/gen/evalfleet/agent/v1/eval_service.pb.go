@@ -1568,18 +1568,18 @@ var File_evalfleet_agent_v1_eval_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\n" +
-	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x87\x02\n" +
-	"\x11CreateEvalRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12;\n" +
+	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xa1\x02\n" +
+	"\x11CreateEvalRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12#\n" +
 	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x98\a\n" +
-	"\x19CreateEvalFromTaskRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1e\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xb2\a\n" +
+	"\x19CreateEvalFromTaskRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1e\n" +
 	"\x04task\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04task\x12%\n" +
 	"\tfile_name\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bfileName\x12j\n" +
@@ -1610,19 +1610,19 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
 	"\a_epochsB\x0e\n" +
-	"\f_max_samples\"J\n" +
-	"\x0eGetEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\bR\acontent\"u\n" +
-	"\x0fWaitEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
+	"\f_max_samples\"a\n" +
+	"\x0eGetEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"\x8c\x01\n" +
+	"\x0fWaitEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
-	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\"\xc1\x01\n" +
-	"\x10ListEvalsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\"\xdb\x01\n" +
+	"\x10ListEvalsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12D\n" +
@@ -1630,10 +1630,10 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\"k\n" +
 	"\x11ListEvalsResponse\x12.\n" +
 	"\x05evals\x18\x01 \x03(\v2\x18.evalfleet.agent.v1.EvalR\x05evals\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9d\x01\n" +
-	"\x10WatchEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x01\n" +
+	"\x10WatchEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\bprogress\x18\x03 \x01(\bR\bprogress\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\x12\x1b\n" +
@@ -1644,25 +1644,25 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\bprogress\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalH\x00R\bprogress\x121\n" +
 	"\x05notes\x18\x04 \x03(\v2\x1b.evalfleet.agent.v1.RunNoteR\x05notes\x128\n" +
 	"\arunning\x18\x05 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\arunningB\b\n" +
-	"\x06update\"t\n" +
-	"\x11CancelEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
+	"\x06update\"\x8b\x01\n" +
+	"\x11CancelEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"3\n" +
-	"\x11DeleteEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x14\n" +
-	"\x12DeleteEvalResponse\"\\\n" +
-	"\x11ResumeEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"J\n" +
+	"\x11DeleteEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\"\x14\n" +
+	"\x12DeleteEvalResponse\"s\n" +
+	"\x11ResumeEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xdc\x01\n" +
-	"\x12ListSamplesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xf3\x01\n" +
+	"\x12ListSamplesRequest\x129\n" +
+	"\x06parent\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12C\n" +
@@ -1671,29 +1671,29 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\acontent\x18\x05 \x01(\bR\acontent\"w\n" +
 	"\x13ListSamplesResponse\x128\n" +
 	"\asamples\x18\x01 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\asamples\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
-	"\x10GetSampleRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n" +
+	"\x10GetSampleRequest\x127\n" +
+	"\x04name\x18\x01 \x01(\tB#\xe0A\x02\xfaA\x16\n" +
+	"\x14evalfleet.dev/Sample\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\bR\acontent\"\xa1\x01\n" +
 	"\x11UpdateEvalRequest\x127\n" +
 	"\x04eval\x18\x01 \x01(\v2\x18.evalfleet.agent.v1.EvalB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04eval\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x93\x01\n" +
-	"\x11ExportEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12?\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xaa\x01\n" +
+	"\x11ExportEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x12?\n" +
 	"\x06format\x18\x02 \x01(\x0e2\x1d.evalfleet.agent.v1.LogFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\x12\x1d\n" +
 	"\x05model\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05model\"\x8f\x01\n" +
 	"\x12ExportEvalResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x1b\n" +
 	"\tfile_name\x18\x02 \x01(\tR\bfileName\x12!\n" +
 	"\fsamples_done\x18\x03 \x01(\x05R\vsamplesDone\x12#\n" +
-	"\rsamples_total\x18\x04 \x01(\x05R\fsamplesTotal\"8\n" +
-	"\x12ListScorersRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"\x85\x01\n" +
+	"\rsamples_total\x18\x04 \x01(\x05R\fsamplesTotal\"R\n" +
+	"\x12ListScorersRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\"\x85\x01\n" +
 	"\x13ListScorersResponse\x128\n" +
 	"\ascorers\x18\x01 \x03(\v2\x1e.evalfleet.agent.v1.ScorerInfoR\ascorers\x12\x18\n" +
 	"\ametrics\x18\x02 \x03(\tR\ametrics\x12\x1a\n" +

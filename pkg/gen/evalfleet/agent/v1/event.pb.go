@@ -14,6 +14,7 @@ import (
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -6880,9 +6881,11 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3%\n" +
-	"\x05Event\x12\x1e\n" +
-	"\ajournal\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9%\n" +
+	"\x05Event\x12$\n" +
+	"\ajournal\x18\x01 \x01(\tB\n" +
+	"\xfaA\x03\n" +
+	"\x01*\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
 	"\x05actor\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05actor\x12\x14\n" +
@@ -7257,18 +7260,20 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"client_key\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"~\n" +
 	"\x0eCommandContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12/\n" +
-	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xbb\x01\n" +
-	"\x11ApprovalRequested\x12 \n" +
-	"\bapproval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
+	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xd7\x01\n" +
+	"\x11ApprovalRequested\x12<\n" +
+	"\bapproval\x18\x01 \x01(\tB \xfaA\x19\n" +
+	"\x17evalfleet.dev/InboxItem\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
 	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12C\n" +
 	"\acontent\x18\x04 \x01(\v2#.evalfleet.agent.v1.ApprovalContentB\x04\xb0\xbb\x18\x01R\acontent\"\x91\x01\n" +
 	"\x0fApprovalContent\x12/\n" +
 	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\x123\n" +
 	"\x04view\x18\x02 \x01(\v2\x1f.evalfleet.tool.v1.ToolCallViewR\x04view\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\x8c\x02\n" +
-	"\x0fApprovalDecided\x12 \n" +
-	"\bapproval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xa8\x02\n" +
+	"\x0fApprovalDecided\x12<\n" +
+	"\bapproval\x18\x01 \x01(\tB \xfaA\x19\n" +
+	"\x17evalfleet.dev/InboxItem\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
 	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12J\n" +
 	"\bdecision\x18\x04 \x01(\x0e2$.evalfleet.agent.v1.ApprovalDecisionB\b\xbaH\x05\x82\x01\x02\x10\x01R\bdecision\x12J\n" +
@@ -7309,11 +7314,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x10EvalStateChanged\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12\x1c\n" +
 	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x122\n" +
-	"\x05error\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\xcf\x01\n" +
+	"\x05error\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\xe5\x01\n" +
 	"\x0eSampleAdmitted\x12\x1c\n" +
 	"\x06sample\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x16\n" +
-	"\x03run\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x18\n" +
+	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12,\n" +
+	"\x03run\x18\x03 \x01(\tB\x1a\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xb8\xbb\x18\x01R\x03run\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x1a\n" +
 	"\x05model\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +

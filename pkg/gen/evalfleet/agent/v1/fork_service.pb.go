@@ -120,10 +120,10 @@ var File_evalfleet_agent_v1_fork_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_fork_service_proto_rawDesc = "" +
 	"\n" +
-	"%evalfleet/agent/v1/fork_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a google/protobuf/field_mask.proto\"\x87\x02\n" +
-	"\x0eForkRunRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x1c\n" +
+	"%evalfleet/agent/v1/fork_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a google/protobuf/field_mask.proto\"\x9d\x02\n" +
+	"\x0eForkRunRequest\x124\n" +
+	"\x04name\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x04name\x12\x1c\n" +
 	"\x03seq\x18\x02 \x01(\x03B\n" +
 	"\xe0A\x02\xbaH\x04\"\x02 \x00R\x03seq\x12=\n" +
 	"\achanges\x18\x03 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecB\x06\xbaH\x03\xd8\x01\x03R\achanges\x12'\n" +

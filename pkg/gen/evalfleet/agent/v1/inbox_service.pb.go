@@ -823,10 +823,11 @@ var File_evalfleet_agent_v1_inbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_inbox_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/agent/v1/inbox_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x04\n" +
+	"&evalfleet/agent/v1/inbox_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x05\n" +
 	"\tInboxItem\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x16\n" +
-	"\x03run\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x10\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12,\n" +
+	"\x03run\x18\x02 \x01(\tB\x1a\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xb8\xbb\x18\x01R\x03run\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x03R\x03seq\x12;\n" +
 	"\vcreate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
@@ -849,37 +850,40 @@ const file_evalfleet_agent_v1_inbox_service_proto_rawDesc = "" +
 	"\bapproval\x18\x01 \x01(\v2#.evalfleet.agent.v1.ApprovalDecidedH\x00R\bapproval\x129\n" +
 	"\x05input\x18\x02 \x01(\v2!.evalfleet.agent.v1.InputAnsweredH\x00R\x05input\x12_\n" +
 	"\x0funknown_outcome\x18\x03 \x01(\x0e2*.evalfleet.agent.v1.UnknownOutcomeDecisionB\b\xbaH\x05\x82\x01\x02\x10\x01H\x00R\x0eunknownOutcomeB\x0f\n" +
-	"\x06answer\x12\x05\xbaH\x02\b\x01\"O\n" +
-	"\x13GetInboxItemRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\bR\acontent\"\xdf\x01\n" +
-	"\x15ListInboxItemsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\x06answer\x12\x05\xbaH\x02\b\x01\"k\n" +
+	"\x13GetInboxItemRequest\x12:\n" +
+	"\x04name\x18\x01 \x01(\tB&\xe0A\x02\xfaA\x19\n" +
+	"\x17evalfleet.dev/InboxItem\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"\xaa\x02\n" +
+	"\x15ListInboxItemsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1d\n" +
 	"\n" +
-	"show_ended\x18\x04 \x01(\bR\tshowEnded\x12\x10\n" +
-	"\x03run\x18\x05 \x01(\tR\x03run\x12\x12\n" +
-	"\x04eval\x18\x06 \x01(\tR\x04eval\x12\x18\n" +
+	"show_ended\x18\x04 \x01(\bR\tshowEnded\x12(\n" +
+	"\x03run\x18\x05 \x01(\tB\x16\xfaA\x13\n" +
+	"\x11evalfleet.dev/RunR\x03run\x12+\n" +
+	"\x04eval\x18\x06 \x01(\tB\x17\xfaA\x14\n" +
+	"\x12evalfleet.dev/EvalR\x04eval\x12\x18\n" +
 	"\acontent\x18\a \x01(\bR\acontent\"\x80\x01\n" +
 	"\x16ListInboxItemsResponse\x12>\n" +
 	"\vinbox_items\x18\x01 \x03(\v2\x1d.evalfleet.agent.v1.InboxItemR\n" +
 	"inboxItems\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x01\n" +
-	"\x16AnswerInboxItemRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc1\x01\n" +
+	"\x16AnswerInboxItemRequest\x12:\n" +
+	"\x04name\x18\x01 \x01(\tB&\xe0A\x02\xfaA\x19\n" +
+	"\x17evalfleet.dev/InboxItem\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
 	"\x06answer\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InboxAnswerB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x06answer\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"}\n" +
-	"\x11WatchInboxRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x12\n" +
-	"\x04eval\x18\x03 \x01(\tR\x04eval\x12\x18\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xb0\x01\n" +
+	"\x11WatchInboxRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12+\n" +
+	"\x04eval\x18\x03 \x01(\tB\x17\xfaA\x14\n" +
+	"\x12evalfleet.dev/EvalR\x04eval\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\"j\n" +
 	"\x12WatchInboxResponse\x12<\n" +
 	"\n" +

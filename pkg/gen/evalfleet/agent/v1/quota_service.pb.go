@@ -312,10 +312,10 @@ const file_evalfleet_agent_v1_quota_service_proto_rawDesc = "" +
 	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1c\n" +
 	"\tsandboxes\x18\x02 \x01(\x03R\tsandboxes\x12\x1d\n" +
 	"\n" +
-	"blob_bytes\x18\x03 \x01(\x03R\tblobBytes\"1\n" +
-	"\x0fGetQuotaRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x8d\x01\n" +
+	"blob_bytes\x18\x03 \x01(\x03R\tblobBytes\"I\n" +
+	"\x0fGetQuotaRequest\x126\n" +
+	"\x04name\x18\x01 \x01(\tB\"\xe0A\x02\xfaA\x15\n" +
+	"\x13evalfleet.dev/Quota\xbaH\x04r\x02\x10\x01R\x04name\"\x8d\x01\n" +
 	"\x12UpdateQuotaRequest\x12:\n" +
 	"\x05quota\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.QuotaB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x05quota\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +

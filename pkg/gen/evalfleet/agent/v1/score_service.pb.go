@@ -257,10 +257,10 @@ var File_evalfleet_agent_v1_score_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_score_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/agent/v1/score_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a google/protobuf/field_mask.proto\"\x82\x02\n" +
-	"\x10EditScoreRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12)\n" +
+	"&evalfleet/agent/v1/score_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a google/protobuf/field_mask.proto\"\x9b\x02\n" +
+	"\x10EditScoreRequest\x127\n" +
+	"\x04name\x18\x01 \x01(\tB#\xe0A\x02\xfaA\x16\n" +
+	"\x14evalfleet.dev/Sample\xbaH\x04r\x02\x10\x01R\x04name\x12)\n" +
 	"\n" +
 	"score_name\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\tscoreName\x12:\n" +
@@ -268,15 +268,15 @@ const file_evalfleet_agent_v1_score_service_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12;\n" +
 	"\vupdate_mask\x18\x05 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x12\n" +
-	"\x04etag\x18\x06 \x01(\tR\x04etag\"k\n" +
-	"\x17InvalidateSampleRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
+	"\x04etag\x18\x06 \x01(\tR\x04etag\"\x84\x01\n" +
+	"\x17InvalidateSampleRequest\x127\n" +
+	"\x04name\x18\x01 \x01(\tB#\xe0A\x02\xfaA\x16\n" +
+	"\x14evalfleet.dev/Sample\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
 	"\ainvalid\x18\x02 \x01(\bR\ainvalid\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xb2\x01\n" +
-	"\x10ScoreEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x127\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xc9\x01\n" +
+	"\x10ScoreEvalRequest\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xbaH\x04r\x02\x10\x01R\x04name\x127\n" +
 	"\ascorers\x18\x02 \x03(\v2\x1d.evalfleet.agent.v1.ScorerRefR\ascorers\x12\x1c\n" +
 	"\toverwrite\x18\x03 \x01(\bR\toverwrite\x12'\n" +
 	"\n" +

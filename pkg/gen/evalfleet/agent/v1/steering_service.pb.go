@@ -166,10 +166,10 @@ var File_evalfleet_agent_v1_steering_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_steering_service_proto_rawDesc = "" +
 	"\n" +
-	")evalfleet/agent/v1/steering_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\x8e\x02\n" +
-	"\x16EditPendingCallRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12#\n" +
+	")evalfleet/agent/v1/steering_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"\xa4\x02\n" +
+	"\x16EditPendingCallRequest\x124\n" +
+	"\x04name\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x04name\x12#\n" +
 	"\acall_id\x18\x04 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12\"\n" +
 	"\x05index\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12\x1c\n" +

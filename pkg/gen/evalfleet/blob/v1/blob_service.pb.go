@@ -414,31 +414,32 @@ var File_evalfleet_blob_v1_blob_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_blob_v1_blob_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/blob/v1/blob_service.proto\x12\x11evalfleet.blob.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"m\n" +
-	"\x0ePutBlobRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x18\n" +
+	"$evalfleet/blob/v1/blob_service.proto\x12\x11evalfleet.blob.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"\x87\x01\n" +
+	"\x0ePutBlobRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x1d\n" +
 	"\n" +
-	"media_type\x18\x03 \x01(\tR\tmediaType\"\x8e\x01\n" +
-	"\x11UploadBlobRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1d\n" +
+	"media_type\x18\x03 \x01(\tR\tmediaType\"\xaa\x01\n" +
+	"\x11UploadBlobRequest\x122\n" +
+	"\x06parent\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/ProjectR\x06parent\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x14\n" +
 	"\x05chunk\x18\x03 \x01(\fR\x05chunk\x12,\n" +
-	"\x04hash\x18\x04 \x01(\tB\x18\xbaH\x15\xd8\x01\x01r\x102\x0e^[0-9a-f]{64}$R\x04hash\"\xa2\x01\n" +
-	"\x0eGetBlobRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12,\n" +
+	"\x04hash\x18\x04 \x01(\tB\x18\xbaH\x15\xd8\x01\x01r\x102\x0e^[0-9a-f]{64}$R\x04hash\"\xbc\x01\n" +
+	"\x0eGetBlobRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12,\n" +
 	"\x04hash\x18\x02 \x01(\tB\x18\xe0A\x02\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x04hash\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x1d\n" +
 	"\x05limit\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05limit\"^\n" +
 	"\x0fGetBlobResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x121\n" +
-	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\x04blob\"\x88\x01\n" +
-	"\x13DownloadBlobRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12,\n" +
+	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\x04blob\"\xa2\x01\n" +
+	"\x13DownloadBlobRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12,\n" +
 	"\x04hash\x18\x02 \x01(\tB\x18\xe0A\x02\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x04hash\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"_\n" +
 	"\x14DownloadBlobResponse\x12\x14\n" +

@@ -11,6 +11,7 @@ package effectv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -333,12 +334,14 @@ var File_evalfleet_effect_v1_effect_proto protoreflect.FileDescriptor
 
 const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\n" +
-	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x02\n" +
-	"\vAttribution\x12\x18\n" +
-	"\x04eval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04eval\x12\x1c\n" +
+	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\x02\n" +
+	"\vAttribution\x12/\n" +
+	"\x04eval\x18\x01 \x01(\tB\x1b\xfaA\x14\n" +
+	"\x12evalfleet.dev/Eval\xb8\xbb\x18\x01R\x04eval\x12\x1c\n" +
 	"\x06sample\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x1d\n" +
-	"\x05epoch\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05epoch\x12\x16\n" +
-	"\x03run\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x1b\n" +
+	"\x05epoch\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05epoch\x12,\n" +
+	"\x03run\x18\x04 \x01(\tB\x1a\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xb8\xbb\x18\x01R\x03run\x12\x1b\n" +
 	"\x04turn\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04turn\x12\x18\n" +
 	"\x04role\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x1e\n" +
 	"\apurpose\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12\x1a\n" +

@@ -303,19 +303,19 @@ var File_evalfleet_model_v1_batch_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_batch_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/batch_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"}\n" +
-	"\x12ListBatchesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"&evalfleet/model/v1/batch_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n" +
+	"\x12ListBatchesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"r\n" +
 	"\x13ListBatchesResponse\x123\n" +
 	"\abatches\x18\x01 \x03(\v2\x19.evalfleet.model.v1.BatchR\abatches\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n" +
-	"\x12CancelBatchRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\xb5\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
+	"\x12CancelBatchRequest\x126\n" +
+	"\x04name\x18\x01 \x01(\tB\"\xe0A\x02\xfaA\x15\n" +
+	"\x13evalfleet.dev/Batch\xbaH\x04r\x02\x10\x01R\x04name\"\xb5\x02\n" +
 	"\x05Batch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1f\n" +

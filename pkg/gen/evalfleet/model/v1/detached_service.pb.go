@@ -422,10 +422,10 @@ var File_evalfleet_model_v1_detached_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_detached_service_proto_rawDesc = "" +
 	"\n" +
-	")evalfleet/model/v1/detached_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\x8b\x01\n" +
-	"\x15BeginGeneratesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12N\n" +
+	")evalfleet/model/v1/detached_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"\xa5\x01\n" +
+	"\x15BeginGeneratesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12N\n" +
 	"\brequests\x18\x02 \x03(\v2#.evalfleet.model.v1.GenerateRequestB\r\xe0A\x02\xbaH\a\x92\x01\x04\b\x01\x10dR\brequests\"Y\n" +
 	"\x16BeginGeneratesResponse\x12?\n" +
 	"\bfailures\x18\x01 \x03(\v2#.evalfleet.model.v1.DetachedFailureR\bfailures\"b\n" +
@@ -433,10 +433,10 @@ const file_evalfleet_model_v1_detached_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"i\n" +
-	"\x13GetGeneratesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12.\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x83\x01\n" +
+	"\x13GetGeneratesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12.\n" +
 	"\vrequest_ids\x18\x02 \x03(\tB\r\xe0A\x02\xbaH\a\x92\x01\x04\b\x01\x10dR\n" +
 	"requestIds\"\xba\x02\n" +
 	"\x14GetGeneratesResponse\x12U\n" +
@@ -446,12 +446,13 @@ const file_evalfleet_model_v1_detached_service_proto_rawDesc = "" +
 	"\x04left\x18\x04 \x03(\tR\x04left\x1ab\n" +
 	"\x0eResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12:\n" +
-	"\x05value\x18\x02 \x01(\v2$.evalfleet.model.v1.GenerateResponseR\x05value:\x028\x01\";\n" +
-	"\x15WatchGeneratesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"Q\n" +
-	"\x16WatchGeneratesResponse\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1f\n" +
+	"\x05value\x18\x02 \x01(\v2$.evalfleet.model.v1.GenerateResponseR\x05value:\x028\x01\"U\n" +
+	"\x15WatchGeneratesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\"m\n" +
+	"\x16WatchGeneratesResponse\x122\n" +
+	"\x06parent\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/ProjectR\x06parent\x12\x1f\n" +
 	"\vrequest_ids\x18\x02 \x03(\tR\n" +
 	"requestIds2\xd1\x04\n" +
 	"\x0fDetachedService\x12\xc0\x01\n" +

@@ -3974,10 +3974,10 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\a\n" +
-	"\x0fGenerateRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\a\n" +
+	"\x0fGenerateRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x03 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12 \n" +
@@ -4005,10 +4005,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04hash\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04hash\x12 \n" +
 	"\x05count\x18\x02 \x01(\x05B\n" +
-	"\xe0A\x02\xbaH\x04\x1a\x02 \x00R\x05count\"\x83\x02\n" +
-	"\x13ExtendPrefixRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x129\n" +
+	"\xe0A\x02\xbaH\x04\x1a\x02 \x00R\x05count\"\x9d\x02\n" +
+	"\x13ExtendPrefixRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x129\n" +
 	"\x06prefix\x18\x02 \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x12H\n" +
 	"\bmessages\x18\x03 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\bmessages\x12C\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"Q\n" +
@@ -4081,44 +4081,46 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\targuments\x18\x04 \x01(\tR\targuments\"+\n" +
 	"\x0fGenerateRestart\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\"\x13\n" +
-	"\x11GenerateHeartbeat\"~\n" +
-	"\x15AttachGenerateRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\x11GenerateHeartbeat\"\x98\x01\n" +
+	"\x15AttachGenerateRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"9\n" +
-	"\x13WatchRetriesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"|\n" +
-	"\x14WatchRetriesResponse\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1d\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"S\n" +
+	"\x13WatchRetriesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\"\x98\x01\n" +
+	"\x14WatchRetriesResponse\x122\n" +
+	"\x06parent\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/ProjectR\x06parent\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12-\n" +
-	"\x04note\x18\x03 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"f\n" +
-	"\x15CancelGenerateRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\x04note\x18\x03 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"\x80\x01\n" +
+	"\x15CancelGenerateRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\";\n" +
 	"\x16CancelGenerateResponse\x12!\n" +
-	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"]\n" +
-	"\x16ReleaseGenerateRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1f\n" +
+	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"w\n" +
+	"\x16ReleaseGenerateRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1f\n" +
 	"\vrequest_ids\x18\x02 \x03(\tR\n" +
 	"requestIds\"\x19\n" +
-	"\x17ReleaseGenerateResponse\"_\n" +
-	"\x1aReleaseRunGeneratesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
-	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
-	"\x1bReleaseRunGeneratesResponse\"\xd1\x02\n" +
-	"\x12CountTokensRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12 \n" +
+	"\x17ReleaseGenerateResponse\"\x8f\x01\n" +
+	"\x1aReleaseRunGeneratesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x123\n" +
+	"\x04runs\x18\x02 \x03(\tB\x1f\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
+	"\x1bReleaseRunGeneratesResponse\"\xeb\x02\n" +
+	"\x12CountTokensRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12 \n" +
 	"\x05model\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x05model\x12\x18\n" +
 	"\aaccount\x18\x03 \x01(\tR\aaccount\x12;\n" +
@@ -4170,10 +4172,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x01R\x06output\x12*\n" +
 	"\x11input_cache_write\x18\x03 \x01(\x01R\x0finputCacheWrite\x12(\n" +
-	"\x10input_cache_read\x18\x04 \x01(\x01R\x0einputCacheRead\"1\n" +
-	"\x0fGetModelRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"t\n" +
+	"\x10input_cache_read\x18\x04 \x01(\x01R\x0einputCacheRead\"I\n" +
+	"\x0fGetModelRequest\x126\n" +
+	"\x04name\x18\x01 \x01(\tB\"\xe0A\x02\xfaA\x15\n" +
+	"\x13evalfleet.dev/Model\xbaH\x04r\x02\x10\x01R\x04name\"t\n" +
 	"\x11ListModelsRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
@@ -4181,9 +4183,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"o\n" +
 	"\x12ListModelsResponse\x121\n" +
 	"\x06models\x18\x01 \x03(\v2\x19.evalfleet.model.v1.ModelR\x06models\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"s\n" +
-	"\x14ListProvidersRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12$\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8f\x01\n" +
+	"\x14ListProvidersRequest\x122\n" +
+	"\x06parent\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/ProjectR\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"{\n" +
@@ -4202,20 +4205,20 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x19\n" +
 	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12\x1a\n" +
 	"\bprojects\x18\x05 \x03(\tR\bprojects\x12\x18\n" +
-	"\akeyless\x18\x06 \x01(\bR\akeyless\"Q\n" +
-	"\x13GetCacheSizeRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
+	"\akeyless\x18\x06 \x01(\bR\akeyless\"k\n" +
+	"\x13GetCacheSizeRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\"\x9b\x01\n" +
 	"\x14GetCacheSizeResponse\x12I\n" +
 	"\x05bytes\x18\x01 \x03(\v23.evalfleet.model.v1.GetCacheSizeResponse.BytesEntryR\x05bytes\x1a8\n" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xbd\x01\n" +
-	"\x17ListCacheEntriesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd7\x01\n" +
+	"\x17ListCacheEntriesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\x12!\n" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12$\n" +
 	"\tpage_size\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
@@ -4230,10 +4233,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x82\x01\n" +
-	"\x11ClearCacheRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x14\n" +
+	"expireTime\"\x9c\x01\n" +
+	"\x11ClearCacheRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12!\n" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\tR\x03ids\".\n" +
@@ -4254,10 +4257,9 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\told_limit\x18\x02 \x01(\x05R\boldLimit\x12\x1b\n" +
 	"\tnew_limit\x18\x03 \x01(\x05R\bnewLimit\x12F\n" +
 	"\x06reason\x18\x04 \x01(\x0e2..evalfleet.model.v1.ConnectionPoolChangeReasonR\x06reason\x12\x14\n" +
-	"\x05model\x18\x05 \x01(\tR\x05model\"\x85\x01\n" +
-	"\x1aListConnectionPoolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\x05model\x18\x05 \x01(\tR\x05model\"\xa6\x01\n" +
+	"\x1aListConnectionPoolsRequest\x12C\n" +
+	"\x06parent\x18\x01 \x01(\tB+\xe0A\x02\xfaA\x1e\x12\x1cevalfleet.dev/ConnectionPool\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"\x94\x01\n" +
@@ -4280,10 +4282,9 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04etag\x18\a \x01(\tR\x04etag:\x96\x01\xeaA\x92\x01\n" +
 	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}\x12-accounts/{provider}/{account}/budgets/accountB\r\n" +
 	"\v_max_tokensB\v\n" +
-	"\t_max_cost\"}\n" +
-	"\x12ListBudgetsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\t_max_cost\"\x96\x01\n" +
+	"\x12ListBudgetsRequest\x12;\n" +
+	"\x06parent\x18\x01 \x01(\tB#\xe0A\x02\xfaA\x16\x12\x14evalfleet.dev/Budget\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +

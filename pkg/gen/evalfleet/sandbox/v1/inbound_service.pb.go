@@ -431,10 +431,10 @@ var File_evalfleet_sandbox_v1_inbound_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_inbound_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/inbound_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x01\n" +
-	"\x13WatchInboundRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12$\n" +
+	"*evalfleet/sandbox/v1/inbound_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x01\n" +
+	"\x13WatchInboundRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12$\n" +
 	"\aservice\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\aservice\x12\x1d\n" +
 	"\x05after\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"M\n" +
@@ -450,10 +450,10 @@ const file_evalfleet_sandbox_v1_inbound_service_proto_rawDesc = "" +
 	"\x04body\x18\x06 \x01(\fR\x04body\"9\n" +
 	"\rInboundHeader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x8c\x02\n" +
-	"\x14AnswerInboundRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\"\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xa6\x02\n" +
+	"\x14AnswerInboundRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\"\n" +
 	"\x06number\x18\x02 \x01(\x03B\n" +
 	"\xe0A\x02\xbaH\x04\"\x02 \x00R\x06number\x12\"\n" +
 	"\x06status\x18\x03 \x01(\x05B\n" +

@@ -120,13 +120,13 @@ var File_evalfleet_sandbox_v1_pause_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_pause_service_proto_rawDesc = "" +
 	"\n" +
-	"(evalfleet/sandbox/v1/pause_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"5\n" +
-	"\x13PauseSandboxRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"6\n" +
-	"\x14ResumeSandboxRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name2\xe7\x02\n" +
+	"(evalfleet/sandbox/v1/pause_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"O\n" +
+	"\x13PauseSandboxRequest\x128\n" +
+	"\x04name\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\x04name\"P\n" +
+	"\x14ResumeSandboxRequest\x128\n" +
+	"\x04name\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\x04name2\xe7\x02\n" +
 	"\fPauseService\x12\xa8\x01\n" +
 	"\fPauseSandbox\x12).evalfleet.sandbox.v1.PauseSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"N\xaa\xbb\x18\x11pausing sandboxes\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{name=projects/*/sandboxes/*}:pause\x90\x02\x02\x12\xab\x01\n" +
 	"\rResumeSandbox\x12*.evalfleet.sandbox.v1.ResumeSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"O\xaa\xbb\x18\x11pausing sandboxes\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/sandboxes/*}:resume\x90\x02\x02B\xe6\x01\n" +

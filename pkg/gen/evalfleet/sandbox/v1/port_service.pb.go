@@ -455,15 +455,15 @@ var File_evalfleet_sandbox_v1_port_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_port_service_proto_rawDesc = "" +
 	"\n" +
-	"'evalfleet/sandbox/v1/port_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"8\n" +
-	"\x10ListPortsRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\"E\n" +
+	"'evalfleet/sandbox/v1/port_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"R\n" +
+	"\x10ListPortsRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\"E\n" +
 	"\x11ListPortsResponse\x120\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1a.evalfleet.sandbox.v1.PortR\x05ports\"2\n" +
-	"\x10ClosePortRequest\x12\x1e\n" +
-	"\x04port\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04port\"\x13\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1a.evalfleet.sandbox.v1.PortR\x05ports\"I\n" +
+	"\x10ClosePortRequest\x125\n" +
+	"\x04port\x18\x01 \x01(\tB!\xe0A\x02\xfaA\x14\n" +
+	"\x12evalfleet.dev/Port\xbaH\x04r\x02\x10\x01R\x04port\"\x13\n" +
 	"\x11ClosePortResponse\"p\n" +
 	"\x0fDialPortRequest\x12?\n" +
 	"\x06target\x18\x01 \x01(\v2%.evalfleet.sandbox.v1.OpenPortRequestH\x00R\x06target\x12\x14\n" +
@@ -475,10 +475,10 @@ const file_evalfleet_sandbox_v1_port_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fsandbox_port\x18\x02 \x01(\rR\vsandboxPort\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress:L\xeaAI\n" +
-	"\x12evalfleet.dev/Port\x123projects/{project}/sandboxes/{sandbox}/ports/{port}\"g\n" +
-	"\x0fOpenPortRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12.\n" +
+	"\x12evalfleet.dev/Port\x123projects/{project}/sandboxes/{sandbox}/ports/{port}\"\x81\x01\n" +
+	"\x0fOpenPortRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12.\n" +
 	"\fsandbox_port\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\vsandboxPort2\xf8\x04\n" +
 	"\vPortService\x12\x9b\x01\n" +
 	"\bOpenPort\x12%.evalfleet.sandbox.v1.OpenPortRequest\x1a\x1a.evalfleet.sandbox.v1.Port\"L\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x12\xaa\x01\n" +

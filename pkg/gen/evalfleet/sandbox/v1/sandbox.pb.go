@@ -1317,7 +1317,7 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04etag\x18\n" +
 	" \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x123\n" +
 	"\x06timing\x18\v \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing:B\xeaA?\n" +
-	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}\"\xf9\x06\n" +
+	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}\"\x94\a\n" +
 	"\vSandboxSpec\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06driver\x12\x1a\n" +
 	"\x05image\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05image\x12B\n" +
@@ -1334,8 +1334,9 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05lease\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12<\n" +
 	"\fmax_lifetime\x18\r \x01(\v2\x19.google.protobuf.DurationR\vmaxLifetime\x12)\n" +
 	"\x10allow_unisolated\x18\x0e \x01(\bR\x0fallowUnisolated\x122\n" +
-	"\x12driver_config_json\x18\x0f \x01(\tB\x04\xb0\xbb\x18\x01R\x10driverConfigJson\x12 \n" +
-	"\bsnapshot\x18\x10 \x01(\tB\x04\xb8\xbb\x18\x01R\bsnapshot\x1a6\n" +
+	"\x12driver_config_json\x18\x0f \x01(\tB\x04\xb0\xbb\x18\x01R\x10driverConfigJson\x12;\n" +
+	"\bsnapshot\x18\x10 \x01(\tB\x1f\xfaA\x18\n" +
+	"\x16evalfleet.dev/Snapshot\xb8\xbb\x18\x01R\bsnapshot\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -388,10 +388,10 @@ const file_evalfleet_sandbox_v1_sandbox_group_service_proto_rawDesc = "" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.evalfleet.sandbox.v1.SandboxR\x05value:\x028\x01:Q\xeaAN\n" +
-	"\x1aevalfleet.dev/SandboxGroup\x120projects/{project}/sandboxGroups/{sandbox_group}\"\xc1\x03\n" +
-	"\x19CreateSandboxGroupRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12w\n" +
+	"\x1aevalfleet.dev/SandboxGroup\x120projects/{project}/sandboxGroups/{sandbox_group}\"\xdb\x03\n" +
+	"\x19CreateSandboxGroupRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12w\n" +
 	"\x05specs\x18\x02 \x03(\v2:.evalfleet.sandbox.v1.CreateSandboxGroupRequest.SpecsEntryB%\xe0A\x02\xbaH\x1f\x9a\x01\x1c\b\x01\"\x18r\x162\x14^[A-Za-z0-9-]{1,63}$R\x05specs\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
@@ -400,21 +400,21 @@ const file_evalfleet_sandbox_v1_sandbox_group_service_proto_rawDesc = "" +
 	"\n" +
 	"SpecsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
-	"\x05value\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x05value:\x028\x01\"j\n" +
-	"\x19CancelSandboxGroupRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\x05value\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x19CancelSandboxGroupRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\"?\n" +
 	"\x1aCancelSandboxGroupResponse\x12!\n" +
-	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"8\n" +
-	"\x16GetSandboxGroupRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\";\n" +
-	"\x19DeleteSandboxGroupRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name2\x8b\x06\n" +
+	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"W\n" +
+	"\x16GetSandboxGroupRequest\x12=\n" +
+	"\x04name\x18\x01 \x01(\tB)\xe0A\x02\xfaA\x1c\n" +
+	"\x1aevalfleet.dev/SandboxGroup\xbaH\x04r\x02\x10\x01R\x04name\"Z\n" +
+	"\x19DeleteSandboxGroupRequest\x12=\n" +
+	"\x04name\x18\x01 \x01(\tB)\xe0A\x02\xfaA\x1c\n" +
+	"\x1aevalfleet.dev/SandboxGroup\xbaH\x04r\x02\x10\x01R\x04name2\x8b\x06\n" +
 	"\x13SandboxGroupService\x12\xb6\x01\n" +
 	"\x12CreateSandboxGroup\x12/.evalfleet.sandbox.v1.CreateSandboxGroupRequest\x1a\".evalfleet.sandbox.v1.SandboxGroup\"K\xaa\xbb\x18\x13groups of sandboxes\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/sandboxGroups\x12\xce\x01\n" +
 	"\x12CancelSandboxGroup\x12/.evalfleet.sandbox.v1.CancelSandboxGroupRequest\x1a0.evalfleet.sandbox.v1.CancelSandboxGroupResponse\"U\xaa\xbb\x18\x13groups of sandboxes\x82\xd3\xe4\x93\x025:\x01*\"0/api/v1/{parent=projects/*}/sandboxGroups:cancel\x90\x02\x02\x12\xb0\x01\n" +

@@ -507,19 +507,19 @@ const file_evalfleet_sandbox_v1_sandbox_pool_service_proto_rawDesc = "" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12\x12\n" +
 	"\x04etag\x18\a \x01(\tR\x04etag:N\xeaAK\n" +
-	"\x19evalfleet.dev/SandboxPool\x12.projects/{project}/sandboxPools/{sandbox_pool}\"\xb8\x01\n" +
-	"\x18CreateSandboxPoolRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12O\n" +
+	"\x19evalfleet.dev/SandboxPool\x12.projects/{project}/sandboxPools/{sandbox_pool}\"\xd2\x01\n" +
+	"\x18CreateSandboxPoolRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12O\n" +
 	"\fsandbox_pool\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxPoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\vsandboxPool\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"7\n" +
-	"\x15GetSandboxPoolRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x82\x01\n" +
-	"\x17ListSandboxPoolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"U\n" +
+	"\x15GetSandboxPoolRequest\x12<\n" +
+	"\x04name\x18\x01 \x01(\tB(\xe0A\x02\xfaA\x1b\n" +
+	"\x19evalfleet.dev/SandboxPool\xbaH\x04r\x02\x10\x01R\x04name\"\x9c\x01\n" +
+	"\x17ListSandboxPoolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"\x8a\x01\n" +
@@ -529,10 +529,10 @@ const file_evalfleet_sandbox_v1_sandbox_pool_service_proto_rawDesc = "" +
 	"\x18UpdateSandboxPoolRequest\x12O\n" +
 	"\fsandbox_pool\x18\x01 \x01(\v2!.evalfleet.sandbox.v1.SandboxPoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\vsandboxPool\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\":\n" +
-	"\x18DeleteSandboxPoolRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x1b\n" +
+	"updateMask\"X\n" +
+	"\x18DeleteSandboxPoolRequest\x12<\n" +
+	"\x04name\x18\x01 \x01(\tB(\xe0A\x02\xfaA\x1b\n" +
+	"\x19evalfleet.dev/SandboxPool\xbaH\x04r\x02\x10\x01R\x04name\"\x1b\n" +
 	"\x19DeleteSandboxPoolResponse2\xc6\a\n" +
 	"\x12SandboxPoolService\x12\xb1\x01\n" +
 	"\x11CreateSandboxPool\x12..evalfleet.sandbox.v1.CreateSandboxPoolRequest\x1a!.evalfleet.sandbox.v1.SandboxPool\"I\xaa\xbb\x18\x12pools of sandboxes\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{parent=projects/*}/sandboxPools\x12\xab\x01\n" +

@@ -2602,31 +2602,31 @@ var File_evalfleet_sandbox_v1_sandbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x03\n" +
-	"\x14CreateSandboxRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
+	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x03\n" +
+	"\x14CreateSandboxRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12#\n" +
 	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12=\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"e\n" +
-	"\x14CancelSandboxRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x7f\n" +
+	"\x14CancelSandboxRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\":\n" +
 	"\x15CancelSandboxResponse\x12!\n" +
-	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"3\n" +
-	"\x11GetSandboxRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\xad\x02\n" +
-	"\x14ListSandboxesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"M\n" +
+	"\x11GetSandboxRequest\x128\n" +
+	"\x04name\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\x04name\"\xc7\x02\n" +
+	"\x14ListSandboxesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12N\n" +
@@ -2637,21 +2637,22 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"|\n" +
 	"\x15ListSandboxesResponse\x12;\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x1d.evalfleet.sandbox.v1.SandboxR\tsandboxes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"6\n" +
-	"\x14DeleteSandboxRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x94\x01\n" +
-	"\x12RenewLeasesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
-	"\tsandboxes\x18\x02 \x03(\tB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\tsandboxes\x12/\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"P\n" +
+	"\x14DeleteSandboxRequest\x128\n" +
+	"\x04name\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\x04name\"\xc8\x01\n" +
+	"\x12RenewLeasesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12C\n" +
+	"\tsandboxes\x18\x02 \x03(\tB%\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x05\x92\x01\x02\b\x01R\tsandboxes\x12/\n" +
 	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"w\n" +
 	"\x13RenewLeasesResponse\x12\x18\n" +
 	"\amissing\x18\x01 \x03(\tR\amissing\x12F\n" +
-	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xa4\x02\n" +
-	"\vExecRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
+	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xbe\x02\n" +
+	"\vExecRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12=\n" +
 	"\x04spec\x18\x03 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12B\n" +
@@ -2660,10 +2661,10 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\fExecResponse\x128\n" +
 	"\x06result\x18\x01 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xc0\x02\n" +
-	"\x11StreamExecRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xda\x02\n" +
+	"\x11StreamExecRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x122\n" +
 	"\x04spec\x18\x03 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecR\x04spec\x12B\n" +
@@ -2687,10 +2688,10 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12#\n" +
 	"\rskipped_bytes\x18\x04 \x01(\x03R\fskippedBytes\"\x0f\n" +
-	"\rExecHeartbeat\"\xaf\x01\n" +
-	"\x15WriteExecInputRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12)\n" +
+	"\rExecHeartbeat\"\xc9\x01\n" +
+	"\x15WriteExecInputRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x1f\n" +
@@ -2698,29 +2699,30 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x10\n" +
 	"\x03eof\x18\x05 \x01(\bR\x03eof\"0\n" +
 	"\x16WriteExecInputResponse\x12\x16\n" +
-	"\x06offset\x18\x01 \x01(\x03R\x06offset\"d\n" +
-	"\x11CancelExecRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12)\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\"~\n" +
+	"\x11CancelExecRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\"7\n" +
 	"\x12CancelExecResponse\x12!\n" +
-	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"[\n" +
-	"\x12ReleaseExecRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1f\n" +
+	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"u\n" +
+	"\x12ReleaseExecRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1f\n" +
 	"\vrequest_ids\x18\x02 \x03(\tR\n" +
 	"requestIds\"\x15\n" +
-	"\x13ReleaseExecResponse\"_\n" +
-	"\x1aReleaseRunSandboxesRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
-	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
-	"\x1bReleaseRunSandboxesResponse\"\xab\x01\n" +
-	"\x0fReadFileRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
+	"\x13ReleaseExecResponse\"\x8f\x01\n" +
+	"\x1aReleaseRunSandboxesRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x123\n" +
+	"\x04runs\x18\x02 \x03(\tB\x1f\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
+	"\x1bReleaseRunSandboxesResponse\"\xc5\x01\n" +
+	"\x0fReadFileRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x1d\n" +
@@ -2728,10 +2730,10 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"`\n" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x122\n" +
-	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xba\x01\n" +
-	"\x10WriteFileRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
+	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xd4\x01\n" +
+	"\x10WriteFileRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1a\n" +
 	"\acontent\x18\x03 \x01(\fH\x00R\acontent\x12\x14\n" +
@@ -2740,10 +2742,10 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04userB\x06\n" +
 	"\x04body\"G\n" +
 	"\x11WriteFileResponse\x122\n" +
-	"\x04info\x18\x01 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xa4\x01\n" +
-	"\x13DownloadFileRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
+	"\x04info\x18\x01 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xbe\x01\n" +
+	"\x13DownloadFileRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x1b\n" +
@@ -2751,18 +2753,19 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"`\n" +
 	"\x14DownloadFileResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x122\n" +
-	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\x7f\n" +
-	"\x11UploadFileRequest\x12\x18\n" +
-	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x12\n" +
+	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\x9b\x01\n" +
+	"\x11UploadFileRequest\x124\n" +
+	"\asandbox\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/SandboxR\asandbox\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
 	"\x05chunk\x18\x05 \x01(\fR\x05chunk\"H\n" +
 	"\x12UploadFileResponse\x122\n" +
-	"\x04info\x18\x01 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xd9\x01\n" +
-	"\x10ListFilesRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
+	"\x04info\x18\x01 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xf3\x01\n" +
+	"\x10ListFilesRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12&\n" +
 	"\tmax_depth\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\b(\x00R\bmaxDepth\x12$\n" +
@@ -2772,10 +2775,10 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x06 \x01(\tR\x04user\"q\n" +
 	"\x11ListFilesResponse\x124\n" +
 	"\x05files\x18\x01 \x03(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x05files\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8b\x01\n" +
-	"\x11RemoveFileRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x01\n" +
+	"\x11RemoveFileRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x12\n" +

@@ -902,16 +902,16 @@ var File_evalfleet_sandbox_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/session_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa7\x01\n" +
-	"\x12OpenSessionRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12B\n" +
+	"*evalfleet/sandbox/v1/session_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc1\x01\n" +
+	"\x12OpenSessionRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12B\n" +
 	"\asession\x18\x02 \x01(\v2\x1d.evalfleet.sandbox.v1.SessionB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\asession\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\";\n" +
-	"\x13ListSessionsRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\"Q\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"U\n" +
+	"\x13ListSessionsRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\"Q\n" +
 	"\x14ListSessionsResponse\x129\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1d.evalfleet.sandbox.v1.SessionR\bsessions\".\n" +
 	"\x14WriteSessionResponse\x12\x16\n" +
@@ -922,19 +922,20 @@ const file_evalfleet_sandbox_v1_session_service_proto_rawDesc = "" +
 	"\x06resize\x18\x03 \x01(\v2*.evalfleet.sandbox.v1.ResizeSessionRequestH\x00R\x06resizeB\x06\n" +
 	"\x04part\"Z\n" +
 	"\x15StreamSessionResponse\x12A\n" +
-	"\x06output\x18\x01 \x01(\v2).evalfleet.sandbox.v1.ReadSessionResponseR\x06output\"j\n" +
-	"\x14ResizeSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x18\n" +
+	"\x06output\x18\x01 \x01(\v2).evalfleet.sandbox.v1.ReadSessionResponseR\x06output\"\x84\x01\n" +
+	"\x14ResizeSessionRequest\x12>\n" +
+	"\asession\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Session\xbaH\x04r\x02\x10\x01R\asession\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\rR\acolumns\x12\x12\n" +
 	"\x04rows\x18\x03 \x01(\rR\x04rows\"\x17\n" +
-	"\x15ResizeSessionResponse\";\n" +
-	"\x13CloseSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\"\x16\n" +
-	"\x14CloseSessionResponse\"\xed\x03\n" +
-	"\aSession\x12\x17\n" +
-	"\x04name\x18\x01 \x01(\tB\x03\xe0A\x03R\x04name\x12\x12\n" +
+	"\x15ResizeSessionResponse\"U\n" +
+	"\x13CloseSessionRequest\x12>\n" +
+	"\asession\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Session\xbaH\x04r\x02\x10\x01R\asession\"\x16\n" +
+	"\x14CloseSessionResponse\"\x87\x04\n" +
+	"\aSession\x121\n" +
+	"\x04name\x18\x01 \x01(\tB\x1d\xe0A\x03\xfaA\x17\n" +
+	"\x15evalfleet.dev/SessionR\x04name\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x18\n" +
 	"\acolumns\x18\x03 \x01(\rR\acolumns\x12\x12\n" +
 	"\x04rows\x18\x04 \x01(\rR\x04rows\x128\n" +
@@ -948,15 +949,15 @@ const file_evalfleet_sandbox_v1_session_service_proto_rawDesc = "" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:U\xeaAR\n" +
-	"\x15evalfleet.dev/Session\x129projects/{project}/sandboxes/{sandbox}/sessions/{session}\"p\n" +
-	"\x13WriteSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x1f\n" +
+	"\x15evalfleet.dev/Session\x129projects/{project}/sandboxes/{sandbox}/sessions/{session}\"\x8a\x01\n" +
+	"\x13WriteSessionRequest\x12>\n" +
+	"\asession\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Session\xbaH\x04r\x02\x10\x01R\asession\x12\x1f\n" +
 	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"\xb0\x01\n" +
-	"\x12ReadSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x1f\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\xca\x01\n" +
+	"\x12ReadSessionRequest\x12>\n" +
+	"\asession\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Session\xbaH\x04r\x02\x10\x01R\asession\x12\x1f\n" +
 	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12$\n" +
 	"\tmax_bytes\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxBytes\"\x85\x01\n" +

@@ -377,29 +377,31 @@ var File_evalfleet_sandbox_v1_snapshot_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_snapshot_service_proto_rawDesc = "" +
 	"\n" +
-	"+evalfleet/sandbox/v1/snapshot_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"|\n" +
-	"\x15CreateSnapshotRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x14\n" +
+	"+evalfleet/sandbox/v1/snapshot_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x01\n" +
+	"\x15CreateSnapshotRequest\x12>\n" +
+	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\x7f\n" +
-	"\x14ListSnapshotsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\x99\x01\n" +
+	"\x14ListSnapshotsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"}\n" +
 	"\x15ListSnapshotsResponse\x12<\n" +
 	"\tsnapshots\x18\x01 \x03(\v2\x1e.evalfleet.sandbox.v1.SnapshotR\tsnapshots\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"7\n" +
-	"\x15DeleteSnapshotRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x18\n" +
-	"\x16DeleteSnapshotResponse\"\xe5\x01\n" +
-	"\bSnapshot\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\asandbox\x18\x02 \x01(\tR\asandbox\x12\x14\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"R\n" +
+	"\x15DeleteSnapshotRequest\x129\n" +
+	"\x04name\x18\x01 \x01(\tB%\xe0A\x02\xfaA\x18\n" +
+	"\x16evalfleet.dev/Snapshot\xbaH\x04r\x02\x10\x01R\x04name\"\x18\n" +
+	"\x16DeleteSnapshotResponse\"\x9e\x02\n" +
+	"\bSnapshot\x12/\n" +
+	"\x04name\x18\x01 \x01(\tB\x1b\xfaA\x18\n" +
+	"\x16evalfleet.dev/SnapshotR\x04name\x124\n" +
+	"\asandbox\x18\x02 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/SandboxR\asandbox\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\x03R\x04size\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +

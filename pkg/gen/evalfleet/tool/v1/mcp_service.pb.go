@@ -684,35 +684,35 @@ var File_evalfleet_tool_v1_mcp_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\n" +
-	"#evalfleet/tool/v1/mcp_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xfe\x01\n" +
-	"\x16CreateMcpServerRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12F\n" +
+	"#evalfleet/tool/v1/mcp_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\x98\x02\n" +
+	"\x16CreateMcpServerRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12F\n" +
 	"\n" +
 	"mcp_server\x18\x02 \x01(\v2\x1c.evalfleet.tool.v1.McpServerB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\tmcpServer\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12O\n" +
-	"\rmcp_server_id\x18\x04 \x01(\tB+\xe0A\x02\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\vmcpServerId\"5\n" +
-	"\x13GetMcpServerRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x80\x01\n" +
-	"\x15ListMcpServersRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"\rmcp_server_id\x18\x04 \x01(\tB+\xe0A\x02\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\vmcpServerId\"Q\n" +
+	"\x13GetMcpServerRequest\x12:\n" +
+	"\x04name\x18\x01 \x01(\tB&\xe0A\x02\xfaA\x19\n" +
+	"\x17evalfleet.dev/McpServer\xbaH\x04r\x02\x10\x01R\x04name\"\x9a\x01\n" +
+	"\x15ListMcpServersRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"\x7f\n" +
 	"\x16ListMcpServersResponse\x12=\n" +
 	"\vmcp_servers\x18\x01 \x03(\v2\x1c.evalfleet.tool.v1.McpServerR\n" +
 	"mcpServers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
-	"\x16DeleteMcpServerRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x19\n" +
-	"\x17DeleteMcpServerResponse\"5\n" +
-	"\x13ListMcpToolsRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"I\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"T\n" +
+	"\x16DeleteMcpServerRequest\x12:\n" +
+	"\x04name\x18\x01 \x01(\tB&\xe0A\x02\xfaA\x19\n" +
+	"\x17evalfleet.dev/McpServer\xbaH\x04r\x02\x10\x01R\x04name\"\x19\n" +
+	"\x17DeleteMcpServerResponse\"Q\n" +
+	"\x13ListMcpToolsRequest\x12:\n" +
+	"\x04name\x18\x01 \x01(\tB&\xe0A\x02\xfaA\x19\n" +
+	"\x17evalfleet.dev/McpServer\xbaH\x04r\x02\x10\x01R\x04name\"I\n" +
 	"\x14ListMcpToolsResponse\x121\n" +
 	"\x05tools\x18\x01 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\xfe\x01\n" +
 	"\tMcpServer\x12\x17\n" +

@@ -120,10 +120,10 @@ var File_evalfleet_tool_v1_scope_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_scope_service_proto_rawDesc = "" +
 	"\n" +
-	"%evalfleet/tool/v1/scope_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"Z\n" +
-	"\x0fEndScopeRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12#\n" +
+	"%evalfleet/tool/v1/scope_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\"t\n" +
+	"\x0fEndScopeRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12#\n" +
 	"\x05scope\x18\x02 \x01(\tB\r\xe0A\x02\xbaH\ar\x05\x10\x01(\x80\x01R\x05scope\"\x12\n" +
 	"\x10EndScopeResponse2\xad\x01\n" +
 	"\fScopeService\x12\x9c\x01\n" +

@@ -13,6 +13,7 @@ import (
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1529,7 +1530,7 @@ var File_evalfleet_tool_v1_tool_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc1\x01\n" +
+	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc1\x01\n" +
 	"\bToolInfo\x125\n" +
 	"\x04name\x18\x01 \x01(\tB!\xbaH\x1ar\x182\x16^[A-Za-z0-9_-]{1,128}$\xb8\xbb\x18\x01R\x04name\x12&\n" +
 	"\vdescription\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12-\n" +
@@ -1550,7 +1551,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x06worker\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\x06worker\x123\n" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x13\n" +
-	"\x11_max_output_bytes\"\x8d\x04\n" +
+	"\x11_max_output_bytes\"\xa9\x04\n" +
 	"\aToolRef\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12'\n" +
@@ -1562,9 +1563,10 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\a \x01(\v2!.evalfleet.tool.v1.ToolDefinitionR\n" +
 	"definition\x12\x1e\n" +
-	"\asandbox\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x12#\n" +
+	"\asandbox\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x12?\n" +
 	"\n" +
-	"mcp_server\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\tmcpServer\x1aH\n" +
+	"mcp_server\x18\t \x01(\tB \xfaA\x19\n" +
+	"\x17evalfleet.dev/McpServer\xb8\xbb\x18\x01R\tmcpServer\x1aH\n" +
 	"\x1aParameterDescriptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x02\n" +

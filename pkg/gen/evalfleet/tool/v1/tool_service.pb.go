@@ -1700,34 +1700,34 @@ var File_evalfleet_tool_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
-	"\x10ListToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
+	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\x95\x01\n" +
+	"\x10ListToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"t\n" +
 	"\x11ListToolsResponse\x127\n" +
 	"\x05tools\x18\x01 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"k\n" +
-	"\x13ResolveToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x120\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
+	"\x13ResolveToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x120\n" +
 	"\x05tools\x18\x02 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\"O\n" +
 	"\x14ResolveToolsResponse\x127\n" +
-	"\x05tools\x18\x01 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\"\xb3\x01\n" +
-	"\x14ParseToolCallRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x120\n" +
+	"\x05tools\x18\x01 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\"\xcd\x01\n" +
+	"\x14ParseToolCallRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x120\n" +
 	"\x05tools\x18\x02 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12\x1a\n" +
 	"\bfunction\x18\x03 \x01(\tR\bfunction\x12\x10\n" +
 	"\x03raw\x18\x04 \x01(\tR\x03raw\x12\x17\n" +
 	"\acall_id\x18\x05 \x01(\tR\x06callId\"H\n" +
 	"\x15ParseToolCallResponse\x12/\n" +
-	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xe5\x02\n" +
-	"\x12ReviewToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12B\n" +
+	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xff\x02\n" +
+	"\x12ReviewToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12B\n" +
 	"\vattribution\x18\x02 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x121\n" +
 	"\x05calls\x18\x04 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallR\x05calls\x12=\n" +
@@ -1752,10 +1752,10 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\bmodified\x18\t \x01(\bR\bmodified\"\x93\x01\n" +
 	"\x13ReviewToolsResponse\x127\n" +
 	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xc1\x06\n" +
-	"\x13ExecuteToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xdb\x06\n" +
+	"\x13ExecuteToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x03 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x120\n" +
@@ -1787,20 +1787,21 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\fToolProgress\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12-\n" +
-	"\x04note\x18\x03 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"9\n" +
-	"\x13WatchWorkersRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"Z\n" +
-	"\x14WatchWorkersResponse\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"S\n" +
+	"\x13WatchWorkersRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\"v\n" +
+	"\x14WatchWorkersResponse\x122\n" +
+	"\x06parent\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/ProjectR\x06parent\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
 	"\x06served\x18\x03 \x01(\bR\x06served\"<\n" +
 	"\vToolStarted\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x05R\x05index\"\xaa\x01\n" +
-	"\x15AttachToolCallRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\"\xc4\x01\n" +
+	"\x15AttachToolCallRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12#\n" +
@@ -1810,28 +1811,29 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\aCallRef\x12#\n" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12\x1d\n" +
-	"\x05index\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05index\"\xa2\x01\n" +
-	"\x12CancelToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\x05index\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05index\"\xbc\x01\n" +
+	"\x12CancelToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12=\n" +
 	"\x05calls\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.CallRefB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\x05calls\"T\n" +
 	"\x13CancelToolsResponse\x12=\n" +
-	"\falready_done\x18\x01 \x03(\v2\x1a.evalfleet.tool.v1.CallRefR\valreadyDone\"\x96\x01\n" +
-	"\x13ReleaseToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\falready_done\x18\x01 \x03(\v2\x1a.evalfleet.tool.v1.CallRefR\valreadyDone\"\xb0\x01\n" +
+	"\x13ReleaseToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x120\n" +
 	"\x05calls\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.CallRefR\x05calls\"\x16\n" +
-	"\x14ReleaseToolsResponse\"[\n" +
-	"\x16ReleaseRunToolsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
-	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x19\n" +
+	"\x14ReleaseToolsResponse\"\x8b\x01\n" +
+	"\x16ReleaseRunToolsRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x123\n" +
+	"\x04runs\x18\x02 \x03(\tB\x1f\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x19\n" +
 	"\x17ReleaseRunToolsResponse*\xba\x01\n" +
 	"\x0eReviewDecision\x12\x1f\n" +
 	"\x1bREVIEW_DECISION_UNSPECIFIED\x10\x00\x12\x17\n" +
