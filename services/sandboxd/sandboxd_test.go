@@ -359,6 +359,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	out, ended := drain(t, stream)
 	assert.Equal(t, "ne\n", out)
 	assert.True(t, ended.GetReplayed())
+	assert.Nil(t, ended.StdoutCutAt)
 	_, err = in.client.ReleaseExec(t.Context(), &sandboxv1.ReleaseExecRequest{Sandbox: b.GetName(), RequestIds: []string{"long"}})
 	require.NoError(t, err)
 	stream, err = in.client.StreamExec(waittest.Context(t), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long"})

@@ -130,6 +130,7 @@ func (g *guest) Stream(req *guestv1.StreamRequest, stream grpc.ServerStreamingSe
 		return c.Err()
 	}
 	result := c.Result(0)
+	result.StdoutCutAt, result.StderrCutAt = nil, nil // The reader had the output, and knows what was skipped.
 	result.Replayed = replayed
 	return stream.Send(&sandboxv1.StreamExecResponse{Event: &sandboxv1.StreamExecResponse_Ended{Ended: result}})
 }

@@ -989,7 +989,7 @@ type StreamExecResponse_Heartbeat struct {
 }
 
 type StreamExecResponse_Ended struct {
-	// It ended; the last event. Its stdout and stderr are empty.
+	// It ended; the last event. Its stdout and stderr are empty, and `skipped_bytes` of their pieces has what is missing.
 	Ended *ExecResult `protobuf:"bytes,4,opt,name=ended,proto3,oneof"`
 }
 

@@ -111,6 +111,8 @@ func streams(t *testing.T, h Harness) {
 		assert.Len(t, f.stdout, size)
 		assert.Equal(t, "end\n", string(f.stderr))
 		assert.Zero(t, f.ended.GetExitCode())
+		assert.EqualValues(t, size, f.ended.GetStdoutBytes())
+		assert.Nil(t, f.ended.StdoutCutAt, "the reader had all of it")
 	})
 	t.Run("a command that waits for a reader ends when its time is over, and when the reader leaves", func(t *testing.T) {
 		t.Parallel()
