@@ -1,7 +1,7 @@
 // Package paired measures things whose figures are only meaningful relative to each other. They take turns, so that
 // other load of the machine affects all of them alike, and their figures of the same round are compared:
 //
-// warm-up: A B C    round 1: A B C    round 2: A B C    …        A to B = median over the rounds of A ÷ B
+//	warm-up: A B C    round 1: A B C    round 2: A B C    …        A to B = median over the rounds of A ÷ B
 package paired
 
 import (

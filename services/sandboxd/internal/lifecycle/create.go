@@ -49,8 +49,8 @@ type Creation struct {
 	Timeout time.Duration
 }
 
-// Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes
-// on when ctx ends, also in a later process, and a repeated call gives the same one.
+// Create makes a sandbox and returns it when it is usable. With a request id the sandbox is made once: its creation
+// continues when ctx ends, also in a later process, and a repeated call returns the same sandbox.
 func (s *Sandboxes) Create(ctx context.Context, c Creation) (*Sandbox, error) {
 	spec, err := s.complete(c.Spec)
 	if err != nil {
@@ -92,8 +92,8 @@ func (s *Sandboxes) idOf(key effect.Key) string {
 	return idPrefix + resource.DerivedID(s.installation, key.Project, key.ID)
 }
 
-// CancelCreate keeps a sandbox from being made, or stops its making. Nothing of it is left when it returns nil. It
-// reports whether the making had ended before, and then changes nothing.
+// CancelCreate prevents or stops the creation of a sandbox. When it returns nil, nothing of the sandbox is left. It
+// reports whether the creation had ended before; then it changes nothing.
 func (s *Sandboxes) CancelCreate(ctx context.Context, project, requestID string) (ended bool, err error) {
 	key := effect.Key{Project: project, ID: requestID}
 	ended, err = s.effects.Cancel(ctx, key)
@@ -108,8 +108,8 @@ func (s *Sandboxes) CancelCreate(ctx context.Context, project, requestID string)
 	return false, err
 }
 
-// logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or the caller has
-// left. Runs retry while an engine is away, so there is at most one line in logEvery.
+// logRefusal logs that a sandbox could not be made, unless the reason is a transient lack of room, or the caller has
+// left. Runs retry while an engine is unreachable, so there is at most one line in logEvery.
 func (s *Sandboxes) logRefusal(ctx context.Context, driver string, err error) {
 	if ctx.Err() != nil || rpcerr.Code(err) == codes.ResourceExhausted {
 		return
@@ -300,8 +300,8 @@ func (s *Sandboxes) unlessFull(err error) error {
 	return err
 }
 
-// moveWithRetry is move that is tried again while the store is away: what is made at a cost is recorded when the store
-// is back.
+// moveWithRetry is move with retries while the store is unreachable: the result of costly work is recorded when the
+// store is reachable again.
 func (s *Sandboxes) moveWithRetry(ctx context.Context, e *entry, a Action, change func(*Sandbox)) (moved bool, err error) {
 	err = retryWhileStoreAway(ctx, func() error {
 		moved, err = s.move(ctx, e, a, change)
@@ -310,7 +310,7 @@ func (s *Sandboxes) moveWithRetry(ctx context.Context, e *entry, a Action, chang
 	return moved, err
 }
 
-// retryWhileStoreAway repeats a write while the store is away, until ctx ends.
+// retryWhileStoreAway retries a write while the store is unreachable, until ctx ends.
 func retryWhileStoreAway(ctx context.Context, write func() error) error {
 	var away error
 	for backoff := (retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}); ; {

@@ -34,8 +34,8 @@ func (s *Sandboxes) Delete(ctx context.Context, project, id string) (*Sandbox, e
 	return s.Get(ctx, project, id)
 }
 
-// remove begins the removal of a sandbox, unless it has begun, and gives what is closed when it is over or has failed
-// for now.
+// remove begins the removal of a sandbox, unless it has begun, and returns a channel that is closed when the removal is
+// over or has failed for now.
 func (s *Sandboxes) remove(ctx context.Context, e *entry, reason string) <-chan struct{} {
 	e.mu.Lock()
 	if e.removing != nil {
@@ -84,7 +84,7 @@ func (s *Sandboxes) removeNow(ctx context.Context, e *entry, reason string) erro
 	return nil
 }
 
-// lose writes down that a sandbox is gone and clears away what is left of it.
+// lose records that a sandbox is lost and removes what is left of it.
 func (s *Sandboxes) lose(ctx context.Context, e *entry, why string) {
 	moved, err := s.move(ctx, e, Lose, func(b *Sandbox) { b.Reason = why })
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Renew lets sandboxes of a project live for lease from now (zero: each for its own). It gives the ids of those that
-// are gone, and the earliest end among the others.
+// Renew extends the leases of sandboxes of a project to lease from now (zero: each sandbox's own duration). It returns
+// the ids of the sandboxes that no longer exist, and the earliest end among the others.
 func (s *Sandboxes) Renew(ctx context.Context, project string, ids []string, lease time.Duration) (missing []string, earliest time.Time, err error) {
 	if lease < 0 || lease > maxLease {
 		return nil, earliest, rpcerr.InvalidField("lease", "must not be below zero nor above %s", maxLease)

@@ -30,7 +30,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
-// Config sets which sandboxes may be made, how many, and how long they live.
+// Config configures which sandboxes may be made, how many, and how long they live.
 type Config struct {
 	// Driver makes the sandboxes that name none: local or docker. Default `local`.
 	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
@@ -38,7 +38,7 @@ type Config struct {
 	MaxSandboxes int `yaml:"max_sandboxes" env:"EVALFLEET_SANDBOXD_MAX_SANDBOXES"`
 	// MaxCreating bounds the sandboxes that are made at once; more wait. Default twice the processors.
 	MaxCreating int `yaml:"max_creating" env:"EVALFLEET_SANDBOXD_MAX_CREATING"`
-	// AllowUnisolated makes sandboxes also where a part of the isolation is missing; what is missing is told.
+	// AllowUnisolated makes sandboxes even if a part of the isolation is missing; the missing parts are reported.
 	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
 	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000;
 	// never more than the machine has.
@@ -46,7 +46,7 @@ type Config struct {
 	// MaxOpenFiles bounds the open files of all processes of a sandbox together: its bound on processes times that on
 	// open files of each. Default 0: a sixteenth of what the machine allows (fs.file-max), and at least 65,536.
 	MaxOpenFiles int64 `yaml:"max_open_files" env:"EVALFLEET_SANDBOXD_MAX_OPEN_FILES"`
-	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
+	// OrphanTimeout is how long a sandbox continues to run while this service is unreachable. Default 1h.
 	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
 }
 
@@ -79,20 +79,21 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Deps are what the program hands in.
+// Deps are the dependencies of the package.
 type Deps struct {
 	// Drivers by name.
 	Drivers map[string]driver.Driver
 	Store   Store
 	// Ledger keeps claims and results of CreateSandbox.
 	Ledger effect.Ledger
-	// Host names where this process makes its boxes. It outlives the process, and no two that run have the same one.
+	// Host identifies the machine on which this process makes its boxes. It outlives the process, and no two running
+	// processes have the same one.
 	Host string
-	// Owner names this process in the ledger; Alive tells whether another one still runs (nil: none does).
+	// Owner identifies this process in the ledger; Alive reports whether another one still runs (nil: none does).
 	Owner string
 	Alive func(ctx context.Context, owner string) (bool, error)
-	// Lack returns what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer
-	// for nothing.
+	// Lack returns the reason why no new sandbox may be made, such as a nearly full disk. Nil, or an empty result,
+	// means that one may be made.
 	Lack   func() string
 	Logger *slog.Logger
 }
@@ -173,10 +174,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	return s, nil
 }
 
-// owner is how drivers tell the boxes of this host from others'.
+// owner returns the name by which drivers distinguish the boxes of this host from others.
 func (s *Sandboxes) owner() string { return s.installation + "." + s.host }
 
-// Close lets go of the guests and of the drivers' sockets. Sandboxes live on under their leases.
+// Close closes the connections to the guests and the drivers' sockets. Sandboxes continue to run under their leases.
 func (s *Sandboxes) Close(ctx context.Context) error {
 	err := s.effects.Drain(ctx)
 	s.background.Wait()
@@ -199,7 +200,7 @@ func (s *Sandboxes) Drivers() map[string]driver.Driver { return s.drivers }
 // DefaultDriver is the driver of sandboxes that name none.
 func (s *Sandboxes) DefaultDriver() string { return s.cfg.Driver }
 
-// Get gives a sandbox, also one that is over.
+// Get returns a sandbox, also one that has ended.
 func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, error) {
 	s.mu.Lock()
 	e := s.live[id]
@@ -221,8 +222,8 @@ func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, erro
 	return b, nil
 }
 
-// List gives up to limit sandboxes of a project with those labels, newest first, after the given one (zero: from the
-// newest). Over gives those that are over too.
+// List returns up to limit sandboxes of a project with those labels, newest first, after the given one (zero: from the
+// newest). over includes those that have ended.
 func (s *Sandboxes) List(ctx context.Context, project string, after *Sandbox, labels map[string]string, over bool, limit int) ([]*Sandbox, error) {
 	var out []*Sandbox
 	for {

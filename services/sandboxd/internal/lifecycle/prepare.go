@@ -35,7 +35,7 @@ func prepare(ctx context.Context, c *client.Client, spec *sandboxv1.SandboxSpec)
 	return setUp(ctx, c, spec)
 }
 
-// setUp runs the set-up script once. Its output is told when it fails.
+// setUp runs the set-up script once. If it fails, the error has its output.
 func setUp(ctx context.Context, c *client.Client, spec *sandboxv1.SandboxSpec) error {
 	script := spec.GetSetup()
 	if !strings.HasPrefix(script, "#!") {

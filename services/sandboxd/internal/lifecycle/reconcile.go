@@ -13,15 +13,16 @@ import (
 // How often and how patiently the reconciler works.
 const (
 	reconcileEvery = 10 * time.Second
-	// settle is how long a new process, one that stood still, and one whose store was away waits before it ends leases
-	// that ran out meanwhile, so that their holders can come back too. Holders renew every two minutes
+	// settle is the delay before a process ends leases that expired while it could not receive renewals (it is new, it
+	// stood still, or its store was unreachable), so that their holders can renew them. Holders renew every two minutes
 	// (engine.Config.RenewLeases).
 	settle = 3 * time.Minute
-	// stoodStill is how long may lie between two looks at the clock while the process runs.
+	// stoodStill is the longest interval between two looks at the clock while the process runs.
 	stoodStill = time.Minute
-	// abandoned is how long a sandbox may be in the making with nobody making it; its caller may come back and go on.
+	// abandoned is how long a sandbox may stay in creation while no process makes it; its caller may retry and
+	// continue.
 	abandoned = 10 * time.Minute
-	// keepRecords is how long records of what is over are kept.
+	// keepRecords is how long records of ended sandboxes are kept.
 	keepRecords = 24 * time.Hour
 )
 
@@ -46,7 +47,7 @@ func (s *Sandboxes) Run(ctx context.Context) error {
 	}
 }
 
-// sweep removes what processes left that were killed while they measured a driver.
+// sweep removes the boxes of processes that were killed while they measured a driver.
 func (s *Sandboxes) sweep(ctx context.Context) {
 	for name, d := range s.drivers {
 		if err := driver.Sweep(ctx, d); err != nil && ctx.Err() == nil {
@@ -55,7 +56,7 @@ func (s *Sandboxes) sweep(ctx context.Context) {
 	}
 }
 
-// Reconcile compares once. What fails is logged and tried again the next time.
+// Reconcile compares once. A failure is logged and retried the next time.
 func (s *Sandboxes) Reconcile(ctx context.Context) {
 	s.checkClock()
 	for name, d := range s.drivers {
@@ -78,7 +79,7 @@ func (s *Sandboxes) Reconcile(ctx context.Context) {
 	}
 }
 
-// checkClock notices that the process stood still, with its machine or without: leases then begin to settle anew.
+// checkClock detects that the process stood still, with its machine or alone: leases then begin to settle again.
 func (s *Sandboxes) checkClock() {
 	now := time.Now()
 	gap := s.clock.Look(now, stoodStill)
@@ -91,8 +92,8 @@ func (s *Sandboxes) checkClock() {
 	s.settling = now
 }
 
-// settled reports whether all who hold leases had time to renew them since the process began, stood still, or could
-// write nothing.
+// settled reports whether all holders of leases had time to renew them since the process began, stood still, or could
+// not write.
 func (s *Sandboxes) settled(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +134,7 @@ func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, b
 	}
 }
 
-// look ends a sandbox whose time is over, and goes on with what an earlier process began.
+// look ends a sandbox whose time is over, and continues the work that an earlier process began.
 func (s *Sandboxes) look(ctx context.Context, e *entry) {
 	e.mu.Lock()
 	b, making := e.box, e.making

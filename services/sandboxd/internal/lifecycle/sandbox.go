@@ -28,13 +28,13 @@ type Sandbox struct {
 	Report driver.Report
 	// BootID is its guest's; empty before Ready.
 	BootID string
-	// Timing says where the time of its making went; nil before Ready.
+	// Timing is where the time of its creation went; nil before Ready.
 	Timing  *effectv1.Timing
 	Created time.Time
-	// Lease is how long it lives from each renewal, LeaseEnd when that is over.
+	// Lease is how long the sandbox lives from each renewal; LeaseEnd is when the current lease ends.
 	Lease    time.Duration
 	LeaseEnd time.Time
-	// Deadline is when it ends whatever happens.
+	// Deadline is when the sandbox ends in any case.
 	Deadline time.Time
 	// Changed is when it entered its state.
 	Changed time.Time
@@ -59,7 +59,7 @@ func (s *Sandbox) same(o *Sandbox) bool {
 	return s.Revision == o.Revision && s.Host == o.Host && s.State == o.State && s.Changed.Equal(o.Changed) && s.LeaseEnd.Equal(o.LeaseEnd)
 }
 
-// clone is a copy that shares nothing that changes.
+// clone returns a copy that shares no mutable data.
 func (s *Sandbox) clone() *Sandbox {
 	c := *s
 	c.Spec = proto.CloneOf(s.Spec)

@@ -33,7 +33,7 @@ const (
 	defaultSetupTimeout = 300 * time.Second
 )
 
-// complete fills in defaults, in a copy, and refuses what cannot be.
+// complete returns a copy of spec with defaults, and rejects invalid values.
 func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpec, error) {
 	spec = proto.CloneOf(spec)
 	if spec == nil {
@@ -135,12 +135,12 @@ func machineOpenFiles() int64 {
 	return max(bound.BoxOpenFiles, all/bound.BoxOpenFilesShare)
 }
 
-// unknown is the error of a driver that is not there.
+// unknown is the error of a driver that is not configured.
 func (s *Sandboxes) unknown(name string) error {
 	return rpcerr.In("spec", rpcerr.DriverNotFound(name, slices.Sorted(maps.Keys(s.drivers))))
 }
 
-// check refuses what is not built, not allowed, or malformed.
+// check rejects a specification that is not supported yet, not allowed, or malformed.
 func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 	switch {
 	case spec.GetAllowUnisolated() && !s.cfg.AllowUnisolated:
@@ -167,7 +167,7 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 	return nil
 }
 
-// CheckEnv refuses variables that no process can have. In a request they are `spec.env`.
+// CheckEnv rejects variables that no process can have. In a request they are `spec.env`.
 func CheckEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {

@@ -1,6 +1,6 @@
 package lifecycle
 
-// State is where a sandbox is in its life. The numbers are stored.
+// State is the state of a sandbox. The numbers are stored.
 type State int
 
 // States. Deleted, lost and failed ones keep only their record.
@@ -24,10 +24,10 @@ func (s State) String() string {
 	}[s]
 }
 
-// Over tells that nothing but the record is left.
+// Over reports whether only the record is left.
 func (s State) Over() bool { return s == Deleted || s == Lost || s == Failed }
 
-// Action is what happens to a sandbox.
+// Action is an event that changes the state of a sandbox.
 type Action int
 
 // Actions.
@@ -78,7 +78,7 @@ var moves = map[State]map[Action]State{
 	Deleting: {Removed: Deleted},
 }
 
-// Move gives the state that an action leads to; not ok where the action is not possible.
+// Move returns the state that an action leads to; ok is false if the action is not possible.
 func (s State) Move(a Action) (next State, ok bool) {
 	next, ok = moves[s][a]
 	return next, ok

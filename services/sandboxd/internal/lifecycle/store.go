@@ -23,22 +23,22 @@ var (
 	ErrChanged = errors.New("lifecycle: the record was changed meanwhile")
 )
 
-// Store keeps the records of the sandboxes of all hosts. Every change is durable when its method returns nil. It is
+// Store stores the records of the sandboxes of all hosts. Every change is durable when its method returns nil. It is
 // safe for concurrent use, also by several processes.
 type Store interface {
-	// Installation is the name by which drivers tell our boxes from others': the same one for ever.
+	// Installation returns the permanent name by which drivers distinguish our boxes from those of other installations.
 	Installation(ctx context.Context) (string, error)
-	// Put writes a record whose Revision is one more than that of the record there; 1 makes a new one. With any other
-	// it fails with [ErrChanged] and changes nothing.
+	// Put writes a record whose Revision must be one more than that of the stored record; 1 creates a record. With any
+	// other it fails with [ErrChanged] and changes nothing.
 	Put(ctx context.Context, s *Sandbox) error
-	// Load gives a record, or [ErrNotFound].
+	// Load returns a record, or [ErrNotFound].
 	Load(ctx context.Context, id string) (*Sandbox, error)
-	// Live gives all records of a host whose state is not over.
+	// Live returns all records of a host whose state is not over.
 	Live(ctx context.Context, host string) ([]*Sandbox, error)
-	// List gives up to limit records of a project, newest first, that come after the one made at created with that id;
-	// a zero time begins with the newest. Over says whether those that are over are given too.
+	// List returns up to limit records of a project, newest first, that come after the one made at created with that
+	// id; a zero time begins with the newest. over includes the records of ended sandboxes.
 	List(ctx context.Context, project string, created time.Time, id string, over bool, limit int) ([]*Sandbox, error)
-	// Forget drops the records of sandboxes that were over before that time.
+	// Forget deletes the records of sandboxes that ended before that time.
 	Forget(ctx context.Context, before time.Time) error
 }
 
@@ -70,7 +70,7 @@ const columns = "id, project, host, state, reason, spec, report, boot_id, timing
 // sqliteStore is the Store in a SQLite database.
 type sqliteStore struct{ db *sqlite.DB }
 
-// NewStore gives the store in db, whose tables it makes.
+// NewStore returns the store in db, and creates its tables.
 func NewStore(ctx context.Context, db *sqlite.DB) (Store, error) {
 	if err := db.Migrate(ctx, "sandboxd", schema); err != nil {
 		return nil, fmt.Errorf("make the tables of sandboxes: %w", err)

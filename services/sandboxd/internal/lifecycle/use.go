@@ -19,7 +19,7 @@ import (
 )
 
 // Use calls f with the connection to a sandbox's guest, and counts as use of it. It fails with RESOURCE_NOT_FOUND, with
-// SANDBOX_TERMINATED for one that was deleted, and with SANDBOX_LOST for one that has died, also during f.
+// SANDBOX_TERMINATED for a deleted sandbox, and with SANDBOX_LOST for one that has died, also during f.
 func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.Client) error) error {
 	s.mu.Lock()
 	e := s.live[id]
@@ -67,12 +67,12 @@ func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.
 	return err
 }
 
-// elsewhere says that a sandbox is on a host that this process does not act on.
+// elsewhere is the error of a sandbox on a host that this process does not act on.
 func elsewhere(b *Sandbox) error {
 	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "%s is on another host, which another sandboxd serves", b.Name())
 }
 
-// notUsable says why a sandbox in that state cannot be used.
+// notUsable is the error of a sandbox in a state in which it cannot be used.
 func notUsable(b *Sandbox) error {
 	name := b.Name()
 	switch b.State {

@@ -1,5 +1,6 @@
-// Package machinetest runs a program in an emulated machine, for tests of what this machine's kernel is not set up for:
-// there the controllers of cgroups are those of version 2, root has every capability, and no container is around.
+// Package machinetest runs a program in an emulated machine, for tests of a kernel set up differently from this
+// machine's: there the cgroup controllers are those of version 2, root has every capability, and there is no
+// surrounding container.
 //
 // The machine is QEMU without acceleration, Debian's kernel for clouds, and a root file system in memory that is made
 // of this machine's own files, as the image of sandboxes is. It has no network and no disk. `make setup` installs the
@@ -43,7 +44,7 @@ const (
 	cpus   = "2"
 )
 
-// Machine says what to run.
+// Machine is what to run.
 type Machine struct {
 	// Files are copied into the machine before the script runs: path there, which is absolute, to file here. All are
 	// executable and readable by every user.

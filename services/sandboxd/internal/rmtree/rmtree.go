@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds a removal: somebody may make files as fast as they are removed.
+// patience bounds a removal: a process may create files as fast as they are removed.
 const patience = time.Minute
 
 // maxOpen bounds the folders that are open at once. What lies deeper is moved up before it is removed.
 const maxOpen = 64
 
-// Remove removes the folder at path with all in it, as RemoveAt does. One that is not there is no error.
+// Remove removes the folder at path with its content, as RemoveAt does. A folder that does not exist is no error.
 func Remove(path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if err == nil {

@@ -26,7 +26,7 @@ const (
 	maxInput = 3 << 20
 )
 
-// Exec runs one command and answers when it has ended. With a key, a cut connection to the guest is no matter: the
+// Exec runs one command and answers when it has ended. With a key, a cut connection to the guest does not matter: the
 // command is in the sandbox, and the call attaches to it again.
 func (s *Server) Exec(ctx context.Context, req *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
 	if err := checkExec(req.GetSpec()); err != nil {
@@ -77,7 +77,7 @@ func (s *Server) StreamExec(req *sandboxv1.StreamExecRequest, stream grpc.Server
 	})
 }
 
-// forwarder passes a guest's stream on, and knows where to go on when the connection to the guest was cut.
+// forwarder forwards a guest's stream, and resumes it after the connection to the guest was cut.
 type forwarder struct {
 	to      grpc.ServerStreamingServer[sandboxv1.StreamExecResponse]
 	request *guestv1.StreamRequest
@@ -169,7 +169,7 @@ func (s *Server) ReleaseExec(ctx context.Context, req *sandboxv1.ReleaseExecRequ
 	return &sandboxv1.ReleaseExecResponse{}, nil
 }
 
-// over tells that the sandbox is gone.
+// over reports whether an error means that the sandbox has ended.
 func over(err error) bool {
 	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }

@@ -1,4 +1,5 @@
-// Package server is the SandboxService: it reads requests, lets the lifecycle and the guests act, and writes answers.
+// Package server implements SandboxService: it decodes requests, calls the lifecycle and the guests, and encodes
+// answers.
 package server
 
 import (

@@ -1,4 +1,4 @@
-// Package storetest is the suite that every store of sandboxes passes.
+// Package storetest is the conformance suite for stores of sandboxes.
 package storetest
 
 import (
