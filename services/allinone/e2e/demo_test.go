@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/enum"
 )
 
 // The demonstration comes to the verdicts that its answers were written for, and ends with a table, where the log is,
@@ -43,7 +45,7 @@ func demo(t *testing.T, h *home, flags ...string) {
 		require.Nil(t, s.GetError(), s.GetId())
 		got := s.GetScores()[0].GetScore()
 		assert.Equal(t, want.Score, got.GetValue().GetText(), "%s: %s", s.GetId(), got.GetExplanation())
-		assert.Equal(t, want.Limit, s.GetLimit().GetType(), s.GetId())
+		assert.Equal(t, want.Limit, enum.Word(s.GetLimit().GetType()), s.GetId())
 		if want.Score == "C" {
 			right++
 		}

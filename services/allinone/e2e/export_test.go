@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -361,7 +362,7 @@ func (c *client) compareSample(t *testing.T, want *agentv1.EvalSample, got readS
 	}
 	assert.Len(t, got.Retries, int(want.GetAttempts())-1)
 	if l := want.GetLimit(); l != nil {
-		assert.Equal(t, []any{l.GetType(), l.GetLimit()}, got.Limit)
+		assert.Equal(t, []any{enum.Word(l.GetType()), l.GetLimit()}, got.Limit)
 	} else {
 		assert.Empty(t, got.Limit)
 	}
@@ -489,6 +490,6 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 
 		status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export?format=xml", nil)
 		assert.Equal(t, 400, status)
-		assert.Contains(t, answer, "is none of eval, json")
+		assert.Contains(t, answer, "eval, json")
 	})
 }
