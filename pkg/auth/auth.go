@@ -86,7 +86,7 @@ func (t *Tokens) Authenticate(_ context.Context, token string) (Principal, error
 	return Principal{}, rpcerr.Unauthenticated("the token is not known to %s; a fleet's services and clients share one", t.service)
 }
 
-// Bearer cuts the token out of an authorization header; the empty text where there is none.
+// Bearer returns the token of an authorization header; an empty text if there is none.
 func Bearer(header string) string {
 	scheme, token, ok := strings.Cut(header, " ")
 	if !ok || !strings.EqualFold(scheme, "bearer") {

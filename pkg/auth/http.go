@@ -38,7 +38,8 @@ func Token(h http.Header) string {
 	return Bearer(h.Get("Authorization"))
 }
 
-// Guard lets through who is known, by the bearer token, and answers others in the form of all errors of the API.
+// Guard passes requests with a known bearer token to the handler, and answers others in the form of all errors of the
+// API.
 func Guard(a Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, err := Admit(r.Context(), a, Bearer(r.Header.Get("Authorization")))

@@ -20,7 +20,7 @@ var (
 	ErrNotFound = errors.New("blob: not found")
 	// ErrRange is returned for an offset or a limit below zero, and for an offset past the end.
 	ErrRange = errors.New("blob: range is outside of the body")
-	// ErrInvalid is returned for a project, hash or media type that is none.
+	// ErrInvalid is the error for an invalid project, hash or media type.
 	ErrInvalid = errors.New("blob: invalid name")
 )
 

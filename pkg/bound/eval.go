@@ -1,6 +1,6 @@
 package bound
 
-// Evaluations. One that is over a bound is refused, and not made.
+// Evaluations. An evaluation that exceeds a bound is refused when it is created.
 const (
 	// EvalRuns bounds the runs of an evaluation, not counting retries: samples × epochs × models.
 	EvalRuns = 1_000_000
@@ -13,7 +13,7 @@ const (
 	SamplePatternBytes = 1 << 10
 )
 
-// Runs. One that is over a bound is refused, and not made.
+// Runs. A run that exceeds a bound is refused when it is created.
 const (
 	// Steps bounds the steps: solvers and agents.
 	Steps = 100

@@ -1,6 +1,6 @@
 package bound
 
-// Journals of runs and evaluations. What a journal has accepted can always be read again.
+// Journals of runs and evaluations. An accepted event can always be read again.
 const (
 	// JournalEventBytes bounds one event without its large values, which are offloaded to the project's blobs.
 	// JournalValuesBytes bounds one with them. A run whose next event would be larger fails with REQUEST_TOO_LARGE, and

@@ -25,7 +25,7 @@ const (
 	ScriptAnswers = 100_000
 )
 
-// Data sets. One that is over a bound is refused with the line, if it has lines.
+// Data sets. A data set that exceeds a bound is refused with the line, if it has lines.
 const (
 	// DatasetBytes bounds a data set once it is unpacked.
 	DatasetBytes = 256 << 20

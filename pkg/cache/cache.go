@@ -30,7 +30,7 @@ func (i Info) Expired(now time.Time) bool { return !i.Expires.IsZero() && now.Af
 // Cache stores bytes. All methods are safe for concurrent use. A stored value may be gone at any time; one that is
 // found is complete. Values must not be modified after Put or by the callers of Get.
 type Cache interface {
-	// Get returns the value under key, and whether there is one that has not expired.
+	// Get returns the value under key, and whether there is an unexpired one.
 	Get(ctx context.Context, key Key) (value []byte, ok bool, err error)
 	// Put stores a value until it expires; the zero time is never. It replaces a present value.
 	Put(ctx context.Context, key Key, value []byte, expires time.Time) error

@@ -14,7 +14,7 @@ type option struct {
 	name string
 	// read sets the member from a present field that is not null.
 	read func(o *lenientjson.Object, c *modelv1.GenerateConfig)
-	// write writes the member where it is set.
+	// write writes the member if it is set.
 	write func(w *jsonwrite.Writer, c *modelv1.GenerateConfig)
 }
 
@@ -77,7 +77,7 @@ var options = []option{
 	{"batch", readBatch, writeBatch},
 }
 
-// ParseConfig reads a configuration that someone gives. An unknown option is a fault.
+// ParseConfig reads a configuration of present input. An unknown option is a fault.
 func ParseConfig(document []byte) (*modelv1.GenerateConfig, error) {
 	o, err := lenientjson.Parse(document)
 	if err != nil {

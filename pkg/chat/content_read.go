@@ -162,7 +162,7 @@ func readVideo(o *lenientjson.Object, part *contentv1.Content) {
 	}}
 }
 
-// readEnum reads the word of an enum's value; nil where there is none.
+// readEnum reads the word of an enum's value; nil if there is none.
 func readEnum[E enum.Enum](o *lenientjson.Object, name string) *E {
 	var none E
 	word := o.Enum(name, enum.Words(none.Descriptor())...)

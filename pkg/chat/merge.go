@@ -45,7 +45,7 @@ func Without(config *modelv1.GenerateConfig, options []string) *modelv1.Generate
 	return less
 }
 
-// dropExtra takes a member out of extra_body, and extra_body where it is the last one.
+// dropExtra removes a member from extra_body, and extra_body itself if it was the last one.
 func dropExtra(c *modelv1.GenerateConfig, member string) {
 	body, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson()))
 	if err != nil {

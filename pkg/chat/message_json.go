@@ -54,7 +54,7 @@ func ParseMessages(document []byte) ([]*modelv1.ChatMessage, error) {
 	return messages, nil
 }
 
-// ensureID gives a message its id where it has none.
+// ensureID gives a message an id if it has none.
 func ensureID(m *modelv1.ChatMessage) {
 	if m.GetId() == "" {
 		m.Id = NewID()

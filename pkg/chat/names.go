@@ -69,10 +69,10 @@ func (n names[E]) value(word string) (E, bool) {
 	return 0, false
 }
 
-// RoleName returns the word for a role, such as `user`; empty for one that has none.
+// RoleName returns the word for a role, such as `user`; empty if the role has none.
 func RoleName(role modelv1.Role) string { return roleNames[role] }
 
-// StopReasonName returns the word for a stop reason; `unknown` for one that is not set.
+// StopReasonName returns the word for a stop reason; `unknown` if it is not set.
 func StopReasonName(reason modelv1.StopReason) string {
 	if name := stopReasonNames[reason]; name != "" {
 		return name
@@ -80,7 +80,7 @@ func StopReasonName(reason modelv1.StopReason) string {
 	return "unknown"
 }
 
-// ToolErrorName returns the word for the type of a tool's error; `unknown` for one that is not set.
+// ToolErrorName returns the word for the type of a tool's error; `unknown` if it is not set.
 func ToolErrorName(t toolv1.ToolErrorType) string {
 	if name := toolErrorNames[t]; name != "" {
 		return name

@@ -20,14 +20,14 @@ func MessageOutput(model string, message *modelv1.ChatMessage, reason modelv1.St
 	return output
 }
 
-// CompleteOutput fills in the completion from the first choice where it is empty.
+// CompleteOutput sets an empty completion from the first choice.
 func CompleteOutput(output *modelv1.ModelOutput) {
 	if output.GetCompletion() == "" {
 		output.Completion = Completion(output)
 	}
 }
 
-// Completion returns the completion of an output; where that is empty, the text of its first choice.
+// Completion returns the completion of an output; if that is empty, the text of its first choice.
 func Completion(output *modelv1.ModelOutput) string {
 	if output.GetCompletion() != "" || len(output.GetChoices()) == 0 {
 		return output.GetCompletion()

@@ -13,10 +13,10 @@ func NewSecret(value string) Secret { return Secret{value: value} }
 // Reveal returns the secret. Its result must not be kept, logged or put into an error.
 func (s Secret) Reveal() string { return s.value }
 
-// IsZero reports whether there is no secret.
+// IsZero reports whether the secret is empty.
 func (s Secret) IsZero() bool { return s.value == "" }
 
-// String returns stars, or nothing where there is no secret.
+// String returns stars, or an empty text for an empty secret.
 func (s Secret) String() string {
 	if s.value == "" {
 		return ""

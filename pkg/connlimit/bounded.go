@@ -106,7 +106,7 @@ func (b *limitedListener) admit(c net.Conn) net.Conn {
 	return in
 }
 
-// leaving is the stranger that makes room; nil where there is none. The caller holds mu.
+// leaving is the stranger to close next; nil if there is none. The caller holds mu.
 func (b *limitedListener) leaving() *conn {
 	from := b.suspects.Front()
 	if from == nil {

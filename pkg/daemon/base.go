@@ -26,7 +26,7 @@ import (
 
 // BaseConfig is the configuration of a process that runs services.
 type BaseConfig struct {
-	// Token is the admin token; zero takes the one in TokenFile, which is made where it is not there.
+	// Token is the admin token; zero uses the one in TokenFile, which is created if it does not exist.
 	Token     config.Secret
 	TokenFile string
 	// Listen is the address to accept calls at. If it is in use, Fallback is used, or the start fails if Fallback is
@@ -54,7 +54,7 @@ type Base struct {
 	Listener net.Listener
 	DB       *sqlite.DB
 	Blobs    *disk.Store
-	// Replica is this process as others see it that share the database; nil for one that only looks.
+	// Replica is this process as other processes of the database see it; nil for a process that only reads.
 	Replica *replica.Process
 
 	cfg   BaseConfig

@@ -19,12 +19,12 @@ type Config struct {
 	// single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address that others can reach
 	// needs AllowRemote.
 	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
-	// AllowRemote lets Listen be an address that is not loopback. Connections are not encrypted, and the token travels
-	// on them: put TLS in front (docs/deploy.md).
+	// AllowRemote allows Listen to be an address that is not loopback. Connections are not encrypted, and the token
+	// travels on them: put TLS in front (docs/deploy.md).
 	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
-	// MaxConnections is how many connections clients may have open at once. When another comes, the oldest that has
-	// shown no accepted token is closed, and where there is none, the new one is refused. Where the process may open
-	// few files it is at most half of those. Default 4096.
+	// MaxConnections is how many connections clients may have open at once. When another one arrives, the oldest
+	// without an accepted token is closed; if there is none, the new one is refused. If the process may open few files
+	// it is at most half of those. Default 4096.
 	MaxConnections int `yaml:"max_connections" env:"EVALFLEET_MAX_CONNECTIONS"`
 	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single
 	// binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet by default; a
@@ -32,22 +32,22 @@ type Config struct {
 	DataDir string `yaml:"data_dir" env:"EVALFLEET_DATA_DIR"`
 	// BlobDir is the folder of bodies. Default: blobs in DataDir. Services in processes of their own share one.
 	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`
-	// MinFreeBytes is the free space on the disks of DataDir and BlobDir below which nothing new begins: new runs and
+	// MinFreeBytes is the free space on the disks of DataDir and BlobDir below which no new work starts: new runs and
 	// samples wait, new sandboxes are refused for now, and work in progress continues. Default 0: 2 % of the disk, and
-	// at most 1 GiB. -1 is no floor. Of the files (inodes) that a disk can hold, 2 % are such a floor too, and at most
-	// 10,000.
+	// at most 1 GiB. -1 is no floor. There is also a floor of free files (inodes): 2 % of those that the disk can hold,
+	// and at most 10,000.
 	MinFreeBytes int64 `yaml:"min_free_bytes" env:"EVALFLEET_MIN_FREE_BYTES"`
 	// Replica is the name of this process among those of its service. It must stay the same over restarts: the next
-	// process of the name continues at once what the one before had. Where processes share a database each needs a name
-	// of its own. Default `local`, right while a data directory has one process.
+	// process of the name continues the work of the previous one at once. Processes that share a database need
+	// different names. Default `local`, which is right while a data directory has one process.
 	Replica string `yaml:"replica" env:"EVALFLEET_REPLICA"`
 	// ReplicaTTL is how long after its last sign of life a process counts as dead, and others take over its work.
 	// Default 5s.
 	ReplicaTTL time.Duration `yaml:"replica_ttl" env:"EVALFLEET_REPLICA_TTL"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
-	// TokenFile holds the admin token; it is made where it is not there. Default in the single binary: token in
-	// DataDir. Services in processes of their own share one.
+	// TokenFile is the file of the admin token; it is created if it does not exist. Default in the single binary: token
+	// in DataDir. Services in processes of their own share one.
 	TokenFile string `yaml:"token_file" env:"EVALFLEET_TOKEN_FILE"`
 	// Peers are the addresses of the services that run elsewhere.
 	Peers Peers `yaml:"peers"`

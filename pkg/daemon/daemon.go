@@ -39,9 +39,9 @@ type Program struct {
 	Effects bool
 	// Stateless reports whether it stores nothing, and so has neither a data directory nor stores.
 	Stateless bool
-	// Forward makes calls to peers carry the caller's credential and none of the process's own.
+	// Forward makes calls to peers carry the caller's credential instead of the process's own.
 	Forward bool
-	// Build makes the service of its parts. What it leaves running outlives ctx, which bounds the start alone.
+	// Build builds the service from its parts. Its background work outlives ctx, which bounds the start alone.
 	Build func(ctx context.Context, parts Parts) (Server, error)
 }
 
@@ -65,11 +65,11 @@ type Parts struct {
 	DataDir string
 	// DB is the database; other services may have tables in it too.
 	DB *sqlite.DB
-	// Ledger keeps claims and results of the effects that the program owns; nil where it owns none.
+	// Ledger stores claims and results of the program's effects; nil if it owns none.
 	Ledger effect.Ledger
 	// Blobs holds bodies; services share it.
 	Blobs blob.Store
-	// Space reports whether the disks have room for something new; nil where they always do.
+	// Space reports whether the disks have room for new work; nil means always.
 	Space *freespace.Floor
 	// Peers are connections to the services that the program calls, by name.
 	Peers map[string]grpcclient.Conn

@@ -123,7 +123,7 @@ type Format struct {
 	Name string
 	// IDPrefix is the prefix of the ids of answers.
 	IDPrefix string
-	// OutputBounds are the members of a request that bound output tokens, the one that counts first.
+	// OutputBounds are the members of a request that bound output tokens, the effective one first.
 	OutputBounds []string
 	// Options are the members of a request that options of a configuration have, where the names differ.
 	Options map[string]string
@@ -163,7 +163,7 @@ type ResponseMeta struct {
 	// ID is the id of the answer. If it is empty, the output's own id is used, or a new one; a stream, whose id comes
 	// first, uses a new one.
 	ID string
-	// Model is named as the one that answered. Empty takes the one that the output names.
+	// Model is the name of the model that answered. If it is empty, the output's name is used.
 	Model string
 	// Created is the time in seconds since 1970, in formats that have it.
 	Created int64
@@ -209,7 +209,7 @@ type StreamReader interface {
 // at most a few writes of whole events to the underlying writer, so that a caller which flushes after each call sends
 // whole events. Once the underlying writer has failed, all methods fail with the same error.
 type StreamWriter interface {
-	// Write writes a piece. Pieces that the format has no place for are left out; Close makes up for it where it can.
+	// Write writes a piece. Pieces without a place in the format are omitted; Close writes their content if possible.
 	Write(delta *modelv1.GenerateDelta) error
 	// Close writes the parts of the output that were not written as pieces (all of it if there were no pieces), and the
 	// end. It completes a text; a call with at least one written piece counts as written whole.
@@ -224,7 +224,7 @@ type StreamWriter interface {
 type UnsupportedError struct {
 	// API is the name of the format in prose.
 	API string
-	// What cannot be expressed.
+	// Inexpressible content.
 	What string
 }
 

@@ -61,7 +61,7 @@ func CheckBase64(param, data string) error {
 	return nil
 }
 
-// What a byte is in base64.
+// The value of a byte in base64.
 const (
 	base64Foreign = iota
 	base64Digit

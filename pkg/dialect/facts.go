@@ -12,7 +12,7 @@ import (
 type Facts struct {
 	// ID is the vendor's id of the answer.
 	ID string
-	// StopReason is why a choice ended: the first, or of a long answer one that is near its beginning or its end.
+	// StopReason is why a choice ended: the first one, or for a long answer one near its beginning or its end.
 	StopReason modelv1.StopReason
 	// Usage is nil if it was not reported.
 	Usage *modelv1.ModelUsage

@@ -19,7 +19,7 @@ type Failure struct {
 	Status int
 	// Cause refines the status where clients distinguish more cases.
 	Cause Cause
-	// Param is the member of the request at fault; empty where it is none.
+	// Param is the member of the request at fault; empty if there is none.
 	Param   string
 	Message string
 	// RequestID identifies the request; empty if there is none.
@@ -73,7 +73,7 @@ func (e *RequestError) Error() string {
 func (e *RequestError) Failure() Failure {
 	f := Failure{Status: BadRequest, Cause: e.Cause, Param: e.Param, Message: e.Error()}
 	if f.Param == "" && f.Cause == Wrong {
-		f.Cause = ByStatus // There is no value to blame.
+		f.Cause = ByStatus // No value is at fault.
 	}
 	return f
 }

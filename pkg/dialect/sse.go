@@ -10,7 +10,7 @@ import (
 
 // Event is one server-sent event. Its data is valid until the next event is read.
 type Event struct {
-	// Type is the event's name; empty where it has none.
+	// Type is the event's name; empty if it has none.
 	Type string
 	Data []byte
 }

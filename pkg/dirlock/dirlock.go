@@ -29,7 +29,7 @@ type Dir struct {
 
 // Holder is the process that serves a folder.
 type Holder struct {
-	// Address is where it takes clients; empty while it starts, or when it takes none.
+	// Address is the address for clients; empty while the process starts, or if it has none.
 	Address string `json:"address"`
 	// PID is its process id.
 	PID int `json:"pid"`
@@ -156,7 +156,7 @@ func (d Dir) givenUp(ctx context.Context, holder Holder) error {
 	return &HeldError{Dir: d, Holder: holder, Silent: true}
 }
 
-// Announce writes into the lock where this process takes clients.
+// Announce writes the address of this process for clients into the lock.
 func (l *Lock) Announce(address string) error {
 	b, err := json.Marshal(Holder{Address: address, PID: os.Getpid(), Version: version.String()})
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *Lock) Announce(address string) error {
 	return err
 }
 
-// Release lets the folder go. The lock also ends with its process, however that ends.
+// Release releases the folder. The lock also ends with its process, whatever the cause.
 func (l *Lock) Release() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }

@@ -182,7 +182,7 @@ type Record struct {
 	Key   Key
 	Hash  Hash // zero for a key that was cancelled before it was claimed
 	State State
-	// Owner is who holds, or held last, the claim: one process from its start to its end.
+	// Owner is the present or the last holder of the claim: one process from its start to its end.
 	Owner string
 	// Reissues counts how often the claim of a dead owner was taken over to do the work again.
 	Reissues int

@@ -86,7 +86,7 @@ func (r *Runner) find(key Key) *execution {
 	return r.running[key]
 }
 
-// settle makes an outcome final and known to all who wait, unless one is already. r.mu is held.
+// settle makes an outcome final and notifies all waiting callers, unless there is one already. r.mu is held.
 func (r *Runner) settle(key Key, e *execution, res Result, err error) {
 	select {
 	case <-e.done:

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// Variable forces an engine of the test's own where it is `own`.
+	// Variable forces an engine of the test's own if it is `own`.
 	Variable = "EVALFLEET_TEST_ENGINE"
 
 	defaultHost  = "unix:///var/run/docker.sock"
@@ -40,7 +40,7 @@ const (
 
 // Engine is a Docker Engine.
 type Engine struct {
-	// Host is where it listens: unix:// and a path.
+	// Host is the engine's address: unix:// and a path.
 	Host string
 	// Own reports whether it was started for the test.
 	Own bool

@@ -1,4 +1,4 @@
-// Package failpoint lets a test end the process at a named place, as a power cut would.
+// Package failpoint lets a test end the process at a named point, as a power cut would.
 //
 // Code calls [Hit] at points where a crash would be interesting, such as between journaling an intent and issuing it.
 // In the shipped binary Hit does nothing and costs nothing; built with the tag `failpoint` it reads its orders from the

@@ -48,7 +48,7 @@ import (
 // Case is one recorded case.
 type Case = corpus.Case
 
-// Root returns the folder of cases. It ends the test when there is none.
+// Root returns the folder of cases. It ends the test if there is none.
 func Root(t testing.TB) string {
 	t.Helper()
 	root, _, err := folder("EVALFLEET_GOLDEN", "testdata/golden")

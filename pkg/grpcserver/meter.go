@@ -167,7 +167,7 @@ func (m *meter) next() error {
 			err = errors.Join(err, m.headers.Close())
 		}
 		if err != nil {
-			m.list = bound.RequestHeaderBytes // What cannot be decoded may be any size.
+			m.list = bound.RequestHeaderBytes // Headers that cannot be decoded may be of any size.
 		}
 		m.call(id, callBytes+headerListBytes*min(m.list, bound.RequestHeaderBytes))
 	case http2.FrameData:

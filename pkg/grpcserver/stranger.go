@@ -54,7 +54,7 @@ func (s *unauthenticatedCalls) enter(end context.CancelCauseFunc) (leave func())
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.running.Remove(own) // Nothing, where it was removed before.
+		s.running.Remove(own) // No effect if it was removed before.
 	}
 }
 

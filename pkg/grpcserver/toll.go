@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/connlimit"
 )
 
-// What the work for a caller without a credential counts, see [bound.StrangerWork].
+// The weights of work for a caller without a credential, see [bound.StrangerWork].
 const (
 	frameWork  = 1
 	callWork   = 10

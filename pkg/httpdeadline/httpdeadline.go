@@ -42,7 +42,7 @@ func (w *Writer) FlushError() error {
 // Unwrap returns the writer below, for http.ResponseController.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// arm sets the deadline. One that has most of its time left is left alone: setting it costs more than a small write.
+// arm sets the deadline, unless most of its time is left: setting it costs more than a small write.
 func (w *Writer) arm() error {
 	if w.within == 0 {
 		return nil

@@ -104,7 +104,7 @@ type state int
 
 const (
 	entered state = iota + 1 // on the way that is looked at
-	visited                  // there is no loop in it
+	visited                  // without a loop
 )
 
 func place(pointer string) string { return cmp.Or(pointer, "the root") }

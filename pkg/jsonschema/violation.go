@@ -23,7 +23,7 @@ type Violation struct {
 	At string
 	// Message describes the violation, for people and models.
 	Message string
-	// Unknown are the members that the schema does not know, where it allows no others.
+	// Unknown are the members that the schema does not define, if it allows no others.
 	Unknown []string
 }
 
@@ -35,7 +35,8 @@ func (v Violation) String() string {
 	return v.At + ": " + v.Message
 }
 
-// violations flattens the tree of a failed validation. What only groups is left out; alternatives are one violation.
+// violations flattens the tree of a failed validation. Nodes that only group are omitted; alternatives are one
+// violation.
 func violations(root *jsonschema.ValidationError) []Violation {
 	var all []Violation
 	collect(root, func(v Violation) { all = append(all, v) })

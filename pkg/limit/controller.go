@@ -49,7 +49,7 @@ func NewController(b Bounds) *Controller {
 // Limit returns the limit now.
 func (c *Controller) Limit() int { return c.limit }
 
-// Acquired notes that so many slots are in use, the one that was just taken included.
+// Acquired records the number of slots in use, the newly acquired one included.
 func (c *Controller) Acquired(inUse int, now time.Time) {
 	if !now.Before(c.cooldown) {
 		c.peak = max(c.peak, inUse)

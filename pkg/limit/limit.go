@@ -47,7 +47,8 @@ type Request struct {
 	Tenant string
 	// Front puts the caller at the head of the line: for an attempt that follows a failed one.
 	Front bool
-	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always let in.
+	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always
+	// admitted.
 	MaxWaiting int
 	// Fixed is the limit of a pool that does not adapt; it must be positive unless Adaptive is set.
 	Fixed int

@@ -32,7 +32,7 @@ import (
 const LargeBytes = 256 << 10
 
 const (
-	// smallest is the size of values that always stay: a reference to one would save little.
+	// smallest is the size below which values are never offloaded: a reference to one would save little.
 	smallest = 4 << 10
 	// reference is the most that a reference takes beside the path of its field.
 	reference = 160
@@ -46,7 +46,7 @@ type Store interface {
 
 // Limits define which values are offloaded.
 type Limits struct {
-	// Value is the size over which every value does; zero is none.
+	// Value is the size above which every value is offloaded; zero is none.
 	Value int
 	// Message is the wanted size of the message. If the message is larger, its largest values are offloaded until it
 	// fits. A message of small values alone may still be larger.

@@ -164,7 +164,7 @@ func (s step) set(m protoreflect.Message, v protoreflect.Value) {
 type messageType struct {
 	// list is the field with the references; nil for a type that has none.
 	list protoreflect.FieldDescriptor
-	// lead are, where there is no list, the fields that lead to a message that has one.
+	// lead are, if there is no list, the fields that lead to a message that has one.
 	lead []protoreflect.FieldDescriptor
 }
 

@@ -105,7 +105,7 @@ func number(field, position string) (int64, error) {
 	return n, nil
 }
 
-// Unreadable refuses a page token or a cursor, in that field, whose position is none of its list.
+// Unreadable is the error for a page token or a cursor, in that field, whose position does not belong to its list.
 func Unreadable(field string) error {
 	return rpcerr.InvalidCursor(field, "%s cannot be read; begin again without it", field)
 }

@@ -28,7 +28,7 @@ type Backoff struct {
 func (b *Backoff) Next() time.Duration {
 	wait := max(b.next, b.First)
 	b.next = min(2*wait, b.Max)
-	return wait - time.Duration(rand.Float64()*float64(wait)/2) //nolint:gosec // Jitter is no secret.
+	return wait - time.Duration(rand.Float64()*float64(wait)/2) //nolint:gosec // Jitter needs no secrecy.
 }
 
 // Wait sleeps after one more failure. If ctx ends first, it fails with the cause of that.

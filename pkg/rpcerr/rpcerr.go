@@ -63,7 +63,7 @@ func (e *Error) WithField(path, format string, args ...any) *Error {
 	return e
 }
 
-// Saying adds words to the message, and to the description of the field where there is one, and returns e.
+// Saying adds words to the message, and to the description of the field if there is one, and returns e.
 func (e *Error) Saying(words string) *Error {
 	e.Message += "; " + words
 	if len(e.Fields) == 1 {
@@ -112,7 +112,7 @@ func Code(err error) codes.Code {
 	return codes.Unknown
 }
 
-// Reason returns err's reason; UNSPECIFIED where it has none.
+// Reason returns err's reason; UNSPECIFIED if it has none.
 func Reason(err error) errorsv1.ErrorReason {
 	if e, ok := As(err); ok {
 		return e.Reason

@@ -53,7 +53,7 @@ func ToPeer(err error) *status.Status {
 	}
 	e = e.clone()
 	if outer := err.Error(); strings.Contains(outer, e.Message) && (e.Code != codes.Internal || e.ours()) {
-		e.Message = outer // What was wrapped around it names the thing more closely.
+		e.Message = outer // The wrapping text names the resource more precisely.
 	}
 	return e.status()
 }

@@ -1,4 +1,4 @@
-// Package suggest guesses which known name a person meant who wrote another one.
+// Package suggest finds the known name that a person probably meant by an unknown one.
 package suggest
 
 import "slices"

@@ -169,7 +169,7 @@ func show(n *yaml.Node) string {
 	return "“" + n.Value + "”"
 }
 
-// items calls read for every item of a list, or once for a value that is no list.
+// items calls read for every item of a list, or once for a value that is not a list.
 func items(n *yaml.Node, read key) error {
 	var faults []error
 	for _, item := range listed(n) {

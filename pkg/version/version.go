@@ -6,7 +6,7 @@ import "runtime/debug"
 // number is set by the linker (-X …/pkg/version.number=v1.2.3).
 var number = ""
 
-// String returns the release number, or `devel` with the revision where there is none.
+// String returns the release number, or `devel` with the revision if there is none.
 func String() string {
 	if number != "" {
 		return number

@@ -39,7 +39,7 @@ type Call struct {
 	PayloadJSON string
 	// OnUnknown is the rule for a lost worker; unspecified is FAIL. ASK is as FAIL here: asking is up to the caller.
 	OnUnknown toolv1.OnUnknown
-	// Timeout bounds the time in a worker's hands; zero is no bound.
+	// Timeout bounds the time at the worker; zero is no bound.
 	Timeout time.Duration
 	// Progress is called with each line of progress while the call is in flight. It must not block. Nil ignores
 	// progress.
@@ -64,7 +64,7 @@ type Answer struct {
 
 // UnusableError is the error for a worker's result that Call.Read rejects.
 type UnusableError struct {
-	// Worker is the name of who sent it.
+	// Worker is the name of the sender.
 	Worker string
 	// Err is the reason.
 	Err error

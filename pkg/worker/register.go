@@ -43,7 +43,7 @@ func Project(r *workerv1.Register) (string, error) {
 	return resource.ParseProject("register.project", r.GetProject())
 }
 
-// enrol checks a registration and makes its session, which takes no calls yet.
+// enrol validates a registration and makes its session, which does not accept calls yet.
 func (h *Host) enrol(r *workerv1.Register) (*session, error) {
 	if r == nil {
 		return nil, rpcerr.InvalidField("register", "the first frame of a worker must be its registration")

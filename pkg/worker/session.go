@@ -23,7 +23,7 @@ type session struct {
 	// with the result if the worker has sent it.
 	calls map[string]*call
 	held  map[string]*result
-	// delivered are calls whose result is not durable yet, with why it is of no use, where it is.
+	// delivered are calls whose result is not durable yet, with the reason why it is unusable, if it is.
 	delivered map[string]string
 	welcomed  bool
 	forget    []string // accepted before the worker was welcomed

@@ -16,7 +16,7 @@ func (s *Strays) Expect(n int) { s.count -= n }
 // Known ends the row: a frame was about a call that the worker has.
 func (s *Strays) Known() { s.count = min(s.count, 0) }
 
-// Stray counts a frame. It fails with WORKER_REFUSED where they are too many.
+// Stray counts a frame. It fails with WORKER_REFUSED if there are too many.
 func (s *Strays) Stray(worker string) error {
 	if s.count++; s.count <= maxStrays {
 		return nil

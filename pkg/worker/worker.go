@@ -56,14 +56,14 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets zero fields to their defaults.
 func (c *Config) SetDefaults() {
 	c.Reconnect = cmp.Or(c.Reconnect, 30*time.Second)
 	c.Absence = cmp.Or(c.Absence, 10*time.Minute)
 	c.Silence = cmp.Or(c.Silence, 30*time.Second)
 }
 
-// Bounds of what a host holds for workers and callers.
+// Bounds of the data that a host holds for workers and callers.
 const (
 	maxSessions   = 10_000
 	maxOffers     = 1_000

@@ -2,7 +2,7 @@
 // is bounded, and no value contains itself. A walk over the tree needs no bounds of its own. The bounds are those of
 // pkg/bound.
 //
-// What the values mean is left to the caller.
+// The caller interprets the values.
 package yamlnode
 
 import (

@@ -74,7 +74,7 @@ func local(host string) bool {
 	return host == "localhost" || everyInterface(host) || err == nil && ip.IsLoopback()
 }
 
-// everyInterface reports whether who listens at a host can be reached at every address of the machine.
+// everyInterface reports whether a listener at a host is reachable at every address of the machine.
 func everyInterface(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()

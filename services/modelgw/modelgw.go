@@ -206,12 +206,12 @@ type Deps struct {
 	Ledger effect.Ledger
 	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
 	Owner string
-	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
+	// Alive reports whether another owner in the ledger still runs; nil if this process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil without a blob store. It fails with
 	// [blob.ErrNotFound] and [blob.ErrInvalid].
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
-	// Auth knows the callers of Handler; nil where that is not served.
+	// Auth authenticates the callers of Handler; nil if that is not served.
 	Auth auth.Authenticator
 	// Metrics counts the calls of Handler; nil counts nowhere.
 	Metrics *telemetry.CallMetrics

@@ -1,4 +1,4 @@
-// Package authtest lets tests in without a token.
+// Package authtest authenticates tests without a token.
 package authtest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 )
 
-// Allow is an Authenticator that lets everybody in as the given principal.
+// Allow is an Authenticator that accepts every caller as the given principal.
 type Allow auth.Principal
 
 // Authenticate returns the principal.

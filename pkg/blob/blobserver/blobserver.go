@@ -104,7 +104,7 @@ func (c *chunks) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// promised reads a body that must have a hash. One that has another ends with an error, so that it is not kept.
+// promised reads a body that must have a hash. A body with another hash ends with an error, so that it is not stored.
 type promised struct {
 	io.Reader
 

@@ -49,7 +49,7 @@ func (w *whole) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (w *whole) Close() error { return w.r.Close() }
 
-// version distinguishes a file from one that had its path at another time.
+// version distinguishes a file from an earlier or later one of the same path.
 type version struct {
 	device, inode uint64
 	size          int64

@@ -119,7 +119,7 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 	return ref, nil
 }
 
-// explain gives the failures of the disk itself their kind; all other errors stay as they are.
+// explain classifies failures of the disk itself; other errors are unchanged.
 func explain(err error) error { return rpcerr.FromDisk(err, "the bodies") }
 
 // Get implements [blob.Store].
@@ -192,7 +192,7 @@ func (s *Store) Delete(ctx context.Context, project, hash string) (err error) {
 	return nil
 }
 
-// place moves a received body, and its media type, to where they are found.
+// place moves a received body, and its media type, to their final paths.
 func (s *Store) place(temp *os.File, project string, ref blob.Ref) error {
 	name := bodyPath(project, ref.Hash)
 	if err := s.makeDir(project, path.Dir(name)); err != nil {

@@ -47,7 +47,7 @@ func (s share) give(root *os.Root, name string, bits fs.FileMode) error {
 	return root.Chmod(name, bits|group)
 }
 
-// mkdir makes a directory where it is not there.
+// mkdir makes a directory unless it exists.
 func (s *Store) mkdir(name string) error {
 	err := s.root.Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {

@@ -13,7 +13,7 @@ import (
 
 // Harness describes an implementation to test.
 type Harness struct {
-	// Run calls f as a subtest, in surroundings where advance lets the time of the cache pass.
+	// Run calls f as a subtest, in an environment where advance advances the clock of the cache.
 	Run func(t *testing.T, name string, f func(t *testing.T, advance func(time.Duration)))
 	// New makes an empty cache with room for all that the suite puts.
 	New func(t *testing.T) cache.Cache

@@ -10,7 +10,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Messages reads a list of messages, whose ids stay as they are, also where there is none.
+// Messages reads a list of messages, whose ids stay as they are, also if there is none.
 func Messages(document []byte) ([]*modelv1.ChatMessage, error) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(document, &items); err != nil {
@@ -29,7 +29,7 @@ func Messages(document []byte) ([]*modelv1.ChatMessage, error) {
 // noParameters is the schema of a tool that was recorded without one.
 const noParameters = `{"type":"object","properties":{},"required":[],"additionalProperties":false}`
 
-// Tools reads a list of `{name, description, parameters, options}`. Schemas are kept as they are written.
+// Tools reads a list of `{name, description, parameters, options}`. Schemas are kept unchanged.
 func Tools(document []byte) ([]*toolv1.ToolInfo, error) {
 	var items []struct {
 		Name        string          `json:"name"`

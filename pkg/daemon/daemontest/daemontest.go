@@ -44,7 +44,7 @@ func Refused(t *testing.T, c daemon.Configuration, env map[string]string, file s
 // Program is a program that serves.
 type Program struct {
 	Address string
-	// TokenFile has the token that it lets in.
+	// TokenFile has the accepted token.
 	TokenFile string
 	t         *testing.T
 }

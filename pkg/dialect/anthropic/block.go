@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// turns writes the turns of a conversation, and the one that the server paused.
+// turns writes the turns of a conversation, and the turn that the server paused.
 func (e *encoder) turns(turns []turn) {
 	e.w.BeginList()
 	for i := range turns {
@@ -198,7 +198,7 @@ func (e *encoder) mediaSource(uri string) {
 	e.w.EndObject()
 }
 
-// document writes a document. What is no PDF is a plain text to the server.
+// document writes a document. Any document but a PDF is plain text to the server.
 func (e *encoder) document(d *contentv1.Document) {
 	uri := d.GetMedia().GetUri()
 	e.w.TextMember("type", "document")

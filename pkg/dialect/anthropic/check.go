@@ -23,7 +23,7 @@ var (
 // imageTypes are the media types of images that the server reads.
 var imageTypes = map[string]bool{"image/jpeg": true, "image/jpg": true, "image/png": true, "image/gif": true, "image/webp": true}
 
-// check fails where content has no form in its place.
+// check fails if content has no form in its place.
 func check(c *contentv1.MessageContent, t takes) error {
 	for _, part := range c.GetList().GetParts() {
 		what := ""

@@ -57,7 +57,7 @@ func stateJSON(s citationState) string {
 	return string(document)
 }
 
-// cites reports whether any document of a conversation is to be cited. What a tool gave beside a failure is not sent.
+// cites reports whether any document of a conversation is to be cited. A tool's output beside a failure is not sent.
 func cites(messages []*modelv1.ChatMessage) bool {
 	for _, m := range messages {
 		if m.GetError() != nil {

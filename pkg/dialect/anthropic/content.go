@@ -157,7 +157,7 @@ func (b *wireBlock) textPart() *contentv1.Content {
 	return part
 }
 
-// call reads a call of a tool. Its input is an object; a text is one that is broken off, or bare.
+// call reads a tool call. Its input is an object; a text is a truncated input, or a bare one.
 func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 	input := string(b.Input)
 	var text string

@@ -96,7 +96,7 @@ func countMarks(blocks []block) int {
 	return n
 }
 
-// beforeLast returns the block before the last one that can be marked; nil where it is a plain text, or there is none.
+// beforeLast returns the block before the last markable one; nil if it is a plain text, or there is none.
 func (p *plan) beforeLast() *block {
 	seen := 0
 	for i := range slices.Backward(p.turns) {
@@ -119,7 +119,7 @@ func (p *plan) beforeLast() *block {
 	return nil
 }
 
-// markable reports whether the server lets the block be marked.
+// markable reports whether the server accepts a mark on the block.
 func (b *block) markable() bool {
 	return !isThinking(b.part.GetReasoning()) && (b.part.GetData() == nil || dataKind(b.part.GetData()) != fallbackBlock)
 }

@@ -23,7 +23,7 @@ func (o *openCalls) open(turn int, calls []*toolv1.ToolCall) {
 	}
 }
 
-// answer returns the name of the tool that a result is of. It fails where no call waits for it.
+// answer returns the name of the tool of a result. It fails if no call waits for the result.
 func (o *openCalls) answer(id string) (function string, err error) {
 	for i, call := range o.calls {
 		if call.GetId() == id {

@@ -188,7 +188,7 @@ func (w *wireRequest) format() *wireFormat {
 	return w.OutputFormat
 }
 
-// parseSystem reads the instructions. An empty text is none.
+// parseSystem reads the instructions. An empty text counts as none.
 func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 	text, blocks, isText, err := readBlocks(system)
 	if err != nil {

@@ -42,7 +42,7 @@ type Cache struct {
 	Off bool
 	// TTL is the lifetime, `5m` or `1h`; empty is unset.
 	TTL string
-	// Automatic lets the server mark the end of the request by itself.
+	// Automatic makes the server mark the end of the request by itself.
 	Automatic bool
 }
 

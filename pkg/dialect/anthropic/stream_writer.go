@@ -242,7 +242,7 @@ func (s *streamWriter) writePart(part *contentv1.Content) {
 	s.writeBlocks(asAnswer(part))
 }
 
-// writeThinkingBlock opens a block of thinking and writes it, also where it shows nothing.
+// writeThinkingBlock opens a block of thinking and writes it, also if it shows nothing.
 func (s *streamWriter) writeThinkingBlock(text string) {
 	s.begin(thinkingBlock, `{"type":"thinking","thinking":"","signature":""}`)
 	if text != "" {

@@ -242,7 +242,7 @@ func whole(t testing.TB, h Harness, r io.Reader) (*modelv1.ModelOutput, []*model
 	return output, pieces
 }
 
-// cut are readers of a text that cut it at each byte, and one that gives single bytes.
+// cut are readers of a text that split it at each byte, and one that returns single bytes.
 func cut(text string) func(yield func(string, io.Reader) bool) {
 	return func(yield func(string, io.Reader) bool) {
 		if !yield("byte by byte", iotest.OneByteReader(strings.NewReader(text))) {

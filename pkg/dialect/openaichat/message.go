@@ -176,7 +176,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	}
 }
 
-// ownMember returns the member that reasoning came in; empty where it came otherwise.
+// ownMember returns the member of the reasoning's origin; empty if it was not in a member.
 func ownMember(part *contentv1.Content) string {
 	var name string
 	if json.Unmarshal([]byte(part.GetInternalJson()), &name) != nil {

@@ -198,7 +198,7 @@ func (m *wireMessage) reasoning() []*contentv1.Content {
 	return nil
 }
 
-// spoken returns content as parts; an empty text is none.
+// spoken returns content as parts; an empty text has none.
 func spoken(c *contentv1.MessageContent) []*contentv1.Content {
 	if c.GetList() == nil && c.GetText() == "" {
 		return nil

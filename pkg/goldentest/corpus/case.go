@@ -28,7 +28,7 @@ func (c Case) Decode(v any) error {
 	return nil
 }
 
-// At returns the value under the names, one inside the other, or nil where one is absent or not an object.
+// At returns the value under the nested names, or nil if one is absent or not an object.
 func (c Case) At(names ...string) any {
 	var value any = c.Fields
 	for _, name := range names {

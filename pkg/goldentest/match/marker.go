@@ -28,7 +28,7 @@ const (
 
 var numberedID = regexp.MustCompile(`^<id[0-9]+>`)
 
-// parse cuts a recorded text into literals and markers. What looks like a marker and is none stays literal.
+// parse splits a recorded text into literals and markers. A text that only resembles a marker stays literal.
 func parse(text string) []part {
 	var (
 		parts   []part

@@ -102,7 +102,7 @@ func equalIntegers(want, got string) bool {
 // maxText bounds one shown value, in bytes.
 const maxText = 600
 
-// show writes a value for a reader, cut in the middle where it is long.
+// show formats a value for a reader, cut in the middle if it is long.
 func show(value any) string {
 	if value == nil {
 		return "nothing"

@@ -17,7 +17,7 @@ import (
 // Result is the outcome of a case.
 type Result string
 
-// The results, from the one that weighs least when several drivers report one case.
+// The results, in the order of precedence when several drivers report one case, the lowest first.
 const (
 	// NoDriver: nothing executes the case.
 	NoDriver Result = "no driver"

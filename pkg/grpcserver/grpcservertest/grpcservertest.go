@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Serve serves what register adds until the test ends, and returns a connection to it. Every caller is the principal of
-// that name.
+// Serve serves the services that register adds until the test ends, and returns a connection to them. Every caller is
+// the principal of that name.
 func Serve(t testing.TB, principal string, register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 	t.Helper()
 	server, err := grpcserver.New(grpcserver.Options{

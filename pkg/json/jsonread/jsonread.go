@@ -295,7 +295,8 @@ func structDecoder(t reflect.Type) decoder {
 	}
 }
 
-// fieldsOf returns the fields of a struct that are members; ok is false where that takes more than their tags.
+// fieldsOf returns the fields of a struct that are members; ok is false if that cannot be determined from their tags
+// alone.
 func fieldsOf(t reflect.Type) (fields []field, ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

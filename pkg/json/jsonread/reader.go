@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
-// reader is a place in a document. Its methods fail at whatever is no JSON.
+// reader is a position in a document. Its methods fail on invalid JSON.
 type reader struct {
 	doc   []byte
 	at    int

@@ -176,7 +176,7 @@ func (s *scanner) peek() byte {
 	return s.doc[s.at]
 }
 
-// What a byte outside of texts means to the scan.
+// The meaning of a byte outside of texts for the scan.
 const (
 	plain = iota
 	divides

@@ -35,7 +35,7 @@ func (s *scanner) text() bool {
 
 const block = 64
 
-// indexClose returns the index of the first quote that no backslash escapes; -1 where there is none.
+// indexClose returns the index of the first quote without a backslash that escapes it; -1 if there is none.
 func indexClose(b []byte) int {
 	var escape uint64 // 1 where the last byte of the block before escapes the first of this one
 	for at := 0; at < len(b); at += block {

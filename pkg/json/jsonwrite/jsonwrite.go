@@ -95,7 +95,7 @@ func (w *Writer) Bool(b bool) {
 // Null writes null.
 func (w *Writer) Null() { w.Raw("null") }
 
-// Float writes a number in the shortest form that reads back the same. What is no finite number becomes null.
+// Float writes a number in the shortest form that reads back the same. A number that is not finite becomes null.
 func (w *Writer) Float(f float64) {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		w.Null()

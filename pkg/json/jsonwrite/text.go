@@ -49,7 +49,7 @@ func appendStretch(dst []byte, text string) []byte {
 			i++
 		case jsonscan.Beyond:
 			r, size := utf8.DecodeRuneInString(text[i:])
-			at += utf8.EncodeRune(dst[at:], r) // U+FFFD for what is no UTF-8
+			at += utf8.EncodeRune(dst[at:], r) // U+FFFD for invalid UTF-8
 			i += size
 		default:
 			dst[at], dst[at+1] = '\\', byte(kind)

@@ -23,7 +23,7 @@ type Object struct {
 	faults  *[]error
 }
 
-// Parse starts to read a document. It fails when the document is no JSON object.
+// Parse starts to read a document. It fails if the document is not a JSON object.
 func Parse(document []byte) (*Object, error) {
 	var faults []error
 	o := newObject(document, "", &faults)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// read reads a field as a value of one kind; nil when it is absent, null or none of that kind, which is a fault.
+// read reads a field as a value of one kind; nil if it is absent, null or of another kind, which is a fault.
 func read[T any](o *Object, name string, as func(json.RawMessage) (T, bool), must string) *T {
 	raw := o.Raw(name)
 	if raw == nil {

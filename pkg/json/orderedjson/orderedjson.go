@@ -20,13 +20,13 @@ import (
 type Object struct {
 	names  []string
 	values []any
-	places map[string]int // of the names, where there are more than few
+	places map[string]int // of the names, if there are more than a few
 }
 
 // few is up to how many names are looked through for one.
 const few = 8
 
-// place returns where the member name is, -1 where there is none.
+// place returns the index of the member name, -1 if there is none.
 func (o *Object) place(name string) int {
 	if o.places == nil {
 		return slices.Index(o.names, name)
@@ -37,7 +37,7 @@ func (o *Object) place(name string) int {
 	return -1
 }
 
-// index notes the places of the names from one on, where there are more than few.
+// index indexes the names from a position on, if there are more than a few.
 func (o *Object) index(from int) {
 	if len(o.names) <= few {
 		o.places = nil
@@ -59,7 +59,7 @@ func (o *Object) Get(name string) (value any, ok bool) {
 	return nil, false
 }
 
-// Set replaces the member name in its place, or adds it at the end.
+// Set replaces the member name in place, or appends it.
 func (o *Object) Set(name string, value any) {
 	if i := o.place(name); i >= 0 {
 		o.values[i] = value
@@ -232,7 +232,7 @@ type reader struct {
 	exact bool
 }
 
-// next returns the first byte that is no blank.
+// next returns the first byte that is not a blank.
 func (r *reader) next() byte {
 	for r.rest[0] == ' ' || r.rest[0] == '\t' || r.rest[0] == '\r' || r.rest[0] == '\n' {
 		r.rest = r.rest[1:]

@@ -39,7 +39,7 @@ CREATE TABLE replica (
 // now is the database's clock.
 const now = `CAST(unixepoch('subsec') * 1000 AS INTEGER)`
 
-// New returns the table in db, and makes it where it is not there. db stays the caller's to close.
+// New returns the table in db, and creates it if it does not exist. The caller closes db.
 func New(ctx context.Context, db *store.DB) (*Table, error) {
 	if err := db.Migrate(ctx, "replica", schema); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Package sqlitefault puts a disk under SQLite that a test can let fail.
+// Package sqlitefault puts a disk under SQLite that a test can make fail.
 //
 // It is a virtual file system of SQLite over the usual one: files are real, and a write or a sync fails while the test
 // requests it.
@@ -61,7 +61,7 @@ func New() *Disk {
 // Name is the file system's, for sqlite.Options.VFS.
 func (d *Disk) Name() string { return d.name }
 
-// Fail lets everything fail so from now on; None mends it.
+// Fail makes everything fail in that way from now on; None ends it.
 func (d *Disk) Fail(f Fault) { d.fault.Store(int32(f)) }
 
 // Failed counts the calls that failed.

@@ -121,7 +121,7 @@ func (w *Worker) receive(what string) (frame *workerv1.ConnectResponse, err erro
 	return frame, err
 }
 
-// Flood sends frames until the host takes no more, and returns how many it took.
+// Flood sends frames until the host accepts no more, and returns the number of accepted ones.
 func (w *Worker) Flood(frame func(i int) *workerv1.ConnectRequest) int {
 	for i := 0; ; i++ {
 		if w.stream.Send(frame(i)) != nil {

@@ -21,7 +21,7 @@ type configuration struct {
 	Modelgw modelgw.Config `yaml:"modelgw"`
 }
 
-// Validate names what the process lacks.
+// Validate returns the missing settings of the process.
 func (c *configuration) Validate() error { return c.Alone(modelgw.Program(c.Modelgw)) }
 
 // Process implements daemon.Configuration.

@@ -29,7 +29,7 @@ type Deps struct {
 	Prices  generate.Prices
 	// Memory keeps conversations for calls that continue them.
 	Memory *prefixcache.Cache
-	// Blobs reads a body of a project; nil where there is no blob store.
+	// Blobs reads a body of a project; nil without a blob store.
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 }
 

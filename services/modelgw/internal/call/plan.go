@@ -64,7 +64,7 @@ func (w *work) warnings() []string {
 	return all
 }
 
-// plan checks a request and prepares its call. What fails here has no effect and is kept under no key.
+// plan validates a request and prepares its call. A failure here has no effect and is not stored under a key.
 func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {

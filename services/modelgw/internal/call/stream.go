@@ -81,7 +81,7 @@ func relay(ctx context.Context, emit Emit, stream *answerlog.Stream, from answer
 	return emit(&modelv1.StreamGenerateResponse{Cursor: endCursor, Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
 }
 
-// send passes events on, with a heartbeat where they are silent for long, until their channel is closed.
+// send forwards events, with a heartbeat after a long silence, until their channel is closed.
 func send(emit Emit, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
 	beat := time.NewTicker(lastvalue.Heartbeat)
 	defer beat.Stop()

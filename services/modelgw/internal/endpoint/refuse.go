@@ -81,7 +81,7 @@ func (x *exchange) refusalOf(err error) *refusal {
 	return r
 }
 
-// vendorStatus is the vendor's own status, also where it is one of its own, such as 529; ours where it had none.
+// vendorStatus is the vendor's own status, including non-standard ones such as 529; ours if there was none.
 func vendorStatus(err error, ours int) int {
 	if e, ok := rpcerr.As(err); ok {
 		if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 600 {

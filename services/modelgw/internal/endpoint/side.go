@@ -18,7 +18,7 @@ type sideReader struct {
 	codec  dialect.Codec
 	facts  *dialect.Facts
 
-	// kept is the line that has begun, or all of an answer that is no stream.
+	// kept is the current partial line, or all of an answer that is not a stream.
 	kept []byte
 	// buffer is where kept began.
 	buffer *buffer.Buffer
@@ -59,7 +59,7 @@ func (s *sideReader) add(piece []byte) {
 	}
 	if !s.events {
 		if end := len(s.kept) + len(piece); !s.full && end <= cap(s.kept) && &s.kept[:end][end-1] == &piece[len(piece)-1] {
-			s.kept = s.kept[:end] // It was read to where it is kept.
+			s.kept = s.kept[:end] // It was read directly into the kept part.
 			return
 		}
 		s.keep(piece)

@@ -130,7 +130,7 @@ func (s *Cache) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {
 	return output
 }
 
-// keep puts an answer into the cache, where it may be kept.
+// keep stores an answer in the cache, if it may be stored.
 func (s *Cache) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePolicy, output *modelv1.ModelOutput) modelv1.CacheUse {
 	life, forever, err := respcache.Lifetime(policy)
 	if err != nil || !respcache.Keepable(output) || !forever && life < 0 {

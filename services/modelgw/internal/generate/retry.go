@@ -81,7 +81,7 @@ const (
 	keptRecords = 3
 )
 
-// fail notes an attempt that failed and is followed by another, with the record of it; nil is none.
+// fail records an attempt that failed and is followed by another, with its record; nil is none.
 func (o *Outcome) fail(failed *modelv1.FailedAttempt, record *modelv1.ModelCall) {
 	o.Failed, o.records = append(o.Failed, failed), append(o.records, record)
 	o.records = o.records[max(0, len(o.records)-keptRecords):]

@@ -39,7 +39,7 @@ func routeOf(c *Call, key cache.Key) (route, error) {
 	return r, err
 }
 
-// sharedCall is a call on its way on behalf of everybody aboard. It ends when the last of them leaves.
+// sharedCall is a call in flight on behalf of all callers that joined it. It ends when the last of them leaves.
 type sharedCall struct {
 	done   chan struct{}
 	cancel context.CancelCauseFunc
@@ -85,7 +85,7 @@ func (f *sharedCall) leave(c *Call, o *Outcome) (left int) {
 	return len(f.callers)
 }
 
-// broadcast is Call.OnRetry for everybody aboard.
+// broadcast is Call.OnRetry for all joined callers.
 func (f *sharedCall) broadcast(failed *modelv1.FailedAttempt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,7 +18,7 @@ type Budgets interface {
 	// Reserve reserves the tokens that a call may need in the budgets of all scopes; the returned function settles the
 	// actual usage. It calls for the estimate only if a scope has bounds.
 	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error)
-	// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does.
+	// BoundsCost returns the first of the scopes whose budget bounds dollars; empty if there is none.
 	BoundsCost(scopes []string) string
 }
 

@@ -141,7 +141,7 @@ func (s *Cache) Get(project string, p *modelv1.MessagePrefix) (Conversation, boo
 	return c, true
 }
 
-// Keep keeps conversations of a project. One that is larger than all that may be kept is not.
+// Keep stores conversations of a project. A conversation that exceeds the bound of the cache is not stored.
 func (s *Cache) Keep(project string, all ...Conversation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,8 @@ func (s *Cache) Weigh(c Conversation) {
 	}
 }
 
-// weigh has a line be the one used last, with its weight, and forgets others for it, or itself where it is too large.
+// weigh makes a line the most recently used, with its weight, and evicts others for it, or the line itself if it is too
+// large.
 func (s *Cache) weigh(l *line) {
 	for _, gone := range s.lines.Put(l, l, l.weighs()) {
 		if gone != l {

@@ -40,7 +40,7 @@ func Load(ctx context.Context, c Conversation, read ReadBlob) (Conversation, err
 			if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) {
 				return c, rpcerr.InvalidField("messages", "media of message %d cannot be read from the blob store: %v", i, err)
 			}
-			if err != nil { // All else is no fault of the request. The store may be away for now.
+			if err != nil { // Other errors are not faults of the request. The store may be temporarily unavailable.
 				return c, rpcerr.Wrap(err, "media of message %d", i)
 			}
 			mediaType := stored.GetMediaType()

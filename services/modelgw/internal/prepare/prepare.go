@@ -25,7 +25,7 @@ type Conversation struct {
 	Config   *modelv1.GenerateConfig
 	// Changed reports whether the messages differ from the given ones.
 	Changed bool
-	// Summary is that of Messages; nil where it is not known.
+	// Summary is that of Messages; nil if it is unknown.
 	Summary *Summary
 }
 

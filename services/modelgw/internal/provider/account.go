@@ -77,13 +77,13 @@ func ShownURL(address string) string {
 	return u.Redacted()
 }
 
-// Accounts are the accounts of a provider as they are configured.
+// Accounts are the configured accounts of a provider.
 type Accounts struct {
 	// Provider is the provider's name.
 	Provider string
 	// Named are the accounts by name.
 	Named map[string]Account
-	// Vendor is the vendor's own address; empty where there is none, so that each account needs its own.
+	// Vendor is the vendor's own address; empty if there is none, so that each account needs its own.
 	Vendor string
 	// KeyHint describes how to set the key of an account.
 	KeyHint func(name string) string

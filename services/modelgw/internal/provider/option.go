@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
-// usual are the values of options with which answers are as they are without them.
+// usual are the values of options that do not change an answer.
 var usual = (&modelv1.GenerateConfig{
 	Temperature: new(1.0), TopP: new(1.0), FrequencyPenalty: new(0.0), PresencePenalty: new(0.0), NumChoices: new(int32(1)), LogitBias: &modelv1.LogitBias{},
 	Logprobs: new(false), TopLogprobs: new(int32(0)), Verbosity: new("medium"), BestOf: new(int32(1)), ParallelToolCalls: new(true), InternalTools: new(false),

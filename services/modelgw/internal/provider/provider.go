@@ -141,7 +141,7 @@ type Capabilities struct {
 	ExtraBody, ExtraBodyDropped []string
 	// Features are the model's supported inputs and features.
 	Features *modelv1.Capabilities
-	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.
+	// Upstream is the target for unchanged requests in a vendor's own format; nil if there is none.
 	Upstream *Upstream
 }
 

@@ -90,7 +90,7 @@ func SplitName(model string) (kind, name string, err error) {
 // none is the model of evaluations that call none.
 const none = "none"
 
-// Open returns the instance for a reference: the one that an equal reference got before, if it is still kept.
+// Open returns the instance for a reference: the same one as for an earlier equal reference, if it is still open.
 func (r *Registry) Open(ref Ref) (*Model, error) {
 	if ref.Model == none || strings.HasPrefix(ref.Model, none+"/") {
 		return nil, rpcerr.InvalidField("model", "no model was given: name one as <provider>/<model>")

@@ -95,7 +95,7 @@ func Tools(tools []*toolv1.ToolInfo) int64 {
 	return Text(string(chat.ToolsJSON(tools)))
 }
 
-// What media costs, and where its size in bytes is not known since it is not inline.
+// The cost of media, also if its size in bytes is unknown since it is not inline.
 const (
 	imageLow       = 85
 	image          = 765

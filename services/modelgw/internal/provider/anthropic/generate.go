@@ -46,7 +46,7 @@ type attempt struct {
 	*model
 	plan    *plan
 	request *provider.Request
-	// raw is the first answer, where it is to be recorded.
+	// raw is the first answer, if it is to be recorded.
 	raw []byte
 	// left is how much of the answer, with all its paused turns, may still be read.
 	left int64
@@ -148,7 +148,7 @@ func (a *attempt) count(ctx context.Context, text string) (int64, error) {
 	return format.Codec{}.DecodeCountResponse(read.Bytes)
 }
 
-// withMember adds a member to a JSON object as text, where empty is none.
+// withMember adds a member to a JSON object in a text, which may be empty for none.
 func withMember(document, name string, value any) string {
 	object, err := orderedjson.DecodeObject([]byte(document))
 	if err != nil {

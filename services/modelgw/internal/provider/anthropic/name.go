@@ -113,7 +113,7 @@ func (g generation) off() string {
 // thinksAlways reports whether the model thinks, and cannot be configured not to.
 func (g generation) thinksAlways() bool { return g.control() == byEffort && g.off() == "" }
 
-// refusesFallback reports whether the model cannot have others answer in its place.
+// refusesFallback reports whether the model does not support a fallback to other models.
 func (g generation) refusesFallback() bool { return g.is(haiku, 55, 60) }
 
 // window is how many tokens of input the model takes.
@@ -124,7 +124,7 @@ func (g generation) window() int64 {
 	return 1_000_000
 }
 
-// calmWhenOff reports whether the model takes no more than high effort while it does not think.
+// calmWhenOff reports whether the model accepts at most high effort while it does not think.
 func (g generation) calmWhenOff() bool {
 	return g.is(opus, 50, 55) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60)
 }

@@ -174,7 +174,7 @@ func (x *Exchange) Send(ctx context.Context, call *Call, body *buffer.Buffer) (*
 	return answer, nil
 }
 
-// refused reads an answer with another status than 200. Of one that breaks off as much counts as came.
+// refused reads an answer with another status than 200. If it breaks off, the received part counts.
 func (x *Exchange) refused(answer *http.Response, r *provider.Request, call *Call) (a Answer, err error) {
 	read, _ := transport.Read(answer, transport.MaxErrorBytes)
 	defer read.Release()
@@ -210,7 +210,7 @@ func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider
 	return a, err
 }
 
-// keep keeps an answer for the record, where it is to be recorded.
+// keep keeps an answer, if it is to be recorded.
 func (a *Answer) keep(r *provider.Request, read *buffer.Buffer, err error) {
 	if r.Record.Of(err) {
 		a.Raw = bytes.Clone(read.Bytes)

@@ -26,7 +26,7 @@ func decodeStrictly(raw []byte, into any) error {
 
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 
-// checkMembers looks for members that a type does not have. What does not fit the type otherwise is left to decoding.
+// checkMembers looks for members that a type does not have. Decoding reports other mismatches.
 func checkMembers(raw []byte, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -220,7 +220,7 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 	if notRead(err) {
 		return nil, rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.title, err)
 	}
-	if err != nil { // All else is no fault of the request. The store may be away for now.
+	if err != nil { // Other errors are not faults of the request. The store may be temporarily unavailable.
 		return nil, rpcerr.Wrap(err, "script %s", m.title)
 	}
 	s, err := parseScript(text)

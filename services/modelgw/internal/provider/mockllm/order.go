@@ -7,7 +7,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// maxTakers bounds whose places in a list are kept; who has not called for longest is forgotten first.
+// maxTakers bounds the consumers whose positions in a list are kept; the least recently active one is evicted first.
 const maxTakers = 4096
 
 // places tracks the position of each evaluation, and of each standalone run, in the ordered list of a model. Calls

@@ -22,7 +22,7 @@ type script struct {
 	// bySample are the indices of the entries of each sample, general those of entries for any sample; both in order.
 	bySample map[string][]int
 	general  []int
-	// list is given out in order, one answer a call, where no entry fits.
+	// list is consumed in order, one answer per call, by calls that match no entry.
 	list []*answer
 	// last is given where nothing else is left.
 	last *answer

@@ -24,7 +24,7 @@ var plainFragments = []string{
 // isOSeries reports whether the model is one of o1, o3, o4-mini and so on.
 func (n name) isOSeries() bool { return oSeries.MatchString(string(n)) }
 
-// generation returns the number behind `gpt-`; 0 where there is none.
+// generation returns the number after `gpt-`; 0 if there is none.
 func (n name) generation() int {
 	major, _ := n.version()
 	return major
@@ -45,7 +45,7 @@ func (n name) takesCacheMarks() bool {
 	return major > 5 || major == 5 && minor >= 6
 }
 
-// isCodeName reports whether the model bears none of the known names: it is then taken for the newest generation.
+// isCodeName reports whether the model has none of the known names: it then counts as the newest generation.
 func (n name) isCodeName() bool {
 	return !n.isOSeries() && !slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(string(n), part) })
 }

@@ -41,9 +41,9 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
-	// Organization is sent with each request, where it is set.
+	// Organization is sent with each request, if it is set.
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
-	// Project is sent with each request, where it is set.
+	// Project is sent with each request, if it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
 	// ResponsesAPI selects the API for the models of the account `default`: false is chat completions for all. If it is
 	// omitted, a model's name decides at OpenAI's own address, and at any other it is chat completions.
@@ -109,9 +109,9 @@ func kindAt(c Config, vendor string) (provider.Kind, func() error) {
 type arguments struct {
 	// ResponsesAPI selects the API: false is chat completions.
 	ResponsesAPI *bool `json:"responses_api"`
-	// Streaming reports whether requests are streamed; default is when somebody watches.
+	// Streaming reports whether requests are streamed; the default is when the answer is watched.
 	Streaming *bool `json:"streaming"`
-	// ServiceTier, SafetyIdentifier, PromptCacheKey and PromptCacheRetention are sent as they are.
+	// ServiceTier, SafetyIdentifier, PromptCacheKey and PromptCacheRetention are sent unchanged.
 	ServiceTier          string `json:"service_tier"`
 	SafetyIdentifier     string `json:"safety_identifier"`
 	PromptCacheKey       string `json:"prompt_cache_key"`

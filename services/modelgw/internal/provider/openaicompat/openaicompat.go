@@ -66,7 +66,7 @@ type arguments struct {
 	// ResponsesAPI and EmulateTools are not built yet.
 	ResponsesAPI bool `json:"responses_api"`
 	EmulateTools bool `json:"emulate_tools"`
-	// Stream reports whether requests are streamed; default is when somebody watches.
+	// Stream reports whether requests are streamed; the default is when the answer is watched.
 	Stream *bool `json:"stream"`
 	// StrictTools is sent with each tool; default true.
 	StrictTools *bool `json:"strict_tools"`

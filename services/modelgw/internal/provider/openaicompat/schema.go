@@ -7,7 +7,8 @@ import (
 // extended are keywords of JSON Schema that many servers refuse in a tool's parameters.
 var extended = []string{"pattern", "minLength", "maxLength", "minimum", "maximum", "examples"}
 
-// withoutExtendedKeywords returns a schema without them. One that has none, or is no object, is returned byte for byte.
+// withoutExtendedKeywords returns a schema without them. A schema that has none, or is no object, is returned byte for
+// byte.
 func withoutExtendedKeywords(schema string) string {
 	object, err := orderedjson.DecodeObject([]byte(schema))
 	if err != nil || !reduce(object) {

@@ -50,7 +50,7 @@ func (a Answer) blocks() []object {
 // inputHere is the placeholder of the call's input.
 const inputHere = "input of the call"
 
-// input is the arguments; as a text, where they are no JSON.
+// input is the arguments; as a text, if they are not JSON.
 func (a Answer) input() []byte {
 	if json.Valid([]byte(a.Arguments)) {
 		return []byte(a.Arguments)

@@ -182,7 +182,8 @@ func records(t *testing.T, h Harness) {
 	assert.GreaterOrEqual(t, response.Call.GetTime(), delay.Seconds(), "seconds on the wire")
 }
 
-// recordsStreams: who follows an answer, and who bounds its silence, which streams it too, finds it in the record.
+// recordsStreams: both a follower of an answer and a bound of its silence make the attempt stream, and the record has
+// the stream.
 func recordsStreams(t *testing.T, h Harness) {
 	p := h.New(t, Answer{Text: "fine"})
 	r := request("how are you?")
