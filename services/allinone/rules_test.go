@@ -71,7 +71,7 @@ func TestAFieldSaysThatItIsRequiredWhenARuleRefusesItsAbsence(t *testing.T) {
 func TestATextThatListsItsValuesSaysThatTheyAreOpen(t *testing.T) {
 	t.Parallel()
 	listed := regexp.MustCompile("`[^`]+`(?: \\([^)]*\\))?(?:,|,? or) `[^`]+`")
-	notOfValues := regexp.MustCompile("(?i)(?:such as|format(?: of \\w+( \\w+)?)?:) .*?(?:\\. |$)")
+	notOfValues := regexp.MustCompile(`(?i)(?:such as|format(?: of \w+( \w+)?)?:) .*?(?:\. |$)`)
 	closed := map[string]string{
 		"evalfleet.worker.v1.Offer.on_unknown": "the protocol of workers is one file without imports, and its refusal says what to give instead of `ask`",
 	}

@@ -97,7 +97,7 @@ func (e *encoder) serverCall(use *contentv1.ToolUse) {
 // serverResult writes the members of a server tool's result, if it was stored as parts.
 func (e *encoder) serverResult(use *contentv1.ToolUse) {
 	kind := searchResult
-	switch use.GetToolType() {
+	switch use.GetToolType() { //nolint:exhaustive // All others are searches.
 	case contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
 		kind = mcpResult
 	case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:

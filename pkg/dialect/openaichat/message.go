@@ -102,7 +102,7 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 		e.text(p.Text, isMarked(part))
 	case *contentv1.Content_Image:
 		detail := p.Image.GetDetail()
-		switch detail {
+		switch detail { //nolint:exhaustive // The format has the others.
 		case contentv1.ImageDetail_IMAGE_DETAIL_UNSPECIFIED:
 			detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
 		case contentv1.ImageDetail_IMAGE_DETAIL_ORIGINAL: // the format knows nothing closer

@@ -38,6 +38,7 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 		r.RecordCall = true
 	case agentv1.RecordCalls_RECORD_CALLS_ERRORS, agentv1.RecordCalls_RECORD_CALLS_UNSPECIFIED:
 		r.RecordFailedCall = true
+	case agentv1.RecordCalls_RECORD_CALLS_NONE:
 	}
 	if i.GetContent() != nil {
 		r.Tools = i.GetContent().GetTools()
