@@ -29,7 +29,7 @@ func NewWorkerArrivals() *WorkerArrivals {
 }
 
 // Await has wake called for each arrival of a subject, until stop is called. Wake must not block. Arrived reports
-// whether the subject came after since, but before the call: wake is not called for that.
+// whether the subject came at since or later, but before the call: wake is not called for that.
 func (a *WorkerArrivals) Await(project, name string, since time.Time, wake func()) (stop func(), arrived bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,18 +45,15 @@ func (a *WorkerArrivals) Await(project, name string, since time.Time, wake func(
 			delete(a.waiting, of)
 		}
 	}
-	return stop, a.after(of, since)
+	last, known := a.last.Get(of)
+	return stop, known && !last.Before(since)
 }
 
 // Since reports whether a subject arrived after a time.
 func (a *WorkerArrivals) Since(project, name string, then time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.after(subject{project, name}, then)
-}
-
-func (a *WorkerArrivals) after(of subject, then time.Time) bool {
-	last, _ := a.last.Get(of)
+	last, _ := a.last.Get(subject{project, name})
 	return last.After(then)
 }
 

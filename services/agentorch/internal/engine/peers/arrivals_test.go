@@ -47,6 +47,8 @@ func TestAnArrivalWakesThoseThatWaitForIt(t *testing.T) {
 		assert.Equal(t, map[string]int{"x": 1}, woken)
 		_, arrived = a.Await("projects/p", "tool x", before, wake("late"))
 		assert.True(t, arrived)
+		_, arrived = a.Await("projects/p", "tool x", time.Now(), func() {})
+		assert.True(t, arrived, "it came at the instant from which the run waits")
 		stop()
 		a.Everywhere("tool x")
 		assert.Equal(t, map[string]int{"x": 1, "x of q": 1, "late": 1}, woken)
