@@ -186,7 +186,7 @@ func codeName(code codes.Code) string {
 	return name.String()
 }
 
-// binding is a call over REST: a verb and a path, with the field that the body stands for.
+// binding is a call over REST: a verb and a path, with the field that is the body.
 type binding struct {
 	method     protoreflect.MethodDescriptor
 	verb, path string

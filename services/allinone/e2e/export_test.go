@@ -490,6 +490,6 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 
 		status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export?format=xml", nil)
 		assert.Equal(t, 400, status)
-		assert.Contains(t, answer, "eval, json")
+		assert.Contains(t, answer, "known: eval, json")
 	})
 }
