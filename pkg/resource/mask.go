@@ -1,6 +1,9 @@
 package resource
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -95,10 +98,44 @@ func serverOnly(path []protoreflect.FieldDescriptor) bool {
 	})
 }
 
-// Etag fails with ETAG_MISMATCH where a caller gives the etag of another state of a resource. An empty one fits any.
+// EtagOf returns the etag of a resource (AIP-154): a hash over the fields of message that an update can set, by their
+// paths, and over the state in which an update has its effect. A resource whose other fields change keeps its etag, so
+// that a client may update what it has read of a resource at work.
+func EtagOf(message proto.Message, settable []string, state any) string {
+	hash := sha256.New()
+	fmt.Fprintln(hash, state)
+	m := message.ProtoReflect()
+	for _, path := range settable {
+		_, fields := maskPath(m.Descriptor(), path)
+		if !populated(m, fields) {
+			continue
+		}
+		of := m
+		for _, f := range fields[:len(fields)-1] {
+			of = of.Get(f).Message()
+		}
+		last := fields[len(fields)-1]
+		one := of.New()
+		one.Set(last, of.Get(last))
+		value, _ := proto.MarshalOptions{Deterministic: true}.Marshal(one.Interface()) // A message of ours always marshals.
+		fmt.Fprintf(hash, "%s %d\n", path, len(value))
+		hash.Write(value)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:etagBytes])
+}
+
+// etagBytes is the length of an etag before it is written in hex.
+const etagBytes = 8
+
+// Etag fails with ETAG_MISMATCH if a caller gives the etag of another state of a resource. An empty one fits any.
 func Etag(name, given, current string) error {
 	if given != "" && given != current {
-		return rpcerr.EtagMismatch("%s has changed since it was read: its etag is %q and not %q; read it again", name, current, given)
+		return EtagMismatch(name, given)
 	}
 	return nil
+}
+
+// EtagMismatch is the error for an update whose etag was that of another state when the update was to be made.
+func EtagMismatch(name, given string) error {
+	return rpcerr.EtagMismatch("%s has changed since it had the etag %q; read it again", name, given)
 }

@@ -62,6 +62,31 @@ func TestAMaskNamesFieldsOfMessagesWithin(t *testing.T) {
 	require.ErrorContains(t, err, `"spec.task" cannot be changed; spec.tags can`)
 }
 
+func TestAnEtagIsOverWhatAnUpdateSets(t *testing.T) {
+	t.Parallel()
+	etag := func(e *agentv1.Eval) string {
+		return resource.EtagOf(e, []string{"spec.tags", "spec.max_samples"}, e.GetState())
+	}
+	read := &agentv1.Eval{Spec: &agentv1.EvalSpec{Task: "t", Tags: []string{"a"}}, State: agentv1.EvalState_EVAL_STATE_RUNNING}
+	for name, same := range map[string]*agentv1.Eval{
+		"the same":      {Spec: &agentv1.EvalSpec{Tags: []string{"a"}}, State: agentv1.EvalState_EVAL_STATE_RUNNING},
+		"other results": {Head: 7, Spec: &agentv1.EvalSpec{Task: "u", Tags: []string{"a"}}, State: agentv1.EvalState_EVAL_STATE_RUNNING},
+	} {
+		assert.Equal(t, etag(read), etag(same), name)
+	}
+	seen := map[string]string{etag(read): "as read"}
+	for name, other := range map[string]*agentv1.Eval{
+		"nothing":        {},
+		"another value":  {Spec: &agentv1.EvalSpec{Tags: []string{"b"}}, State: agentv1.EvalState_EVAL_STATE_RUNNING},
+		"one value more": {Spec: &agentv1.EvalSpec{Tags: []string{"a", "b"}}, State: agentv1.EvalState_EVAL_STATE_RUNNING},
+		"a zero":         {Spec: &agentv1.EvalSpec{Tags: []string{"a"}, MaxSamples: new(int32(0))}, State: agentv1.EvalState_EVAL_STATE_RUNNING},
+		"another state":  {Spec: &agentv1.EvalSpec{Tags: []string{"a"}}, State: agentv1.EvalState_EVAL_STATE_FAILED},
+	} {
+		assert.Empty(t, seen[etag(other)], name)
+		seen[etag(other)] = name
+	}
+}
+
 func TestAnEtagIsThatOfTheStateThatWasRead(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, resource.Etag("projects/p/runs/r", "", "7"))

@@ -113,7 +113,7 @@ func (e *Engine) current(ctx context.Context, name string, seq int64, etag strin
 	if len(taken) == 0 || !taken[0].GetEvalUpdated().GetOutdated() {
 		return nil
 	}
-	return resource.Etag(name, etag, etagOf(seq-1))
+	return resource.EtagMismatch(name, etag)
 }
 
 // send sends a command to the driver of an evaluation. M defines what to wait for.

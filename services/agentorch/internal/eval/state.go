@@ -86,7 +86,6 @@ func (s *State) Apply(e *agentv1.Event) {
 		s.byRun = map[string]int{}
 	}
 	s.Eval.Head = e.GetSeq()
-	s.Eval.Etag = etagOf(e.GetSeq())
 	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version knows none
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_EvalCreated:
@@ -105,6 +104,10 @@ func (s *State) Apply(e *agentv1.Event) {
 		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated)
 	default:
 		s.TooNew = s.TooNew || e.GetCritical()
+	}
+	switch e.GetKind().(type) {
+	case *agentv1.Event_EvalCreated, *agentv1.Event_EvalStateChanged, *agentv1.Event_EvalUpdated:
+		s.Eval.Etag = etagOf(s.Eval)
 	}
 }
 

@@ -2,7 +2,6 @@ package eval
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -19,11 +18,10 @@ type Update struct {
 	MaxSamples *int32 `json:"max_samples,omitempty"`
 }
 
-// ParseUpdate reads the fields of an evaluation that a mask names: `spec.tags`, `spec.metadata_json`,
-// `spec.max_samples`.
+// ParseUpdate reads the fields of an evaluation that a mask names.
 func ParseUpdate(changed *agentv1.Eval, mask *fieldmaskpb.FieldMask) (Update, error) {
 	var u Update
-	paths, err := resource.Mask(mask, changed, "spec.tags", "spec.metadata_json", "spec.max_samples")
+	paths, err := resource.Mask(mask, changed, updatable()...)
 	if err != nil {
 		return u, err
 	}
@@ -52,8 +50,11 @@ func (u Update) text() string {
 	return string(b)
 }
 
-// etagOf is the etag of an evaluation whose journal has a given head.
-func etagOf(head int64) string { return strconv.FormatInt(head, 10) }
+// updatable returns the fields of an evaluation that an update can set.
+func updatable() []string { return []string{"spec.tags", "spec.metadata_json", "spec.max_samples"} }
+
+// etagOf returns the etag of an evaluation.
+func etagOf(e *agentv1.Eval) string { return resource.EtagOf(e, updatable(), e.GetState()) }
 
 // applyUpdate changes a specification as an event records. It ignores members of later versions.
 func applyUpdate(spec *agentv1.EvalSpec, updated *agentv1.EvalUpdated) {

@@ -3,7 +3,6 @@ package run
 import (
 	"fmt"
 	"iter"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +12,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
@@ -21,7 +22,7 @@ import (
 // answer shares with the state, so it must not be changed.
 func (s *State) View(full bool) *agentv1.Run {
 	r := &agentv1.Run{
-		Name: s.Name, State: s.Phase, Wait: s.Wait, Waits: s.allWaits(), Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
+		Name: s.Name, State: s.Phase, Wait: s.Wait, Waits: s.allWaits(), Head: s.Seq, Epoch: s.Epoch, Etag: s.Etag(), Owner: s.Owner,
 		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
 		Turns: int32(s.Turns), MessageCount: int32(s.conversation.Len()), WorkingTime: durationpb.New(s.Working),
@@ -88,8 +89,14 @@ func (s *State) activity() string {
 	return strings.Join(open, ", ")
 }
 
-// Etag returns the etag of a resource whose journal has a given head.
-func Etag(head int64) string { return strconv.FormatInt(head, 10) }
+// Etag returns the run's etag: that of its limits in force, and of whether it is at work, is scored, or how it ended.
+func (s *State) Etag() string {
+	stage := s.Phase
+	if stage == agentv1.RunState_RUN_STATE_PENDING || stage == agentv1.RunState_RUN_STATE_WAITING {
+		stage = agentv1.RunState_RUN_STATE_RUNNING // It changes by itself, and limits mean the same.
+	}
+	return resource.EtagOf(s.Limits.Bounds(), limit.Settable(), stage)
+}
 
 // Row returns the run's row in lists.
 func (s *State) Row() (journal.Row, error) {

@@ -58,20 +58,20 @@ func (r *Runs) steer(ctx context.Context, c Command, f *fold) (seq int64, err er
 		return 0, rpcerr.Internal("the journal of %s does not have the command that it took", c.Run)
 	}
 	if f.taken.GetCommandReceived().GetOutdated() {
-		return 0, outdated(c, f.taken.GetSeq())
+		return 0, outdated(c)
 	}
 	return f.taken.GetSeq(), nil
 }
 
-// outdated is the error if a command had no effect, according to the event that recorded it.
-func outdated(c Command, seq int64) error {
+// outdated is the error if a command had no effect.
+func outdated(c Command) error {
 	switch q := c.Request.(type) {
 	case *agentv1.CancelCallRequest:
 		return rpcerr.CallNotOpen(c.Run, q.GetCallId(), "no call %s of %s runs; it has not begun, or has ended", q.GetCallId(), c.Run)
 	case interface{ GetSpan() string }:
 		return rpcerr.InvalidField("span", "no agent of the span %q is at work in %s", q.GetSpan(), c.Run)
 	case interface{ GetEtag() string }:
-		return resource.Etag(c.Run, q.GetEtag(), run.Etag(seq-1))
+		return resource.EtagMismatch(c.Run, q.GetEtag())
 	}
 	return rpcerr.Internal("%s took a command without effect", c.Run)
 }

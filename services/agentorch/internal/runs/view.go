@@ -64,7 +64,7 @@ func (r *Runs) Listed(ctx context.Context, row journal.Listed) (*agentv1.Run, er
 			return nil, err
 		}
 	}
-	one.Head, one.Epoch, one.Owner, one.Etag = row.Seq, row.Epoch, row.Owner, run.Etag(row.Seq)
+	one.Head, one.Epoch, one.Owner = row.Seq, row.Epoch, row.Owner
 	return r.live(one, row.Done), nil
 }
 

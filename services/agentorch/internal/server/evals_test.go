@@ -442,6 +442,26 @@ func TestAnUpdateIsOfTheStateThatItsEtagNames(t *testing.T) {
 	assert.EqualValues(t, 7, got.GetSpec().GetMaxSamples())
 }
 
+// The etag of an evaluation at work changes with what an update sets, and not with each sample.
+func TestAnUpdateOfAnEvaluationOutlivesTheEndsOfItsSamples(t *testing.T) {
+	t.Parallel()
+	r := serveEvals(t)
+	r.runs.will("quick", agentv1.RunState_RUN_STATE_SUCCEEDED)
+	made, err := r.CreateEval(r.within(), &agentv1.CreateEvalRequest{Parent: project, Spec: spec("quick", "slow")})
+	require.NoError(t, err)
+	_, err = r.watchUntil(&agentv1.WatchEvalRequest{Name: made.GetName()}, func(w *agentv1.WatchEvalResponse) bool { return w.GetEvent().GetSampleFinished() != nil })
+	require.NoError(t, err)
+	update := &agentv1.UpdateEvalRequest{Eval: &agentv1.Eval{Name: made.GetName(), Etag: made.GetEtag(), Spec: &agentv1.EvalSpec{Tags: []string{"new"}}}}
+	updated, err := r.UpdateEval(r.within(), update)
+	require.NoError(t, err)
+	assert.Greater(t, updated.GetHead(), made.GetHead())
+	_, err = r.UpdateEval(r.within(), update)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), "%v", err)
+	list, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.Equal(t, updated.GetEtag(), list.GetEvals()[0].GetEtag())
+}
+
 // A cancel ends the active samples once; a resume runs those again and no others.
 func TestCancelAndResume(t *testing.T) {
 	t.Parallel()

@@ -125,6 +125,41 @@ func TestCancelsAreChecked(t *testing.T) {
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
 
+// The etag of a run at work changes with its limits, and not with each event, so that an update may follow a read.
+func TestAnUpdateOfLimitsOutlivesTheEventsOfARun(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	read, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	for range 3 {
+		_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Name: name, Text: "be brief"})
+		require.NoError(t, err)
+	}
+	later, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	require.Greater(t, later.GetHead(), read.GetHead())
+	first := &agentv1.RetuneLimitsRequest{Name: name, Limits: &agentv1.RunLimits{Turns: new(int32(7))}, Etag: read.GetEtag()}
+	retuned, err := r.runs.RetuneLimits(t.Context(), first)
+	require.NoError(t, err)
+	list, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.Equal(t, retuned.GetEtag(), list.GetRuns()[0].GetEtag(), "a list has it at once")
+
+	second := &agentv1.RetuneLimitsRequest{Name: name, Limits: &agentv1.RunLimits{Turns: new(int32(8))}, Etag: read.GetEtag(), RequestId: "second"}
+	_, err = r.runs.RetuneLimits(t.Context(), second)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), "%v", err)
+	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Name: name, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"turns"}}})
+	require.NoError(t, err, "the limits are again as they were read")
+	_, err = r.runs.RetuneLimits(t.Context(), second)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), "the same call has the same answer: %v", err)
+	second.RequestId = "third"
+	_, err = r.runs.RetuneLimits(t.Context(), second)
+	require.NoError(t, err)
+}
+
 // TestSteering holds a run between two turns, gives it a message and a new limit, and resumes it.
 func TestSteering(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -68,12 +67,12 @@ func (s *Server) UpdateConnectionPool(ctx context.Context, r *modelv1.UpdateConn
 	if at < 0 {
 		return nil, rpcerr.ResourceNotFound(name)
 	}
-	if err := resource.Etag(name, r.GetConnectionPool().GetEtag(), poolEtag(pools[at])); err != nil {
+	if err := resource.Etag(name, r.GetConnectionPool().GetEtag(), poolMessage(pools[at]).GetEtag()); err != nil {
 		return nil, err
 	}
-	field, most := "limit", r.GetConnectionPool().GetLimit()
+	field, most := poolBound(pools[at].Adaptive), r.GetConnectionPool().GetLimit()
 	if pools[at].Adaptive {
-		field, most = "max", r.GetConnectionPool().GetMax()
+		most = r.GetConnectionPool().GetMax()
 	}
 	if !slices.Contains(paths, field) {
 		return nil, rpcerr.InvalidField("update_mask", "of %s only %s can be set: limit of a static pool, max of an adaptive one", name, field)
@@ -90,12 +89,12 @@ func (s *Server) UpdateConnectionPool(ctx context.Context, r *modelv1.UpdateConn
 	return poolMessage(p), nil
 }
 
-// poolEtag is the etag of a pool: that of its operator's settings.
-func poolEtag(p limit.Pool) string {
-	if p.Adaptive {
-		return strconv.Itoa(p.Max)
+// poolBound returns the field of a pool that an operator can set.
+func poolBound(adaptive bool) string {
+	if adaptive {
+		return "max"
 	}
-	return strconv.Itoa(p.Limit)
+	return "limit"
 }
 
 // poolsOf follows the account in a pool's name; defaultPool is the pool that all models of an account share.
@@ -137,8 +136,9 @@ func poolMessage(p limit.Pool) *modelv1.ConnectionPool {
 	_, name := poolName(p.Key)
 	message := &modelv1.ConnectionPool{
 		Name: name, Limit: int32(p.Limit), InFlight: int32(p.InUse), Waiting: int32(p.Waiting),
-		Adaptive: p.Adaptive, Max: int32(p.Max), Etag: poolEtag(p),
+		Adaptive: p.Adaptive, Max: int32(p.Max),
 	}
+	message.Etag = resource.EtagOf(message, []string{poolBound(p.Adaptive)}, p.Adaptive)
 	for _, c := range p.History {
 		message.History = append(message.History, &modelv1.ConnectionPoolChange{
 			Time: timestamppb.New(c.Time), OldLimit: int32(c.Old), NewLimit: int32(c.New), Reason: poolChange(c.Reason), Model: c.Subject,
@@ -189,14 +189,14 @@ func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest)
 	case !account && (scope == "" || budget.CheckScope(scopeOf(name, parent)) != nil):
 		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget; write %s or evals/{eval}", scope, projectBudget)
 	}
-	paths, err := resource.Mask(r.GetUpdateMask(), r.GetBudget(), "max_tokens", "max_cost")
+	paths, err := resource.Mask(r.GetUpdateMask(), r.GetBudget(), budgetBounds()...)
 	if err != nil {
 		return nil, err
 	}
 	s.retuning.Lock()
 	defer s.retuning.Unlock()
 	bounds := s.Budgets.Bounds(scopeOf(name, parent))
-	if err := resource.Etag(name, r.GetBudget().GetEtag(), budgetEtag(bounds)); err != nil {
+	if err := resource.Etag(name, r.GetBudget().GetEtag(), budgetMessage(budget.State{Bounds: bounds}).GetEtag()); err != nil {
 		return nil, err
 	}
 	for _, path := range paths {
@@ -214,17 +214,8 @@ func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest)
 	return budgetMessage(state), nil
 }
 
-// budgetEtag is the etag of a budget: that of its bounds.
-func budgetEtag(b budget.Bounds) string {
-	etag := "-"
-	if b.MaxTokens != nil {
-		etag = strconv.FormatInt(*b.MaxTokens, 10)
-	}
-	if b.MaxCost == nil {
-		return etag + "/-"
-	}
-	return etag + "/" + strconv.FormatFloat(*b.MaxCost, 'g', -1, 64)
-}
+// budgetBounds returns the fields of a budget that an operator can set.
+func budgetBounds() []string { return []string{"max_tokens", "max_cost"} }
 
 // projectBudget in a budget's name is the project as a whole, accountBudget the account.
 const (
@@ -259,10 +250,12 @@ func scopeOf(name, parent string) string {
 }
 
 func budgetMessage(s budget.State) *modelv1.Budget {
-	return &modelv1.Budget{
+	message := &modelv1.Budget{
 		Name: budget.Name(s.Scope), MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
-		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved, Etag: budgetEtag(s.Bounds),
+		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved,
 	}
+	message.Etag = resource.EtagOf(message, budgetBounds(), nil)
+	return message
 }
 
 // poolChange returns a reason in the protocol's terms, whose words the limits use.

@@ -59,7 +59,7 @@ func (d *Step) command(c inbox.Command) error {
 		}
 	case *agentv1.RetuneLimitsRequest:
 		received.Type = agentv1.CommandType_COMMAND_TYPE_LIMITS
-		if received.Outdated = r.GetEtag() != "" && r.GetEtag() != run.Etag(d.s.Seq); !received.GetOutdated() {
+		if received.Outdated = r.GetEtag() != "" && r.GetEtag() != d.s.Etag(); !received.GetOutdated() {
 			follows = append(follows, run.NewEvent(&agentv1.LimitsRetuned{Limits: limit.Retune(d.s.Limits.Bounds(), r.GetLimits(), r.GetUpdateMask().GetPaths())}))
 		}
 	case *agentv1.PostMessageRequest:

@@ -111,7 +111,8 @@ func (d *Step) note(e *agentv1.Event) {
 	case *agentv1.Event_RunFinished:
 		d.Finished, d.Row = k.RunFinished, true
 	case *agentv1.Event_RunStateChanged, *agentv1.Event_WaitChanged, *agentv1.Event_SandboxOutcome, *agentv1.Event_SandboxRemoved, *agentv1.Event_LimitHit,
-		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_AgentBegan, *agentv1.Event_AgentEnded, *agentv1.Event_ScoreOutcome:
+		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_AgentBegan, *agentv1.Event_AgentEnded, *agentv1.Event_ScoreOutcome,
+		*agentv1.Event_LimitsRetuned:
 		d.Row = true
 	}
 	if journal.Intent(e) { // An effect may take long; lists should show earlier answers in the meantime.
