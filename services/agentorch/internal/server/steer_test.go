@@ -158,6 +158,8 @@ func TestAnUpdateOfLimitsOutlivesTheEventsOfARun(t *testing.T) {
 	second.RequestId = "third"
 	_, err = r.runs.RetuneLimits(t.Context(), second)
 	require.NoError(t, err)
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
 }
 
 // TestSteering holds a run between two turns, gives it a message and a new limit, and resumes it.

@@ -1263,7 +1263,8 @@ type Eval struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Sequence number of the last event.
 	Head int64 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`
-	// Optional in an update. Changes with every event.
+	// Optional in an update. Changes with `state` and with the fields of `spec` that UpdateEval can change. Events of samples do not
+	// change it.
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
 	// What is not done as the specification asks for, known since it was made.
 	Warnings      []*EvalWarning `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`

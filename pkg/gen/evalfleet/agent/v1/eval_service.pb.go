@@ -1183,7 +1183,7 @@ func (x *GetSampleRequest) GetContent() bool {
 // UpdateEvalRequest changes an evaluation.
 type UpdateEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and new values in its specification. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the evaluation has changed since.
+	// Required. Its name and new values in its specification. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH if the evaluation has another etag when it applies the update.
 	Eval *Eval `protobuf:"bytes,1,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. What to change: `spec.tags`, `spec.metadata_json`, `spec.max_samples`. A field that is named and not set is emptied. Default: those that are set; over REST those in the body.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`

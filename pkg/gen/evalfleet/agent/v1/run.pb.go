@@ -1151,7 +1151,8 @@ type Run struct {
 	Store map[string]string `protobuf:"bytes,20,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Its sandboxes by environment name.
 	Sandboxes map[string]string `protobuf:"bytes,21,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Changes with every event.
+	// Changes with `limits`, and when the state becomes SCORING or one in which the run has ended. Other events do not change
+	// it, so that an update can follow a read of a run at work.
 	Etag string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The replica that owns it; empty while none has taken it.
 	Owner string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`

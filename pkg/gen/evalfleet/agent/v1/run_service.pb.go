@@ -1622,7 +1622,8 @@ type RetuneLimitsRequest struct {
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. Which of the limits to change, such as `turns`. One that is named and not set is lifted; `*` names all. Default: those that are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Optional, over REST also in the header `If-Match`. The run's; the call fails with ETAG_MISMATCH where the run has another when the command is taken.
+	// Optional. The etag of the run as it was read; over REST also in the header `If-Match`. If the run has another etag when it applies the command, the
+	// call fails with ETAG_MISMATCH.
 	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
