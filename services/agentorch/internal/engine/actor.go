@@ -38,7 +38,7 @@ type actor struct {
 	adopted agentv1.OwnerChangeReason // why the run changed hands; the first event of an epoch records it
 	state   *run.State
 	pending map[string]*effects.Pending // by key
-	reviews map[string]*review          // that have not been used, by the span of the agent
+	reviews map[string]*review          // that have not been used, by [decide.Review.Key]
 	// kept are journaled results that their owners still store.
 	kept []*effects.Release
 	// removing is set when the run's sandboxes are to be removed.

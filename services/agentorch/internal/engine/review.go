@@ -33,13 +33,13 @@ type review struct {
 
 // review returns the answer of toolexec, or nil while the request is in flight. When it ends, the run looks again.
 func (a *actor) review(wanted *decide.Review, now time.Time) *review {
-	r := a.reviews[wanted.Span]
+	r := a.reviews[wanted.Key]
 	if r == nil || r.over(now) || !r.of(wanted.Request) {
 		r = a.askReview(wanted.Request)
 		if a.reviews == nil {
 			a.reviews = map[string]*review{}
 		}
-		a.reviews[wanted.Span] = r
+		a.reviews[wanted.Key] = r
 		patience := time.NewTimer(reviewPatience)
 		defer patience.Stop()
 		select {
@@ -59,7 +59,7 @@ func (a *actor) review(wanted *decide.Review, now time.Time) *review {
 		}
 		return nil
 	}
-	delete(a.reviews, wanted.Span)
+	delete(a.reviews, wanted.Key)
 	return r
 }
 

@@ -36,6 +36,8 @@ func ClientKey(e *agentv1.Event) string {
 		return k.ModelIntent.GetClientKey()
 	case *agentv1.Event_ExecIntent:
 		return k.ExecIntent.GetClientKey()
+	case *agentv1.Event_ToolIntent:
+		return k.ToolIntent.GetClientKey()
 	}
 	return ""
 }

@@ -130,6 +130,10 @@ func (f *Frame) message(id string) *modelv1.ChatMessage {
 }
 
 func (s *State) toolIntent(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) error {
+	if i.GetClientKey() != "" {
+		s.outsideCall(f, e, i)
+		return nil
+	}
 	call, err := f.call(i.GetCallId(), func(c *Call) bool { return c.Intent == nil && c.Outcome == nil })
 	if err != nil {
 		return err
@@ -145,6 +149,14 @@ func (s *State) toolIntent(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) er
 		s.begin(f, e)
 	}
 	return nil
+}
+
+// outsideCall begins a call that was requested from outside. It is no call of a message, and a request of its own.
+func (s *State) outsideCall(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) {
+	s.begin(f, e)
+	s.Open[len(s.Open)-1].Stage = &Stage{
+		RequestID: i.GetRequestId(), Calls: []*Call{{Call: i.GetContent(), Intent: e}}, Store: f.declared(i.GetFunction()),
+	}
 }
 
 func (f *Frame) call(id string, fits func(*Call) bool) (*Call, error) {
@@ -169,6 +181,12 @@ func (f *Frame) declared(function string) map[string]string {
 }
 
 func (s *State) toolOutcome(f *Frame, e *agentv1.Event, o *agentv1.ToolOutcome) error {
+	if i := s.OpenIntent(o.GetIntent()); i != nil && i.Outside() {
+		s.work(f, o.GetTiming().GetWorking().AsDuration())
+		s.toolEnded(o)
+		_, err := s.end(i.Seq())
+		return err
+	}
 	call, err := f.call(o.GetCallId(), func(c *Call) bool { return c.Outcome == nil && c.Intent.GetSeq() == o.GetIntent() })
 	if err != nil {
 		return err
@@ -186,15 +204,20 @@ func (s *State) toolOutcome(f *Frame, e *agentv1.Event, o *agentv1.ToolOutcome) 
 			stage.working = worked
 		}
 	}
-	s.change(o.GetContent().GetResult().GetStoreChanges())
-	if o.GetErrorType() == toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE && s.SandboxFault == "" {
-		s.SandboxFault = cmp.Or(o.GetContent().GetResult().GetError().GetMessage(), "the tool "+o.GetFunction()+" could not use it")
-	}
+	s.toolEnded(o)
 	if failure := o.GetFailure(); failure != nil {
 		f.Calls.Failed = true
 		s.fail(&agentv1.RunError{Reason: failure.GetReason(), Message: failure.GetMessage()})
 	}
 	return nil
+}
+
+// toolEnded applies what a call did to the run, whoever requested it.
+func (s *State) toolEnded(o *agentv1.ToolOutcome) {
+	s.change(o.GetContent().GetResult().GetStoreChanges())
+	if o.GetErrorType() == toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE && s.SandboxFault == "" {
+		s.SandboxFault = cmp.Or(o.GetContent().GetResult().GetError().GetMessage(), "the tool "+o.GetFunction()+" could not use it")
+	}
 }
 
 // resultAdded notes that a result is in the conversation; the calls are over when all are.

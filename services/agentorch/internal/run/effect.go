@@ -35,6 +35,8 @@ type Intent struct {
 	Away time.Duration
 	// Stopped is why the effect alone is stopped; zero if it is not.
 	Stopped Stop
+	// Stage is the request of a tool call that was requested from outside; nil for other effects.
+	Stage *Stage
 }
 
 // Seq is the number of the intent's event.

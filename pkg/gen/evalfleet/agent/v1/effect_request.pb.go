@@ -42,6 +42,7 @@ type EffectRequest struct {
 	//
 	//	*EffectRequest_Generate
 	//	*EffectRequest_Exec
+	//	*EffectRequest_ToolCall
 	Effect        isEffectRequest_Effect `protobuf_oneof:"effect"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -116,6 +117,15 @@ func (x *EffectRequest) GetExec() *OutsideExec {
 	return nil
 }
 
+func (x *EffectRequest) GetToolCall() *OutsideToolCall {
+	if x != nil {
+		if x, ok := x.Effect.(*EffectRequest_ToolCall); ok {
+			return x.ToolCall
+		}
+	}
+	return nil
+}
+
 type isEffectRequest_Effect interface {
 	isEffectRequest_Effect()
 }
@@ -130,9 +140,16 @@ type EffectRequest_Exec struct {
 	Exec *OutsideExec `protobuf:"bytes,4,opt,name=exec,proto3,oneof"`
 }
 
+type EffectRequest_ToolCall struct {
+	// A call of a tool of the agent.
+	ToolCall *OutsideToolCall `protobuf:"bytes,5,opt,name=tool_call,json=toolCall,proto3,oneof"`
+}
+
 func (*EffectRequest_Generate) isEffectRequest_Effect() {}
 
 func (*EffectRequest_Exec) isEffectRequest_Effect() {}
+
+func (*EffectRequest_ToolCall) isEffectRequest_Effect() {}
 
 // OutsideGenerate is a model call.
 type OutsideGenerate struct {
@@ -271,17 +288,66 @@ func (x *OutsideExec) GetSpec() *v12.ExecSpec {
 	return nil
 }
 
+// OutsideToolCall is a call of a tool of the agent. It is reviewed as the agent's own calls are: a call that is rejected has
+// an outcome with the error. The call is in no message, and its result is in no conversation.
+type OutsideToolCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The call: its function is one of the agent's tools, except those that agentorch runs itself. Its id defaults to
+	// the asker's key.
+	Call          *v11.ToolCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutsideToolCall) Reset() {
+	*x = OutsideToolCall{}
+	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutsideToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutsideToolCall) ProtoMessage() {}
+
+func (x *OutsideToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_effect_request_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutsideToolCall.ProtoReflect.Descriptor instead.
+func (*OutsideToolCall) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_effect_request_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *OutsideToolCall) GetCall() *v11.ToolCall {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
 var File_evalfleet_agent_v1_effect_request_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_effect_request_proto_rawDesc = "" +
 	"\n" +
-	"'evalfleet/agent/v1/effect_request.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xe6\x01\n" +
+	"'evalfleet/agent/v1/effect_request.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xaa\x02\n" +
 	"\rEffectRequest\x12,\n" +
 	"\n" +
 	"client_key\x18\x01 \x01(\tB\r\xe0A\x02\xbaH\ar\x05\x10\x01(\x80\x01R\tclientKey\x12\x1c\n" +
 	"\x04span\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12A\n" +
 	"\bgenerate\x18\x03 \x01(\v2#.evalfleet.agent.v1.OutsideGenerateH\x00R\bgenerate\x125\n" +
-	"\x04exec\x18\x04 \x01(\v2\x1f.evalfleet.agent.v1.OutsideExecH\x00R\x04execB\x0f\n" +
+	"\x04exec\x18\x04 \x01(\v2\x1f.evalfleet.agent.v1.OutsideExecH\x00R\x04exec\x12B\n" +
+	"\ttool_call\x18\x05 \x01(\v2#.evalfleet.agent.v1.OutsideToolCallH\x00R\btoolCallB\x0f\n" +
 	"\x06effect\x12\x05\xbaH\x02\b\x01\"\xa0\x02\n" +
 	"\x0fOutsideGenerate\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12H\n" +
@@ -293,7 +359,9 @@ const file_evalfleet_agent_v1_effect_request_proto_rawDesc = "" +
 	"\vOutsideExec\x12,\n" +
 	"\venvironment\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\venvironment\x12=\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04specB\xd9\x01\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\"M\n" +
+	"\x0fOutsideToolCall\x12:\n" +
+	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04callB\xd9\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x12EffectRequestProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 
 var (
@@ -308,30 +376,34 @@ func file_evalfleet_agent_v1_effect_request_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_effect_request_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_effect_request_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_evalfleet_agent_v1_effect_request_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_evalfleet_agent_v1_effect_request_proto_goTypes = []any{
 	(*EffectRequest)(nil),     // 0: evalfleet.agent.v1.EffectRequest
 	(*OutsideGenerate)(nil),   // 1: evalfleet.agent.v1.OutsideGenerate
 	(*OutsideExec)(nil),       // 2: evalfleet.agent.v1.OutsideExec
-	(*v1.ChatMessage)(nil),    // 3: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),      // 4: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),    // 5: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil), // 6: evalfleet.model.v1.GenerateConfig
-	(*v12.ExecSpec)(nil),      // 7: evalfleet.sandbox.v1.ExecSpec
+	(*OutsideToolCall)(nil),   // 3: evalfleet.agent.v1.OutsideToolCall
+	(*v1.ChatMessage)(nil),    // 4: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),      // 5: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),    // 6: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil), // 7: evalfleet.model.v1.GenerateConfig
+	(*v12.ExecSpec)(nil),      // 8: evalfleet.sandbox.v1.ExecSpec
+	(*v11.ToolCall)(nil),      // 9: evalfleet.tool.v1.ToolCall
 }
 var file_evalfleet_agent_v1_effect_request_proto_depIdxs = []int32{
 	1, // 0: evalfleet.agent.v1.EffectRequest.generate:type_name -> evalfleet.agent.v1.OutsideGenerate
 	2, // 1: evalfleet.agent.v1.EffectRequest.exec:type_name -> evalfleet.agent.v1.OutsideExec
-	3, // 2: evalfleet.agent.v1.OutsideGenerate.messages:type_name -> evalfleet.model.v1.ChatMessage
-	4, // 3: evalfleet.agent.v1.OutsideGenerate.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	5, // 4: evalfleet.agent.v1.OutsideGenerate.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	6, // 5: evalfleet.agent.v1.OutsideGenerate.config:type_name -> evalfleet.model.v1.GenerateConfig
-	7, // 6: evalfleet.agent.v1.OutsideExec.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	3, // 2: evalfleet.agent.v1.EffectRequest.tool_call:type_name -> evalfleet.agent.v1.OutsideToolCall
+	4, // 3: evalfleet.agent.v1.OutsideGenerate.messages:type_name -> evalfleet.model.v1.ChatMessage
+	5, // 4: evalfleet.agent.v1.OutsideGenerate.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	6, // 5: evalfleet.agent.v1.OutsideGenerate.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	7, // 6: evalfleet.agent.v1.OutsideGenerate.config:type_name -> evalfleet.model.v1.GenerateConfig
+	8, // 7: evalfleet.agent.v1.OutsideExec.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	9, // 8: evalfleet.agent.v1.OutsideToolCall.call:type_name -> evalfleet.tool.v1.ToolCall
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_effect_request_proto_init() }
@@ -342,6 +414,7 @@ func file_evalfleet_agent_v1_effect_request_proto_init() {
 	file_evalfleet_agent_v1_effect_request_proto_msgTypes[0].OneofWrappers = []any{
 		(*EffectRequest_Generate)(nil),
 		(*EffectRequest_Exec)(nil),
+		(*EffectRequest_ToolCall)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -349,7 +422,7 @@ func file_evalfleet_agent_v1_effect_request_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_effect_request_proto_rawDesc), len(file_evalfleet_agent_v1_effect_request_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3358,7 +3358,9 @@ type ToolIntent struct {
 	// Optional. Span of that agent.
 	AgentSpan string `protobuf:"bytes,8,opt,name=agent_span,json=agentSpan,proto3" json:"agent_span,omitempty"`
 	// The call.
-	Content       *v12.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	Content *v12.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
+	// Of a call that was asked for from outside, the asker's key; empty: the agent's own. Such a call is in no message.
+	ClientKey     string `protobuf:"bytes,10,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3454,6 +3456,13 @@ func (x *ToolIntent) GetContent() *v12.ToolCall {
 		return x.Content
 	}
 	return nil
+}
+
+func (x *ToolIntent) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
 }
 
 // ToolOutcome says how a tool call ended.
@@ -7088,7 +7097,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12\x1a\n" +
 	"\bparallel\x18\x04 \x01(\bR\bparallel\"O\n" +
 	"\x14ToolsReviewedContent\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xdf\x02\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\x84\x03\n" +
 	"\n" +
 	"ToolIntent\x12\x1d\n" +
 	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
@@ -7102,7 +7111,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05agent\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12#\n" +
 	"\n" +
 	"agent_span\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tagentSpan\x12;\n" +
-	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\"\xe4\x03\n" +
+	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\x12#\n" +
+	"\n" +
+	"client_key\x18\n" +
+	" \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\xe4\x03\n" +
 	"\vToolOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1d\n" +
 	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +

@@ -13,26 +13,15 @@ import (
 
 // commands applies the commands in the inbox.
 func (d *Step) commands() error {
-	var asked []inbox.Command // requests for effects; after a cancel of the same batch no effect begins
 	for _, c := range d.facts.Commands {
 		if _, effect := c.Request.(*agentv1.EffectRequest); effect {
-			asked = append(asked, c)
+			d.asked = append(d.asked, c) // After a cancel of the same batch no effect begins.
 			continue
 		}
 		if err := d.command(c); err != nil {
 			return err
 		}
 		d.Took = append(d.Took, c.ID)
-	}
-	for _, c := range asked {
-		r, _ := c.Request.(*agentv1.EffectRequest)
-		taken, err := d.outside(c, r)
-		if err != nil {
-			return err
-		}
-		if d.Left = d.Left || !taken; taken {
-			d.Took = append(d.Took, c.ID)
-		}
 	}
 	return nil
 }

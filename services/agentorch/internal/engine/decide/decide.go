@@ -101,8 +101,9 @@ type Step struct {
 	s       *run.State
 	facts   Facts
 	scorers *score.Registry
-	review  *Review // the requested review; nil if there is none
-	acts    int     // decisions of the agent
+	review  *Review         // the requested review; nil if there is none
+	acts    int             // decisions of the agent
+	asked   []inbox.Command // requests for effects from outside that are not decided yet
 	// unreviewed are the agents whose review has no answer yet.
 	unreviewed []*run.Frame
 }
@@ -256,6 +257,8 @@ func (d *Step) decision() (more bool, err error) {
 		return false, nil
 	case s.Fault != nil:
 		return true, d.raise(s.Fault)
+	case len(d.asked) > 0:
+		return true, d.outside()
 	case d.waited() != nil:
 		return true, d.emit(d.waited())
 	case s.Stopping() && d.idleChild() != nil:

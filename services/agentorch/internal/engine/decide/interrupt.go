@@ -51,15 +51,20 @@ func (d *Step) cut(f *run.Frame) *agentv1.Interrupted {
 	return cut
 }
 
-// openCall returns the number of the intent of the call to stop; 0 if the call is not open.
+// openCall returns the number of the intent of the call to stop; 0 if the call is not open. A call that was requested
+// from outside has no place in a message.
 func openCall(s *run.State, f *run.Frame, r *agentv1.CancelCallRequest) int64 {
-	if f.Calls == nil {
-		return 0
+	if f.Calls != nil {
+		for i, c := range f.Calls.All {
+			named := c.Call.GetId() == r.GetCallId() && (r.Index == nil || int(r.GetIndex()) == i)
+			if named && s.OpenIntent(c.Intent.GetSeq()) != nil {
+				return c.Intent.GetSeq()
+			}
+		}
 	}
-	for i, c := range f.Calls.All {
-		named := c.Call.GetId() == r.GetCallId() && (r.Index == nil || int(r.GetIndex()) == i)
-		if named && s.OpenIntent(c.Intent.GetSeq()) != nil {
-			return c.Intent.GetSeq()
+	for _, i := range s.Open {
+		if i.Frame == f && i.Stage != nil && i.Event.GetToolIntent().GetCallId() == r.GetCallId() && r.Index == nil {
+			return i.Seq()
 		}
 	}
 	return 0

@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -45,11 +46,24 @@ func outsideExec(key string) *agentv1.EffectRequest {
 	}}}
 }
 
+func outsideTool(key string) *agentv1.EffectRequest {
+	return &agentv1.EffectRequest{ClientKey: key, Effect: &agentv1.EffectRequest_ToolCall{ToolCall: &agentv1.OutsideToolCall{
+		Call: chat.Call("", "weather", `{}`),
+	}}}
+}
+
+// decided is a review with a decision.
+func decided(decision toolv1.ReviewDecision, err *toolv1.ToolCallError) func(*toolv1.ToolCall) *toolv1.ToolReview {
+	return func(c *toolv1.ToolCall) *toolv1.ToolReview {
+		return &toolv1.ToolReview{CallId: c.GetId(), Decision: decision, Error: err}
+	}
+}
+
 // byKey returns the open intent that was asked for under a key.
 func (l *lab) byKey(key string) *run.Intent {
 	l.t.Helper()
 	for _, i := range l.live.Open {
-		if i.Event.GetModelIntent().GetClientKey() == key || i.Event.GetExecIntent().GetClientKey() == key {
+		if journal.ClientKey(i.Event) == key {
 			return i
 		}
 	}
@@ -172,4 +186,121 @@ func TestAnInterruptCutsWhatWasAskedFor(t *testing.T) {
 	assert.True(t, l.live.Cuts(own) && l.live.Cuts(outside))
 	d := l.step(answers(stoppedModel(outside), stoppedModel(own)), nil)
 	assert.Equal(t, []string{"model_outcome", "model_outcome", "message_added", "model_intent"}, kinds(d))
+}
+
+// A tool call from outside is reviewed as the agent's own are, and is an effect beside them. What it changes in the store
+// stays; the conversation does not get its result.
+func TestAToolCallBeginsFromOutside(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.step(nothing, nil)
+	l.step(answers(l.said(calling("c1"))), approved(false))
+	own := l.live.Open[0]
+	d := l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}), approved(false))
+	assert.Equal(t, []string{"command_received", "tool_intent"}, kinds(d))
+	assert.Equal(t, []string{"effect/k"}, d.Took)
+	intent := d.Entries[1].Event.GetToolIntent()
+	assert.Equal(t, l.live.Key(d.Entries[1].Event.GetSeq()), intent.GetRequestId(), "the run's own key")
+	assert.Equal(t, []string{"k", ""}, []string{intent.GetCallId(), intent.GetMessageId()})
+
+	result := &toolv1.ToolResult{CallId: "k", StoreChanges: []*toolv1.StoreChange{{Key: "seen", ValueJson: new("1")}}, Content: chat.TextContent("rain")}
+	assert.Equal(t, []string{"tool_outcome"}, kinds(l.step(answers(ended(l.byKey("k"), result)), nil)), "the agent is not asked")
+	assert.Equal(t, "1", l.live.Store()["seen"])
+	d = l.step(answers(ended(own, &toolv1.ToolResult{CallId: "c1", Content: chat.TextContent("sun")})), nil)
+	assert.Equal(t, []string{"tool_outcome", "message_added", "model_intent"}, kinds(d))
+	assert.Equal(t, "Start.|x|sun", conversation(l.live.Frame))
+}
+
+// While no review is to be had, the command stays in the inbox and holds up nothing; after a cancel it begins nothing.
+func TestAToolCallFromOutsideWaitsForItsReview(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.step(nothing, nil)
+	own := l.live.Open[0]
+	d := l.step(func() decide.Facts {
+		f := asks([]*agentv1.EffectRequest{outsideTool("k")})()
+		f.Answers = answers(said(own, calling("c1")))().Answers
+		return f
+	}, nil)
+	assert.True(t, d.Left)
+	assert.Equal(t, []string{"model_outcome"}, kinds(d))
+	d = l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}), approved(false))
+	assert.Equal(t, []string{"command_received", "tool_intent", "message_added", "tools_reviewed", "tool_intent"}, kinds(d))
+	assert.False(t, d.Left)
+
+	l = newLab(t)
+	l.step(nothing, nil)
+	d = l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}, &agentv1.CancelRunRequest{}), approved(false))
+	assert.Empty(t, only(d, "tool_intent"))
+	assert.Equal(t, []string{"a", "effect/k"}, d.Took)
+}
+
+// A tool call from outside that may not begin has its outcome at once, which is the asker's: no failure ends the run.
+func TestAToolCallFromOutsideThatMayNotBegin(t *testing.T) {
+	t.Parallel()
+	wrong := &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_PARSING, Message: "there is no tool weather"}
+	for what, c := range map[string]struct {
+		review func(*toolv1.ToolCall) *toolv1.ToolReview
+		want   string
+	}{
+		"rejected":           {decided(toolv1.ReviewDecision_REVIEW_DECISION_REJECT, wrong), "there is no tool weather"},
+		"the agent's own":    {decided(toolv1.ReviewDecision_REVIEW_DECISION_CALLER, nil), "INVALID_REQUEST"},
+		"a question":         {decided(toolv1.ReviewDecision_REVIEW_DECISION_ASK, nil), "NOT_BUILT_YET"},
+		"without a decision": {decided(toolv1.ReviewDecision_REVIEW_DECISION_UNSPECIFIED, nil), "INTERNAL"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			l.step(nothing, nil)
+			own := l.live.Open[0]
+			d := l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}), c.review)
+			assert.Equal(t, []string{"command_received", "tool_intent", "tool_outcome"}, kinds(d))
+			o := d.Entries[2].Event.GetToolOutcome()
+			assert.Equal(t, d.Entries[1].Event.GetSeq(), o.GetIntent())
+			assert.Equal(t, c.want, o.GetContent().GetResult().GetError().GetMessage()+o.GetFailure().GetReason())
+			assert.Equal(t, []*run.Intent{own}, l.live.Open)
+			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, l.step(answers(said(own, assistant("own"))), nil).Finished.GetState())
+		})
+	}
+	l := newLab(t)
+	l.step(nothing, nil)
+	d := l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}), decided(toolv1.ReviewDecision_REVIEW_DECISION_TERMINATE, nil))
+	assert.Equal(t, []string{"command_received", "limit_hit"}, kinds(d), "an approver ends the run, whoever asks")
+	assert.True(t, d.Entries[0].Event.GetCommandReceived().GetOutdated())
+}
+
+// A failed call is the asker's. An operator stops one call by its id, and cuts it with the turn of its agent.
+func TestToolCallsFromOutsideAreStopped(t *testing.T) {
+	t.Parallel()
+	begin := func() (l *lab, own, outside *run.Intent) {
+		l = newLab(t)
+		l.step(nothing, nil)
+		own = l.live.Open[0]
+		l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}), approved(false))
+		return l, own, l.byKey("k")
+	}
+	l, _, outside := begin()
+	failure := &toolv1.ToolResult{CallId: "k", Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "bug"}}
+	assert.Equal(t, []string{"tool_outcome"}, kinds(l.step(answers(ended(outside, failure)), nil)))
+
+	l, own, outside := begin()
+	d := l.step(commands(&agentv1.CancelCallRequest{CallId: "k", Index: new(int32(0))}), nil)
+	assert.True(t, d.Entries[0].Event.GetCommandReceived().GetOutdated(), "it is in no message")
+	l.step(commands(&agentv1.CancelCallRequest{CallId: "k"}), nil)
+	assert.Equal(t, []bool{true, false}, []bool{l.live.Cuts(outside), l.live.Cuts(own)})
+	d = l.step(answers(stoppedCall(outside)), nil)
+	assert.True(t, d.Entries[0].Event.GetToolOutcome().GetInterrupted())
+	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, d.Entries[0].Event.GetToolOutcome().GetErrorType())
+
+	l, own, outside = begin()
+	l.step(commands(&agentv1.InterruptRunRequest{Messages: says("stop")}), nil)
+	assert.True(t, l.live.Cuts(own) && l.live.Cuts(outside))
+	d = l.step(answers(stoppedCall(outside), stoppedModel(own)), nil)
+	assert.Equal(t, []string{"tool_outcome", "model_outcome", "message_added", "model_intent"}, kinds(d))
+
+	l, own, outside = begin()
+	l.step(answers(said(own, assistant("own"))), nil)
+	assert.True(t, l.live.Cuts(outside), "an agent that is done ends what was asked for on its behalf")
+	d = l.step(answers(stoppedCall(outside)), nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, d.Finished.GetState())
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// Review is an action of an agent that waits for the review of its calls.
+// Review is an action of an agent, or a call that was requested from outside, that waits for the review of its calls.
 type Review struct {
-	// Span is the agent's.
-	Span string
+	// Key names it within the run: the span of the agent, or the id of the command.
+	Key string
 	// Request is the request to toolexec.
 	Request *toolv1.ReviewToolsRequest
 
 	frame   *run.Frame
 	events  []*agentv1.Event
 	effects agent.All // the other effects that the agent wants
+	outside bool      // the call is that of the first request from outside
 }
 
 // wantReview requests a review of the calls of the last assistant message, as the conversation is after the events. A
 // review has no effect, so it happens within the step and needs no intent.
 func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.All) (bool, error) {
-	s := d.s
 	message := chat.LastAssistant(f.Messages())
 	for _, e := range events {
 		if m := e.GetMessageAdded().GetContent(); m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
@@ -47,17 +47,24 @@ func (d *Step) wantReview(f *run.Frame, events []*agentv1.Event, effects agent.A
 	if f.Calls != nil {
 		return true, d.fail(fmt.Errorf("the agent %s wants tools called while those of another message are", f.Name()))
 	}
-	d.review = &Review{Span: f.Span, frame: f, events: events, effects: effects, Request: &toolv1.ReviewToolsRequest{
-		Parent: s.Parent(), Attribution: f.Attribution(run.PurposeAgent, "", s.Answers), Tools: f.ToolRefs(), Calls: message.GetToolCalls(),
-		Policies: s.Spec().GetApproval(),
-	}}
+	d.review = &Review{Key: f.Span, frame: f, events: events, effects: effects, Request: d.reviewOf(f, run.PurposeAgent, message.GetToolCalls()...)}
 	return false, nil
 }
 
-// Unreviewed continues without an answer to the review that was returned last: its agent waits, and is asked again in a
-// later step.
+func (d *Step) reviewOf(f *run.Frame, purpose string, calls ...*toolv1.ToolCall) *toolv1.ReviewToolsRequest {
+	return &toolv1.ReviewToolsRequest{
+		Parent: d.s.Parent(), Attribution: f.Attribution(purpose, "", d.s.Answers), Tools: f.ToolRefs(), Calls: calls, Policies: d.s.Spec().GetApproval(),
+	}
+}
+
+// Unreviewed continues without an answer to the review that was returned last: its agent waits, or the command that
+// requests the call stays in the inbox. The same review is requested in a later step.
 func (d *Step) Unreviewed() (*Review, error) {
-	d.unreviewed = append(d.unreviewed, d.review.frame)
+	if d.review.outside {
+		d.leave()
+	} else {
+		d.unreviewed = append(d.unreviewed, d.review.frame)
+	}
 	d.review = nil
 	return d.next()
 }
@@ -70,7 +77,9 @@ func (d *Step) Reviewed(reviews []*toolv1.ToolReview, err error) (*Review, error
 	if calls := len(asked.Request.GetCalls()); err == nil && len(reviews) != calls {
 		err = rpcerr.Internal("%d calls have %d reviews", calls, len(reviews))
 	}
-	if err != nil {
+	if asked.outside {
+		err = d.outsideReviewed(asked, reviews, err)
+	} else if err != nil {
 		err = d.fail(err)
 	} else if stopped, addErr := d.add(asked.frame, asked.events); addErr != nil || stopped {
 		err = addErr
@@ -122,12 +131,17 @@ func (d *Step) calls(f *run.Frame) (bool, error) {
 		}
 		return true, d.begin(f, alike(f, stage))
 	case toolv1.ReviewDecision_REVIEW_DECISION_TERMINATE:
-		return true, d.hit(limit.Ended(cmp.Or(first.Review.GetExplanation(), "an approver ended the run")))
+		return true, d.terminate(first.Review)
 	case toolv1.ReviewDecision_REVIEW_DECISION_ASK:
 		return true, d.fail(rpcerr.NotBuiltYet("asking a person about a tool call"))
 	default:
 		return true, d.fail(rpcerr.Internal("the call %s has the review %s", first.Call.GetId(), first.Review.GetDecision()))
 	}
+}
+
+// terminate ends the run, as the review of a call decides.
+func (d *Step) terminate(r *toolv1.ToolReview) error {
+	return d.hit(limit.Ended(cmp.Or(r.GetExplanation(), "an approver ended the run")))
 }
 
 // alike cuts a stage where the bound of results changes, since a request has a single bound.

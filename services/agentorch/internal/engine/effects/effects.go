@@ -93,7 +93,7 @@ func (c *Caller) New(s *run.State, i *run.Intent) Effect {
 	case *agentv1.Event_ModelIntent:
 		return c.modelCall(s, i, k.ModelIntent)
 	case *agentv1.Event_ToolIntent:
-		return c.toolStage(s, i.Frame)
+		return c.toolStage(s, i)
 	case *agentv1.Event_SandboxIntent:
 		return c.creation(s, i.Seq(), k.SandboxIntent)
 	case *agentv1.Event_WorkerIntent:

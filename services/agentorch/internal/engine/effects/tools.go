@@ -22,14 +22,17 @@ type toolStage struct {
 	request *toolv1.ExecuteToolsRequest
 }
 
-// toolStage returns the request of the present stage. After a restart it is the same request, including calls that have
-// ended: it attaches to their results, which are already known.
-func (c *Caller) toolStage(s *run.State, f *run.Frame) *toolStage {
-	stage := f.Calls.Stage
-	r := &toolv1.ExecuteToolsRequest{
-		Parent: s.Parent(), RequestId: stage.RequestID, Attribution: f.Attribution(run.PurposeAgent, "", s.Answers), Tools: f.ToolRefs(),
-		Sandboxes: map[string]string{}, Store: stage.Store, FailFast: f.Calls.FailFast, MaxOutputBytes: bound(f, stage),
+// toolStage returns the request of an agent's present stage, or of a call that was requested from outside. After a
+// restart it is the same request, including calls that have ended: it attaches to their results, which are already
+// known.
+func (c *Caller) toolStage(s *run.State, i *run.Intent) *toolStage {
+	f, stage, purpose := i.Frame, i.Stage, run.PurposeOutside
+	r := &toolv1.ExecuteToolsRequest{Parent: s.Parent(), Tools: f.ToolRefs(), Sandboxes: map[string]string{}}
+	if stage == nil {
+		stage, purpose, r.FailFast = f.Calls.Stage, run.PurposeAgent, f.Calls.FailFast
 	}
+	r.RequestId, r.Attribution = stage.RequestID, f.Attribution(purpose, "", s.Answers)
+	r.Store, r.MaxOutputBytes = stage.Store, bound(f, stage)
 	for _, call := range stage.Calls {
 		r.Calls = append(r.Calls, call.Call)
 	}
