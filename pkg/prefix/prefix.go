@@ -57,6 +57,21 @@ func (h Hash) Next(d Digest) Hash {
 	return sha256.Sum256(both[:])
 }
 
+// Digester returns the digest of a message, or of the part of it that matters to its user.
+type Digester func(*modelv1.ChatMessage) (Digest, error)
+
+// Of returns the hash of a conversation by the digests of its messages.
+func Of(messages []*modelv1.ChatMessage, digest Digester) (h Hash, err error) {
+	for _, m := range messages {
+		d, err := digest(m)
+		if err != nil {
+			return Hash{}, err
+		}
+		h = h.Next(d)
+	}
+	return h, nil
+}
+
 // String returns the hash as requests have it: the version of the hash, a dash and 64 hexadecimal digits.
 func (h Hash) String() string { return version + hex.EncodeToString(h[:]) }
 

@@ -1,14 +1,18 @@
 package modelgw_test
 
 import (
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -95,6 +99,79 @@ func TestAPrefixIsOfItsProjectAlone(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, unknownPrefix), "%v", err)
 	_, err = extend(t, g, &modelv1.ExtendPrefixRequest{Parent: "projects/other", Prefix: known, Messages: r.GetMessages()})
 	assert.True(t, rpcerr.Is(err, unknownPrefix), "%v", err)
+}
+
+// TestAConversationHasOneEntryInTheCacheHoweverItIsSent makes calls that differ in ids of messages, in how the
+// conversation is sent and in its content.
+func TestAConversationHasOneEntryInTheCacheHoweverItIsSent(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	asks := func(p *modelv1.MessagePrefix, messages ...*modelv1.ChatMessage) *modelv1.GenerateResponse {
+		t.Helper()
+		r := ask("", "")
+		r.Prefix, r.Messages, r.Config = p, nil, &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}
+		for _, m := range messages {
+			m = proto.CloneOf(m)
+			m.Id = chat.NewID() // those of another run
+			r.Messages = append(r.Messages, m)
+		}
+		r.Keep = true
+		answer, err := g.models.Generate(t.Context(), r)
+		require.NoError(t, err)
+		return answer
+	}
+	first, second, third := chat.User("first"), chat.User("second"), chat.User("third")
+	begun := asks(nil, first)
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, begun.GetCache())
+	answer := chat.FirstMessage(begun.GetOutput())
+
+	short := asks(begun.GetPrefix(), second)
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, short.GetCache())
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, asks(nil, first, answer, second).GetCache(), "written by its prefix, read whole")
+	again := asks(nil, first)
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, again.GetCache())
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, asks(again.GetPrefix(), second).GetCache(), "of another run, by its prefix")
+
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, asks(nil, first, answer, third).GetCache())
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, asks(again.GetPrefix(), third).GetCache(), "written whole, read by its prefix")
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, asks(again.GetPrefix(), chat.User("other")).GetCache())
+	whole := ask("", "first") // Nothing names this conversation.
+	whole.Config = &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}
+	unkept, err := g.models.Generate(t.Context(), whole)
+	require.NoError(t, err)
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, unkept.GetCache())
+}
+
+// TestACachedCallCostsItsNewMessages counts the bytes that are allocated for a call with the cache on which continues a
+// conversation of 2,048 messages with 64 parts each. It does not run beside other tests, whose bytes would count.
+func TestACachedCallCostsItsNewMessages(t *testing.T) { //nolint:paralleltest // It counts what the process allocates.
+	g := start(t)
+	var p *modelv1.MessagePrefix
+	message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(slices.Repeat([]*contentv1.Content{chat.TextPart("x")}, 64)...)}
+	for range 8 {
+		part := slices.Repeat([]*modelv1.ChatMessage{message}, 256)
+		var err error
+		p, err = extend(t, g, &modelv1.ExtendPrefixRequest{Parent: project, Prefix: p, Messages: part})
+		require.NoError(t, err)
+	}
+	call := func(text string) (bytes uint64, use modelv1.CacheUse) {
+		r := ask("", text)
+		r.Prefix, r.Config, r.Keep = p, &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}, true
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		answer, err := g.models.Generate(t.Context(), r)
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		p = answer.GetPrefix()
+		return after.TotalAlloc - before.TotalAlloc, answer.GetCache()
+	}
+	long := p
+	_, use := call("and now?")
+	require.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, use)
+	p = long
+	bytes, use := call("and now?")
+	require.Equal(t, modelv1.CacheUse_CACHE_USE_READ, use)
+	assert.Less(t, bytes, uint64(1<<20))
 }
 
 // TestAConversationGrowsUpToItsBound sends a conversation in parts until it is too large.

@@ -88,7 +88,7 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 		if asked, err = c.conversation(project, r.GetPrefix(), r.GetMessages()); err != nil {
 			return nil, err
 		}
-		given.Messages, given.Summary = asked.Messages(), new(asked.Summary())
+		given.Messages, given.Summary, given.Given = asked.Messages(), new(asked.Summary()), asked.Content
 	}
 	conversation, err := prepare.Prepare(given, model.Capabilities())
 	if err != nil {

@@ -68,9 +68,13 @@ func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*pr
 	if policy == nil {
 		policy = &modelv1.CachePolicy{}
 	}
+	conversation, err := c.Hash(respcache.Digest)
+	if err != nil {
+		return nil, rpcerr.InvalidField("messages", "%v", err)
+	}
 	key, err := respcache.Key(respcache.Input{
 		Project: c.Origin.Project, Model: c.Model.FullName(), Account: c.Model.Account, BaseURL: c.BaseURL, Args: c.Args,
-		Epoch: c.Origin.Attribution.GetEpoch(), Messages: c.Messages, Tools: c.Tools, Choice: c.Choice, Config: c.Config, Policy: policy,
+		Epoch: c.Origin.Attribution.GetEpoch(), Conversation: conversation, Tools: c.Tools, Choice: c.Choice, Config: c.Config, Policy: policy,
 	})
 	if err != nil {
 		return nil, rpcerr.InvalidField("config.cache", "%v", err)

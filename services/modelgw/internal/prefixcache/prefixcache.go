@@ -42,6 +42,8 @@ type line struct {
 	mu       sync.Mutex
 	messages []*modelv1.ChatMessage
 	weight   int64 // of the messages
+	// content are the hashes up to each message by [Conversation.Content], as far as they were asked for.
+	content []prefix.Hash
 	// names are the prefixes that are kept of it. The store's lock guards them.
 	names []name
 }
@@ -65,6 +67,30 @@ func (c Conversation) Bytes() int64 { return c.bytes }
 // Prefix returns the prefix that identifies the messages.
 func (c Conversation) Prefix() *modelv1.MessagePrefix {
 	return &modelv1.MessagePrefix{Hash: c.hash.String(), Count: int32(c.count)}
+}
+
+// Content returns the hash of the messages by another digest than that of their prefix. Conversations that grow from one
+// another share the hashes, so that each message is digested once; digest must therefore be the same function for all
+// conversations.
+func (c Conversation) Content(digest prefix.Digester) (prefix.Hash, error) {
+	if c.count == 0 {
+		return prefix.Hash{}, nil
+	}
+	l := c.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n := len(l.content); n < c.count; n++ {
+		var before prefix.Hash
+		if n > 0 {
+			before = l.content[n-1]
+		}
+		d, err := digest(l.messages[n])
+		if err != nil {
+			return prefix.Hash{}, err
+		}
+		l.content = append(l.content, before.Next(d))
+	}
+	return l.content[c.count-1], nil
 }
 
 // Extend returns the conversation with more messages, which must not be modified afterwards. It fails with
@@ -94,7 +120,8 @@ func (c Conversation) grow(messages []*modelv1.ChatMessage, weight int64) *line 
 	c.line.mu.Lock()
 	defer c.line.mu.Unlock()
 	if len(c.line.messages) > c.count {
-		return &line{messages: slices.Concat(c.line.messages[:c.count], messages), weight: weight}
+		known := c.line.content[:min(len(c.line.content), c.count)]
+		return &line{messages: slices.Concat(c.line.messages[:c.count], messages), weight: weight, content: slices.Clone(known)}
 	}
 	c.line.messages, c.line.weight = append(c.line.messages, messages...), weight
 	return c.line

@@ -1,6 +1,7 @@
 package prefixcache_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
@@ -136,4 +138,43 @@ func TestASummaryThatGrowsIsThatOfAllMessages(t *testing.T) {
 		grown.Summary = &known
 		assert.Equal(t, tokens.Messages(messages[:i+1]), grown.Tokens())
 	}
+}
+
+// TestEachMessageIsDigestedOnceAsAConversationGrows counts the messages that are digested over 1,000 turns, and where two
+// conversations part.
+func TestEachMessageIsDigestedOnceAsAConversationGrows(t *testing.T) {
+	t.Parallel()
+	var digested []string
+	digest := func(m *modelv1.ChatMessage) (prefix.Digest, error) {
+		digested = append(digested, chat.Text(m))
+		d, _, err := prefix.DigestOf(m)
+		return d, err
+	}
+	content := func(c prefixcache.Conversation) prefix.Hash {
+		h, err := c.Content(digest)
+		require.NoError(t, err)
+		return h
+	}
+	var c, base prefixcache.Conversation
+	assert.Equal(t, prefix.Hash{}, content(c))
+	for turn := range 1000 {
+		c = extend(t, c, chat.User(fmt.Sprint("q", turn)), chat.Assistant(fmt.Sprint("a", turn)))
+		if turn == 10 {
+			base = c
+		}
+		before := len(digested)
+		content(c)
+		require.Len(t, digested[before:], 2, "turn %d", turn)
+	}
+	digested = nil
+	assert.NotEqual(t, content(base), content(c))
+	content(extend(t, base, chat.User("other")))
+	content(extend(t, c, chat.User("more")))
+	assert.Equal(t, []string{"other", "more"}, digested)
+
+	all, err := prefix.Of(c.Messages(), digest)
+	require.NoError(t, err)
+	assert.Equal(t, all, content(c), "the same as of all messages at once")
+	_, err = extend(t, c, chat.User("x")).Content(func(*modelv1.ChatMessage) (prefix.Digest, error) { return prefix.Digest{}, errors.New("no") })
+	assert.EqualError(t, err, "no")
 }

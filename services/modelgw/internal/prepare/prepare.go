@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
@@ -27,6 +28,17 @@ type Conversation struct {
 	Changed bool
 	// Summary is that of Messages; nil if it is unknown.
 	Summary *Summary
+	// Given returns the hash of the messages as they were before preparation; nil: Messages are those.
+	Given func(digest prefix.Digester) (prefix.Hash, error)
+}
+
+// Hash returns the hash of the given messages. Preparation depends on them, on the configuration and on the model alone,
+// so that equal hashes of calls of one model with one configuration are equal prepared messages.
+func (c *Conversation) Hash(digest prefix.Digester) (prefix.Hash, error) {
+	if c.Given != nil {
+		return c.Given(digest)
+	}
+	return prefix.Of(c.Messages, digest)
 }
 
 // Tokens estimates the messages.
@@ -40,7 +52,7 @@ func (c *Conversation) Tokens() int64 {
 // Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored; Load loads stored
 // media.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
-	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config)}
+	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config), Given: given.Hash}
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
 		prepared.Config.MaxTokens = &tokens
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
 func TestNothingToChangeChangesNothing(t *testing.T) {
@@ -50,4 +52,24 @@ func TestMessagesAreCopiedBeforeTheyAreChanged(t *testing.T) {
 	assert.Len(t, prepared.Messages[0].GetContent().GetList().GetParts(), 1)
 	assert.Len(t, thought.GetContent().GetList().GetParts(), 2)
 	assert.NotEqual(t, thought.GetId(), prepared.Messages[0].GetId())
+}
+
+// The hash is of the given messages: it is the same for messages with other ids, also where preparation merges them.
+func TestTheHashIsOfTheGivenMessages(t *testing.T) {
+	t.Parallel()
+	hash := func(texts ...string) prefix.Hash {
+		var given prepare.Conversation
+		for _, text := range texts {
+			given.Messages = append(given.Messages, chat.User(text))
+			given.Messages[len(given.Messages)-1].Id = chat.NewID()
+		}
+		prepared, err := prepare.Prepare(given, provider.Capabilities{MergeUser: true})
+		require.NoError(t, err)
+		require.Len(t, prepared.Messages, 1)
+		h, err := prepared.Hash(respcache.Digest)
+		require.NoError(t, err)
+		return h
+	}
+	assert.Equal(t, hash("a", "b"), hash("a", "b"))
+	assert.NotEqual(t, hash("a", "b"), hash("a", "c"))
 }

@@ -1,9 +1,12 @@
 // Package respcache decides which calls of a model may share an answer, and for how long one is kept.
 //
-// A key is a hash over everything that reaches the provider and could change its answer, after preparation:
-// configuration, messages, tools, choice, base URL; and over the policy: its expiry, its scopes and, unless it excludes
-// it, the epoch. Project and model are the group of an entry. Options that only affect retries, timeouts and
-// connections are not part of the key, nor are ids of messages.
+// A key is a hash over everything that could change the provider's answer: configuration, conversation, tools, choice,
+// base URL; and over the policy: its expiry, its scopes and, unless it excludes it, the epoch. Project and model are the
+// group of an entry. Options that only affect retries, timeouts and connections are not part of the key, nor are ids of
+// messages.
+//
+// The conversation is the hash of its messages before preparation, by [Digest]. A conversation that grows is hashed from
+// its new messages alone, and has the same key however its messages were sent.
 package respcache
 
 import (
@@ -24,6 +27,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
 )
 
 // defaultExpiry is the expiry of an answer if a policy does not set it.
@@ -72,17 +76,17 @@ func Lifetime(policy *modelv1.CachePolicy) (d time.Duration, forever bool, err e
 
 // Input is the input of a key.
 type Input struct {
-	Project  string
-	Model    string // provider/name
-	Account  string
-	BaseURL  string
-	Epoch    int32
-	Messages []*modelv1.ChatMessage
-	Tools    []*toolv1.ToolInfo
-	Choice   *toolv1.ToolChoice
-	Config   *modelv1.GenerateConfig
-	Args     string // of the model
-	Policy   *modelv1.CachePolicy
+	Project      string
+	Model        string // provider/name
+	Account      string
+	BaseURL      string
+	Epoch        int32
+	Conversation prefix.Hash // by Digest
+	Tools        []*toolv1.ToolInfo
+	Choice       *toolv1.ToolChoice
+	Config       *modelv1.GenerateConfig
+	Args         string // of the model
+	Policy       *modelv1.CachePolicy
 }
 
 // Group returns the group of a project's answers of a model.
@@ -103,7 +107,7 @@ func Key(in Input) (cache.Key, error) {
 	w.Text(in.BaseURL)
 	w.Text(in.Args)
 	w.Raw(string(chat.ConfigJSON(deciding(in.Config))))
-	w.Raw(string(chat.MessagesJSON(anonymous(in.Messages))))
+	w.Text(in.Conversation.String())
 	w.Raw(string(chat.ToolChoiceJSON(in.Choice)))
 	w.Raw(string(chat.ToolsJSON(in.Tools)))
 	if forever {
@@ -133,19 +137,18 @@ func deciding(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return d
 }
 
-// anonymous returns messages without ids and without marks of prompt caching.
-func anonymous(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
-	all := make([]*modelv1.ChatMessage, len(messages))
-	for i, m := range messages {
-		all[i] = proto.CloneOf(m)
-		all[i].Id = ""
-		for _, part := range all[i].GetContent().GetList().GetParts() {
-			if text := part.GetText(); text != nil {
-				text.CacheBreakpoint = nil
-			}
+// Digest returns the digest of the part of a message that may change an answer: all but its id and marks of prompt
+// caching. It is a [prefix.Digester].
+func Digest(m *modelv1.ChatMessage) (prefix.Digest, error) {
+	deciding := proto.CloneOf(m)
+	deciding.Id = ""
+	for _, part := range deciding.GetContent().GetList().GetParts() {
+		if text := part.GetText(); text != nil {
+			text.CacheBreakpoint = nil
 		}
 	}
-	return all
+	d, _, err := prefix.DigestOf(deciding)
+	return d, err
 }
 
 // Keepable reports whether an answer may be kept: not where a content filter stopped any of it.
