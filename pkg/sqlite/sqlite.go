@@ -73,6 +73,7 @@ type DB struct {
 // Open opens the database at path; it creates a missing file, readable by its owner alone. The directory must exist.
 // The caller must Close the database.
 func Open(ctx context.Context, path string, opts Options) (*DB, error) {
+	keepBlocks()
 	opts = opts.withDefaults()
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -84,11 +84,11 @@ func (tx *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if tx.broken != nil {
 		return nil, tx.broken
 	}
-	s, err := tx.conn.prepare(tx.ctx, query)
+	s, err := tx.conn.prepareExec(tx.ctx, query)
 	if err != nil {
 		return nil, tx.note(err)
 	}
-	res, err := s.ExecContext(tx.ctx, args...)
+	res, err := tx.conn.run(tx.ctx, s, args)
 	if err != nil {
 		return nil, tx.note(err)
 	}

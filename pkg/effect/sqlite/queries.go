@@ -31,15 +31,20 @@ CREATE TABLE effects_epoch (
 );
 CREATE INDEX effects_epoch_since ON effects_epoch (since);`,
 	`ALTER TABLE effects_epoch ADD COLUMN released INTEGER NOT NULL DEFAULT 0;`,
+	// The body's place, so that bodies are appended in the order in which effects end.
+	`
+ALTER TABLE effects ADD COLUMN body INTEGER;
+UPDATE effects SET body = seq WHERE seq IN (SELECT seq FROM effects_body);
+ALTER TABLE effects_body RENAME COLUMN seq TO id;`,
 }
 
 // queries are the statements of one ledger.
 type queries struct {
-	insert, own, leave, yield, enter, insertBody, find string
-	release, deleteBody, open                          string
-	releaseRunBodies, cancelRun, releaseRun, endRun    string
-	epoch, raise, expireEpochs                         string
-	page, expire, expireBodies                         string
+	insert, own, leave, finish, yield, enter, insertBody, find string
+	releaseBody, release, open                                 string
+	cancelRun, ofRun, deleteBody, delete, endRun               string
+	epoch, raise, expireEpochs                                 string
+	page, expire, expireBodies                                 string
 }
 
 func queriesIn(table func(string) string) queries {
@@ -51,29 +56,30 @@ func queriesIn(table func(string) string) queries {
 			WHERE project = ?1 AND id = ?2`),
 		leave: table(`UPDATE effects SET state = ?4, changed_at = ?5
 			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
+		// The place is the one that insertBody takes next.
+		finish: table(`UPDATE effects SET state = ?4, changed_at = ?5, body = (SELECT coalesce(max(id), 0) + 1 FROM effects_body)
+			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
 		yield: table(`UPDATE effects SET state = 8, yields = yields + 1, changed_at = ?4
 			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
 		enter: table(`UPDATE effects SET state = ?3, changed_at = ?4
 			WHERE project = ?1 AND id = ?2`),
-		// For an existing effect. As INSERT … SELECT, SQLite would keep copies of the pages, for more rows than one to
-		// fail together.
-		insertBody: table(`INSERT INTO effects_body (seq, body)
-			VALUES ((SELECT seq FROM effects WHERE project = ?1 AND id = ?2), ?3)`),
-		find: table(columns + `, body FROM effects LEFT JOIN effects_body USING (seq)
+		insertBody: table(`INSERT INTO effects_body (body) VALUES (?1)`),
+		find: table(columns + `, (SELECT b.body FROM effects_body b WHERE b.id = effects.body) FROM effects
 			WHERE project = ?1 AND id = ?2`),
 
 		// BETWEEN, since SQLite makes a table in memory of a list of three for each execution.
-		release: table(`UPDATE effects SET state = 7, changed_at = ?3
+		releaseBody: table(`DELETE FROM effects_body
+			WHERE id = (SELECT body FROM effects WHERE project = ?1 AND id = ?2 AND state BETWEEN 3 AND 5)`),
+		release: table(`UPDATE effects SET state = 7, changed_at = ?3, body = NULL
 			WHERE project = ?1 AND id = ?2 AND state BETWEEN 3 AND 5`),
-		deleteBody: table(`DELETE FROM effects_body
-			WHERE seq = (SELECT seq FROM effects WHERE project = ?1 AND id = ?2)`),
 		// "0" follows "/", so these are the ids that begin with the run's and a slash.
-		releaseRunBodies: table(`DELETE FROM effects_body WHERE seq IN
-			(SELECT seq FROM effects WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0')`),
 		cancelRun: table(`UPDATE effects SET state = 6, changed_at = ?3
 			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state = 1`),
-		releaseRun: table(`DELETE FROM effects
+		ofRun: table(`SELECT seq, id FROM effects
 			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state <> 6`),
+		deleteBody: table(`DELETE FROM effects_body WHERE id =
+			(SELECT body FROM effects WHERE seq = ?1 AND project = ?2 AND id = ?3 AND state NOT IN (1, 6))`),
+		delete: table(`DELETE FROM effects WHERE seq = ?1 AND project = ?2 AND id = ?3 AND state NOT IN (1, 6)`),
 		endRun: table(`UPDATE effects_epoch SET released = 1, since = ?3 WHERE project = ?1 AND run = ?2`),
 		open: table(columns + `, NULL FROM effects
 			WHERE state = 1 AND (?1 = '' OR owner = ?1) ORDER BY seq`),
@@ -89,7 +95,7 @@ func queriesIn(table func(string) string) queries {
 			(SELECT * FROM effects WHERE seq > ?1 ORDER BY seq LIMIT ?2) WHERE claimed_at < ?3`),
 		expire: table(`DELETE FROM effects WHERE seq > ?1 AND seq <= ?2
 			AND (state IN (2, 3, 4, 5, 6, 8) AND changed_at < ?3 OR state = 7 AND changed_at < ?4)`),
-		expireBodies: table(`DELETE FROM effects_body WHERE seq > ?1 AND seq <= ?2
-			AND seq NOT IN (SELECT seq FROM effects WHERE seq > ?1 AND seq <= ?2)`),
+		expireBodies: table(`DELETE FROM effects_body WHERE id IN (SELECT body FROM effects WHERE seq > ?1 AND seq <= ?2
+			AND (state IN (2, 3, 4, 5, 6, 8) AND changed_at < ?3 OR state = 7 AND changed_at < ?4))`),
 	}
 }

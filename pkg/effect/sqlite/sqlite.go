@@ -3,12 +3,14 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,10 +118,13 @@ func (l *Ledger) fence(tx *store.Tx, key effect.Key, epoch int64) error {
 // Finish implements [effect.Ledger].
 func (l *Ledger) Finish(ctx context.Context, key effect.Key, owner string, outcome effect.Outcome) error {
 	return l.write(ctx, key, func(tx *store.Tx) error {
-		if err := l.leave(tx, key, owner, outcome.State); err != nil || len(outcome.Body) == 0 {
+		if len(outcome.Body) == 0 {
+			return l.leave(tx, l.q.leave, key, owner, outcome.State)
+		}
+		if err := l.leave(tx, l.q.finish, key, owner, outcome.State); err != nil {
 			return err
 		}
-		_, err := tx.Exec(l.q.insertBody, key.Project, key.ID, outcome.Body)
+		_, err := tx.Exec(l.q.insertBody, outcome.Body)
 		return err
 	})
 }
@@ -127,7 +132,7 @@ func (l *Ledger) Finish(ctx context.Context, key effect.Key, owner string, outco
 // Drop implements [effect.Ledger].
 func (l *Ledger) Drop(ctx context.Context, key effect.Key, owner string) error {
 	return l.write(ctx, key, func(tx *store.Tx) error {
-		return l.leave(tx, key, owner, effect.Dropped)
+		return l.leave(tx, l.q.leave, key, owner, effect.Dropped)
 	})
 }
 
@@ -197,14 +202,10 @@ func (l *Ledger) Release(ctx context.Context, keys ...effect.Key) error {
 	now := time.Now().UnixNano()
 	return l.db.Write(ctx, func(tx *store.Tx) error {
 		for _, key := range keys {
-			n, err := affected(tx.Exec(l.q.release, key.Project, key.ID, now))
-			if err != nil {
+			if _, err := tx.Exec(l.q.releaseBody, key.Project, key.ID); err != nil {
 				return err
 			}
-			if n == 0 {
-				continue
-			}
-			if _, err := tx.Exec(l.q.deleteBody, key.Project, key.ID); err != nil {
+			if _, err := tx.Exec(l.q.release, key.Project, key.ID, now); err != nil {
 				return err
 			}
 		}
@@ -212,28 +213,84 @@ func (l *Ledger) Release(ctx context.Context, keys ...effect.Key) error {
 	})
 }
 
-// ReleaseRuns implements [effect.Ledger]. Each run is a write of its own, between which others write.
+// releasePage is the number of effects that one write of ReleaseRuns deletes, and of runs that one write ends.
+const releasePage = 500
+
+// ReleaseRuns implements [effect.Ledger]. Runs that were at work at the same time have their effects side by side, so
+// those of all runs are deleted in the order of their places: each page of the database is written about once.
 func (l *Ledger) ReleaseRuns(ctx context.Context, project string, runs ...string) error {
-	now := time.Now().UnixNano()
-	for _, run := range runs {
-		err := l.db.Write(ctx, func(tx *store.Tx) error {
-			if _, err := tx.Exec(l.q.releaseRunBodies, project, run); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(l.q.cancelRun, project, run, now); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(l.q.releaseRun, project, run); err != nil {
-				return err
-			}
-			_, err := tx.Exec(l.q.endRun, project, run, now)
+	for some := range slices.Chunk(runs, releasePage) {
+		if err := l.endRuns(ctx, project, some); err != nil {
 			return err
-		})
+		}
+		ended, err := l.ofRuns(ctx, project, some)
 		if err != nil {
 			return err
 		}
+		for page := range slices.Chunk(ended, releasePage) {
+			if err := l.delete(ctx, project, page); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// endRuns cancels the open effects of runs, and lets the runs begin no other.
+func (l *Ledger) endRuns(ctx context.Context, project string, runs []string) error {
+	now := time.Now().UnixNano()
+	return l.db.Write(ctx, func(tx *store.Tx) error {
+		for _, run := range runs {
+			if _, err := tx.Exec(l.q.cancelRun, project, run, now); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(l.q.endRun, project, run, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// place is where an effect is.
+type place struct {
+	seq int64
+	id  string
+}
+
+// ofRuns returns the places of all effects of runs that are not cancelled, in their order.
+func (l *Ledger) ofRuns(ctx context.Context, project string, runs []string) (all []place, err error) {
+	err = l.db.Read(ctx, func(v *store.View) error {
+		for _, run := range runs {
+			for row, err := range v.Query(l.q.ofRun, project, run) {
+				if err != nil {
+					return err
+				}
+				var p place
+				if err := row.Scan(&p.seq, &p.id); err != nil {
+					return err
+				}
+				all = append(all, p)
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
+	return all, err
+}
+
+// delete deletes the effects that are still where they were and not open.
+func (l *Ledger) delete(ctx context.Context, project string, these []place) error {
+	return l.db.Write(ctx, func(tx *store.Tx) error {
+		for _, p := range these {
+			for _, statement := range []string{l.q.deleteBody, l.q.delete} {
+				if _, err := tx.Exec(statement, p.seq, project, p.id); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // Open implements [effect.Ledger].
@@ -308,12 +365,11 @@ func (l *Ledger) expireEpochs(ctx context.Context, before time.Time) error {
 // expire deletes the ended effects among the rows after one and up to another.
 func (l *Ledger) expire(ctx context.Context, after, end int64, finished, released time.Time) (forgotten int, err error) {
 	err = l.db.Write(ctx, func(tx *store.Tx) error {
-		n, err := affected(tx.Exec(l.q.expire, after, end, nanos(finished), nanos(released)))
-		if err != nil {
+		if _, err := tx.Exec(l.q.expireBodies, after, end, nanos(finished), nanos(released)); err != nil {
 			return err
 		}
+		n, err := affected(tx.Exec(l.q.expire, after, end, nanos(finished), nanos(released)))
 		forgotten = int(n)
-		_, err = tx.Exec(l.q.expireBodies, after, end)
 		return err
 	})
 	return forgotten, err
@@ -326,9 +382,9 @@ func (l *Ledger) write(ctx context.Context, key effect.Key, fn func(*store.Tx) e
 	return l.db.Write(ctx, fn)
 }
 
-// leave moves a claim that owner holds out of Running.
-func (l *Ledger) leave(tx *store.Tx, key effect.Key, owner string, to effect.State) error {
-	n, err := affected(tx.Exec(l.q.leave, key.Project, key.ID, owner, to, time.Now().UnixNano()))
+// leave moves a claim that owner holds out of Running, by the statement leave or finish.
+func (l *Ledger) leave(tx *store.Tx, statement string, key effect.Key, owner string, to effect.State) error {
+	n, err := affected(tx.Exec(statement, key.Project, key.ID, owner, to, time.Now().UnixNano()))
 	if err != nil || n > 0 {
 		return err
 	}
