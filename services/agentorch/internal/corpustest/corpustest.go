@@ -1,19 +1,27 @@
 // Package corpustest stores recorded journals, and checks that every later fold gives the recorded states.
 //
-//	engine in a test ── Record ──▶ NAME.jsonl         the events, one a line; never written again
+//	engine in a test ── Record ──▶ NAME.jsonl         the events, one a line
 //	fold ───────────── Check ───▶ NAME.states.jsonl  what each event changed in the state, one a line
+//	both ───────────── Check ───▶ SHA256SUMS         the files as they were recorded, which no file may leave
 //
-// With the flag -update, Record writes missing journals, and Check writes missing states and those of another fold
-// version. A fold with other states needs a version of its own, since the runs of old journals keep theirs.
+// The flag -update only adds: journals, states and sums that are missing. A recorded file that changes fails Check, with
+// -update too. A fold must come to the recorded states for ever: one that reads events otherwise gets a version of its
+// own, which new journals pin. The flag -rewrite replaces states and their sums, which is right for journals that no
+// release has written.
 package corpustest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,11 +33,15 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-var update = flag.Bool("update", false, "record journals that are new, and states that are new or of another fold version")
+var (
+	update  = flag.Bool("update", false, "record journals and states that are new")
+	rewrite = flag.Bool("rewrite", false, "replace recorded states, of journals that no release has written")
+)
 
 const (
 	journalSuffix = ".jsonl"
 	statesSuffix  = ".states.jsonl"
+	sums          = "SHA256SUMS"
 )
 
 // Record compares an engine's journal with the recorded journal of the name: both must have the same kinds of events.
@@ -57,8 +69,6 @@ func Record(t *testing.T, dir, name string, events iter.Seq2[*agentv1.Event, err
 
 // Fold is a fold of journals.
 type Fold struct {
-	// Version is the fold's.
-	Version int
 	// New returns the state of a journal without events, and the function that folds an event into it.
 	New func(journal string) (state any, apply func(*agentv1.Event) error)
 	// Skip are fields that are not part of the folded state, such as caches: `Type.field`.
@@ -67,28 +77,99 @@ type Fold struct {
 	Show func(path string, value any) (any, bool)
 }
 
-// Check folds each journal of a folder, and compares the state after each event with the recorded one.
+// Check folds each journal of a folder, and compares the state after each event with the recorded one. Then it compares
+// the files with their recorded sums.
 func Check(t *testing.T, dir string, f Fold) {
 	t.Helper()
-	for name, events := range journals(t, dir) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := f.states(t, events)
-			path := filepath.Join(dir, name+statesSuffix)
-			recorded, err := os.ReadFile(path)
-			if *update && (os.IsNotExist(err) || !strings.HasPrefix(string(recorded), got[0]+"\n")) {
-				recorded = []byte(strings.Join(got, "\n") + "\n")
-				require.NoError(t, os.WriteFile(path, recorded, 0o600))
-			} else {
-				require.NoError(t, err, "record the states with -update")
-			}
-			want := strings.Split(strings.TrimSuffix(string(recorded), "\n"), "\n")
-			require.Len(t, got, len(want))
-			for i := range want {
-				require.JSONEq(t, want[i], got[i], "a fold that comes to another state needs another version")
-			}
-		})
+	t.Run("journals", func(t *testing.T) {
+		for name, events := range journals(t, dir) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				got := f.states(t, events)
+				path := filepath.Join(dir, name+statesSuffix)
+				recorded, err := os.ReadFile(path)
+				if *rewrite || *update && os.IsNotExist(err) {
+					recorded = []byte(strings.Join(got, "\n") + "\n")
+					require.NoError(t, os.WriteFile(path, recorded, 0o600))
+				} else {
+					require.NoError(t, err, "record the states with -update")
+				}
+				want := strings.Split(strings.TrimSuffix(string(recorded), "\n"), "\n")
+				require.Len(t, got, len(want))
+				for i := range want {
+					require.JSONEq(t, want[i], got[i], "runs of recorded journals keep their states: a fold that reads events otherwise needs a version of its own")
+				}
+			})
+		}
+	})
+	if t.Failed() {
+		return
 	}
+	require.NoError(t, CheckSums(dir, *update, *rewrite))
+}
+
+// CheckSums fails if a file of a folder is not as it was recorded, or is missing or not recorded. If add is set, it
+// records files that are new; if replace is set, files of states that have changed too.
+func CheckSums(dir string, add, replace bool) error {
+	recorded, err := readSums(filepath.Join(dir, sums))
+	if err != nil {
+		return err
+	}
+	found := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+journalSuffix))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		found[filepath.Base(path)] = fmt.Sprintf("%x", sha256.Sum256(text))
+	}
+	var faults []error
+	for name, sum := range found {
+		was, known := recorded[name]
+		switch {
+		case known && was == sum:
+		case !known && (add || replace), replace && strings.HasSuffix(name, statesSuffix):
+			recorded[name] = sum
+		case known:
+			faults = append(faults, fmt.Errorf("%s has changed since it was recorded: restore it, and record another journal under another name", name))
+		default:
+			faults = append(faults, fmt.Errorf("%s has no sum; record it with -update", name))
+		}
+	}
+	for name := range recorded {
+		if _, there := found[name]; !there {
+			faults = append(faults, fmt.Errorf("%s was recorded and is missing: restore it", name))
+		}
+	}
+	if len(faults) > 0 || !add && !replace {
+		return errors.Join(faults...)
+	}
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		fmt.Fprintf(&lines, "%s  %s\n", recorded[name], name)
+	}
+	return os.WriteFile(filepath.Join(dir, sums), []byte(lines.String()), 0o600)
+}
+
+// readSums reads a file of sums, as sha256sum writes it: none if it is missing.
+func readSums(path string) (map[string]string, error) {
+	recorded := map[string]string{}
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if !ok {
+			return nil, fmt.Errorf("%s: %q is no sum and name of a file", path, line)
+		}
+		recorded[name] = sum
+	}
+	return recorded, nil
 }
 
 // Kinds returns which kinds of events the journals of folders hold.
@@ -135,10 +216,9 @@ func read(t *testing.T, path string) (events []*agentv1.Event) {
 	return events
 }
 
-// states are the lines of a file of states: the version, then the changes of each event.
-func (f Fold) states(t *testing.T, events []*agentv1.Event) []string {
+// states are the lines of a file of states: the changes of each event.
+func (f Fold) states(t *testing.T, events []*agentv1.Event) (lines []string) {
 	t.Helper()
-	lines := []string{string(marshal(t, map[string]any{"fold_version": f.Version}))}
 	state, apply := f.New(events[0].GetJournal())
 	var before any = map[string]any{}
 	for _, e := range events {

@@ -53,6 +53,61 @@ var shapes = map[string]shape{
 		s := operatedLife(f)
 		return f.start().ended(s)
 	}},
+	// Effects that a program asks for beside those of the agent: a model call, a command, a tool call, one that is refused.
+	"outside": {play: func(f *fleet) string {
+		s := assistedLife(f)
+		return f.start().ended(s)
+	}},
+	// A tool call from outside that is stopped by its id, and a model call that ends with its agent.
+	"outside-stopped": {play: func(f *fleet) string {
+		let, begun := make(chan struct{}), make(chan struct{}, 1)
+		f.Models.Answer = func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+			if r.GetAttribution().GetPurpose() == run.PurposeOutside {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			begun <- struct{}{}
+			<-let
+			return servicetest.Say("Done."), nil
+		}
+		f.Tools.Tools["hang"] = servicetest.Tool{Run: func(ctx context.Context, _ servicetest.Call) (*toolv1.ToolResult, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		name := f.start().Create(spec(step("generate", "", "hang"))).Name
+		<-begun
+		require.NoError(f.T, f.leave(name, outsideTool("k1", "hang"), outsideCall("k2")))
+		f.Engine.Wake(name)
+		f.Until(name, func(s *run.State) bool { return len(s.Open) == 3 })
+		f.send(name, "stop/1", &agentv1.CancelCallRequest{CallId: "k1"})
+		f.Until(name, func(s *run.State) bool { return len(s.Open) == 2 })
+		close(let)
+		f.Finish(name)
+		return name
+	}},
+	// A scorer that asks a model: after each attempt and at the end, once refused by its provider.
+	"graded": {play: func(f *fleet) string {
+		f.Models.Answer = servicetest.ByTurn(
+			servicetest.Says("", call("c1", "submit", `{"answer": "41"}`)), servicetest.Says("", call("c2", "submit", `{"answer": "42"}`)),
+		)
+		slow := rpcerr.ProviderRateLimited("openai", 429, time.Second, "slow down")
+		s := graded(f, step("react", `{"attempts": 2, "prompt": null}`), verdict("I"), noVerdict(slow), verdict("C"))
+		return f.start().ended(s)
+	}},
+	// A run of a sample that waits for a decision when its replica restarts, and is resumed.
+	"sample-resumed": {play: func(f *fleet) string {
+		f.refusedOnce(lost())
+		s := spec(step("generate", ""))
+		s.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "1", Epoch: 2}
+		s.Scorers, s.Target = []*agentv1.ScorerRef{{Name: "includes"}}, &agentv1.Target{Values: []string{"ok"}}
+		name := f.start().Create(s).Name
+		f.Until(name, awaitsDecision)
+		f.End()
+		f.start()
+		f.send(name, "resume/1", &agentv1.ResumeRunRequest{})
+		f.Finish(name)
+		return name
+	}},
 	"model": {play: func(f *fleet) string {
 		f.Models.Answer = servicetest.ByTurn(servicetest.Says("Done.", call("c1", "submit", `{"answer": "42"}`)))
 		f.Models.Failed = []*modelv1.FailedAttempt{{Error: "the provider says no", Status: 503}}

@@ -13,7 +13,6 @@ import (
 func TestRecordedJournalsFoldAsBefore(t *testing.T) {
 	t.Parallel()
 	corpustest.Check(t, "testdata/journals", corpustest.Fold{
-		Version: FoldVersion,
 		New: func(string) (any, func(*agentv1.Event) error) {
 			s := &State{}
 			return s, func(e *agentv1.Event) error {

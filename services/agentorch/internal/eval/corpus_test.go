@@ -86,6 +86,23 @@ var shapes = map[string]func(t *testing.T) (b *bench, name string){
 		require.NoError(t, err)
 		return b, name
 	},
+	"failed-and-resumed": func(t *testing.T) (*bench, string) {
+		var mended atomic.Bool
+		b := start(t, func(sample string, _, _ int) *agentv1.Run {
+			if sample == "1" || mended.Load() {
+				return scored("C")
+			}
+			return failed()
+		})
+		s := spec(2)
+		s.ContinueOnFail, s.Epochs = true, &agentv1.Epochs{Count: new(int32(2))}
+		name := b.create(t, s)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, b.ended(t, name).Eval.GetState())
+		mended.Store(true)
+		_, err := b.engine.Resume(t.Context(), name)
+		require.NoError(t, err)
+		return b, name
+	},
 	"adopted": func(t *testing.T) (*bench, string) {
 		var mended atomic.Bool
 		b := start(t, func(string, int, int) *agentv1.Run {

@@ -49,23 +49,24 @@ func (s *State) Apply(e *agentv1.Event) error {
 		}
 		return fmt.Errorf("%w: event %d: no agent %q is at work", journal.ErrUnreadable, e.GetSeq(), e.GetSpan())
 	}
-	outside := s.outside(e)
+	foreign := s.foreign(e)
 	if err := s.apply(f, e); err != nil {
 		return fmt.Errorf("%w: event %d: %w", journal.ErrUnreadable, e.GetSeq(), err)
 	}
 	s.settle(e)
-	if f.Machine != nil && !outside {
+	if f.Machine != nil && !foreign {
 		f.Machine.Apply(e)
 	}
 	return nil
 }
 
-// outside reports whether an event concerns an effect that was requested from outside, which the agent does not see.
-func (s *State) outside(e *agentv1.Event) bool {
+// foreign reports whether an event concerns an effect that was requested from outside or by a scorer, which the agent
+// does not see.
+func (s *State) foreign(e *agentv1.Event) bool {
 	if i := s.OpenIntent(journal.IntentOf(e)); i != nil {
-		return i.Outside()
+		e = i.Event
 	}
-	return e.GetInterrupted().GetOutside() || journal.ClientKey(e) != ""
+	return e.GetInterrupted().GetOutside() || journal.ClientKey(e) != "" || purposeOf(e) == PurposeScore
 }
 
 // apply folds an event of a frame.

@@ -2,7 +2,6 @@ package run
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,35 +11,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/corpustest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
-
-// Every recorded journal folds to the states that it had when it was recorded, event by event. The journals are
-// recorded by the engine's tests.
-func TestRecordedJournalsFoldAsBefore(t *testing.T) {
-	t.Parallel()
-	corpustest.Check(t, "testdata/journals", corpustest.Fold{
-		Version: FoldVersion,
-		New: func(journal string) (any, func(*agentv1.Event) error) {
-			s := New(journal, nil)
-			return s, s.Apply
-		},
-		// The engine's, caches, and what leads back.
-		Skip: []string{"State.OwnerEpoch", "State.agents", "State.plainSpec", "State.Frame", "Frame.Machine", "Frame.run", "Conversation.links"},
-		Show: func(path string, value any) (any, bool) {
-			switch v := value.(type) {
-			case *agentv1.Event: // The journal has it.
-				return v.GetSeq(), true
-			case *limit.Set:
-				return v.Bounds(), true
-			case *Frame:
-				listed := strings.HasPrefix(path, "frames.") && strings.Count(path, ".") == 1
-				return "agent " + v.Span, !listed
-			}
-			return nil, false
-		},
-	})
-}
 
 // notBuilt are kinds of events that no version writes yet.
 var notBuilt = []protoreflect.Name{

@@ -45,6 +45,19 @@ func (i *Intent) Seq() int64 { return i.Event.GetSeq() }
 // Outside reports whether the effect was requested from outside, rather than by the agent.
 func (i *Intent) Outside() bool { return journal.ClientKey(i.Event) != "" }
 
+// purposeOf returns the purpose of an intent; empty for events without one.
+func purposeOf(e *agentv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		return k.ModelIntent.GetPurpose()
+	case *agentv1.Event_ExecIntent:
+		return k.ExecIntent.GetPurpose()
+	case *agentv1.Event_WorkerIntent:
+		return k.WorkerIntent.GetPurpose()
+	}
+	return ""
+}
+
 // Interrupted reports whether the effect is stopped while its run continues: by itself, or with its agent.
 func (i *Intent) Interrupted() bool { return i.Stopped != 0 || i.Frame.Ending() }
 
@@ -89,10 +102,13 @@ func (s *State) modelOutcome(f *Frame, e *agentv1.Event, o *agentv1.ModelOutcome
 	s.Retries += max(0, int(o.GetTiming().GetAttempts())-1)
 	s.LostModelCalls += lost(o)
 	switch {
-	case o.GetInterrupted():
+	case o.GetInterrupted(), Repeatable(o.GetError()):
+		return nil
+	case intent.GetPurpose() == PurposeScore:
+		s.judged(ended, o)
 		return nil
 	case o.GetError() != nil:
-		if !Repeatable(o.GetError()) && !ended.Outside() {
+		if !ended.Outside() {
 			s.fail(o.GetError())
 		}
 		return nil

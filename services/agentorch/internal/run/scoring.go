@@ -19,7 +19,8 @@ type Scoring struct {
 	Next int
 	// Intent is the number of its ScoreIntent; 0 before it.
 	Intent int64
-	// Results are the outcomes of its effects, in order: an ExecOutcome per command, a WorkerOutcome per worker call.
+	// Results are the outcomes of its effects, in order: an ExecOutcome per command, a WorkerOutcome per worker call,
+	// a ModelOutcome per model call.
 	Results []proto.Message
 }
 

@@ -222,6 +222,26 @@ func (d *Step) generate(f *run.Frame, g agent.Generate) error {
 	return d.emitIn(f, run.NewEvent(intent))
 }
 
+// modelIntent is the intent of a model call with messages and tools of its own, in place of an agent's.
+func (d *Step) modelIntent(
+	purpose, model string, config *modelv1.GenerateConfig, content *agentv1.ModelIntentContent, choice *toolv1.ToolChoice,
+) *agentv1.ModelIntent {
+	s := d.s
+	ref, role := s.Model(model)
+	i := &agentv1.ModelIntent{
+		Model: ref.GetModel(), Role: role, MessageCount: int32(len(content.GetMessages())), Purpose: purpose,
+		Config:    chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), config, ref == s.Spec().GetModel()),
+		RequestId: s.Key(s.Seq + 1), ToolChoice: choice, Content: content,
+	}
+	for _, tool := range content.GetTools() {
+		i.Tools = append(i.Tools, tool.GetName())
+	}
+	if len(i.GetTools()) == 0 {
+		i.ToolChoice = &toolv1.ToolChoice{Choice: &toolv1.ToolChoice_Mode{Mode: toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE}}
+	}
+	return i
+}
+
 // addPosted appends an operator's messages to the conversation. Messages of one kind become one message, since the
 // roles in a conversation alternate.
 func (d *Step) addPosted(f *run.Frame) (stopped bool, err error) {

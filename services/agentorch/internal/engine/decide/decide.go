@@ -410,6 +410,9 @@ func (d *Step) conclude() (bool, error) {
 			return true, d.phase(agentv1.RunState_RUN_STATE_SCORING)
 		}
 		if s.Scoring.Next < len(s.Spec().GetScorers()) {
+			if s.Scoring.Frame.Wait != nil {
+				return false, nil // A model call of the scorer is repeated after it.
+			}
 			return d.judge()
 		}
 	}

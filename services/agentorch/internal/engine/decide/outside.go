@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -54,7 +53,10 @@ func (d *Step) outside() error {
 		Environment: r.GetExec().GetEnvironment(), RequestId: s.Key(s.Seq + 1), Purpose: run.PurposeOutside, Content: r.GetExec().GetSpec(), ClientKey: r.GetClientKey(),
 	})
 	if asked := r.GetGenerate(); asked != nil {
-		intent = run.NewEvent(d.outsideGenerate(asked, r.GetClientKey()))
+		content := &agentv1.ModelIntentContent{Messages: asked.GetMessages(), Tools: asked.GetTools()}
+		call := d.modelIntent(run.PurposeOutside, asked.GetModel(), asked.GetConfig(), content, asked.GetToolChoice())
+		call.Turn, call.ClientKey = int32(s.Answers+1), r.GetClientKey()
+		intent = run.NewEvent(call)
 	}
 	return d.emitOutside(c, f, intent)
 }
@@ -121,23 +123,4 @@ func (d *Step) outsideReviewed(asked *Review, reviews []*toolv1.ToolReview, fail
 		result.Failure = &toolv1.ToolFailure{Reason: as.GetReason(), Message: as.GetMessage()}
 	}
 	return d.emitIn(f, run.ToolOutcome(intent, result))
-}
-
-// outsideGenerate is the intent of a model call that was requested from outside.
-func (d *Step) outsideGenerate(asked *agentv1.OutsideGenerate, key string) *agentv1.ModelIntent {
-	s := d.s
-	ref, role := s.Model(asked.GetModel())
-	i := &agentv1.ModelIntent{
-		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(asked.GetMessages())), Purpose: run.PurposeOutside,
-		Config:    chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), asked.GetConfig(), ref == s.Spec().GetModel()),
-		RequestId: s.Key(s.Seq + 1), ToolChoice: asked.GetToolChoice(), ClientKey: key,
-		Content: &agentv1.ModelIntentContent{Messages: asked.GetMessages(), Tools: asked.GetTools()},
-	}
-	for _, tool := range asked.GetTools() {
-		i.Tools = append(i.Tools, tool.GetName())
-	}
-	if len(i.GetTools()) == 0 {
-		i.ToolChoice = &toolv1.ToolChoice{Choice: &toolv1.ToolChoice_Mode{Mode: toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE}}
-	}
-	return i
 }

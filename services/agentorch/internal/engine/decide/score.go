@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/exec"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/grader"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/task/choice"
@@ -114,6 +115,9 @@ func (d *Step) scorerEffect(f *run.Frame, effect score.Effect) error {
 		return d.emitIn(f, run.NewEvent(&agentv1.ExecIntent{Environment: asked.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: asked.Spec}))
 	case worker.Judgement:
 		return d.askWorker(f, asked.Worker, run.PurposeScore)
+	case grader.Question:
+		content := &agentv1.ModelIntentContent{Messages: asked.Messages}
+		return d.emitIn(f, run.NewEvent(d.modelIntent(run.PurposeScore, asked.Model, asked.Config, content, nil)))
 	default:
 		return d.fail(rpcerr.Internal("a scorer asks for a %T", effect))
 	}
