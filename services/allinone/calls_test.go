@@ -262,6 +262,23 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 			call: "LimitService.UpdateBudget", request: `{"budget": {"name": "projects/default/budgets/project"}}`, status: 400, code: invalid, reason: request,
 			fields: []string{"update_mask"}, says: []string{"set or name one of max_tokens"},
 		},
+		"a limit that is none": {
+			call: "RunService.CreateRun", request: run(`"limits": {"turns": -1}`), status: 400, code: invalid, reason: request,
+			fields: []string{"spec.limits.turns"}, says: []string{"0 or more"},
+		},
+		"a new limit that is none": {
+			call: "RunService.RetuneLimits", request: `{"name": "projects/default/runs/absent", "limits": {"workingTime": "-1s"}}`, status: 400, code: invalid, reason: request,
+			fields: []string{"limits.working_time"}, says: []string{"0 or more"},
+		},
+		"two samples of one id": {
+			call: "EvalService.CreateEval", request: evalOf(`{"inline": {"samples": [`+
+				`{"id": "a", "input": [{"role": "ROLE_USER", "content": {"text": "q"}}]}, {"id": "a", "input": [{"role": "ROLE_USER", "content": {"text": "r"}}]}]}}`, ""),
+			status: 400, code: invalid, reason: request, fields: []string{"spec.dataset.inline.samples[1].id"}, says: []string{"an id of its own"},
+		},
+		"permission bits in octal": {
+			call: "SandboxService.WriteFile", request: `{"sandbox": "projects/default/sandboxes/absent", "path": "a", "mode": 755}`, status: 400, code: invalid, reason: request,
+			fields: []string{"mode"}, says: []string{"493 is 0755"},
+		},
 		"too little memory": {
 			call: "SandboxService.CreateSandbox", request: `{"parent": "projects/default", "spec": {"driver": "local", "limits": {"memoryBytes": "1000"}}}`, status: 400, code: invalid, reason: request,
 			fields: []string{"spec.limits.memory_bytes"}, says: []string{"at least"},

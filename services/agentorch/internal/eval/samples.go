@@ -89,7 +89,7 @@ func inline(given []*agentv1.Sample) (*Samples, error) {
 			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
 		}
 		if err := all.add(s, id); err != nil {
-			return nil, rpcerr.InvalidField("spec.dataset", "%v", err)
+			return nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].id", i), "%v", err)
 		}
 	}
 	return &all.samples, nil

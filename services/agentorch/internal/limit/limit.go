@@ -24,6 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // Kinds of bounds.
@@ -53,18 +54,26 @@ type Set struct {
 	meter  *Meter
 }
 
-// New reads bounds; nil means none. It fails on a bound that is negative or not finite, and on an invalid formula.
+// New reads bounds; nil means none. A bound that is negative or not finite, and an invalid formula, is INVALID_ARGUMENT
+// with the name of the bound as its field.
 func New(bounds *agentv1.RunLimits) (*Set, error) {
 	meter, err := NewMeter(bounds.GetTokenFormula())
 	if err != nil {
-		return nil, fmt.Errorf("limits.token_formula: %w", err)
+		return nil, rpcerr.InvalidField("token_formula", "%v", err)
 	}
-	for name, bound := range map[string]float64{
-		"messages": float64(bounds.GetMessages()), "tokens": float64(bounds.GetTokens()), "turns": float64(bounds.GetTurns()), "cost": bounds.GetCost(),
-		"time": bounds.GetTime().AsDuration().Seconds(), "working_time": bounds.GetWorkingTime().AsDuration().Seconds(),
+	for _, b := range []struct {
+		name  string
+		bound float64
+	}{
+		{"messages", float64(bounds.GetMessages())},
+		{"tokens", float64(bounds.GetTokens())},
+		{"turns", float64(bounds.GetTurns())},
+		{"cost", bounds.GetCost()},
+		{"time", bounds.GetTime().AsDuration().Seconds()},
+		{"working_time", bounds.GetWorkingTime().AsDuration().Seconds()},
 	} {
-		if !(bound >= 0 && bound <= math.MaxFloat64) {
-			return nil, fmt.Errorf("limits.%s: %v is no bound; give a number of 0 or more, or leave it out", name, bound)
+		if !(b.bound >= 0 && b.bound <= math.MaxFloat64) {
+			return nil, rpcerr.InvalidField(b.name, "%v is no bound; give a number of 0 or more, or leave it out", b.bound)
 		}
 	}
 	return &Set{bounds: bounds, meter: meter}, nil

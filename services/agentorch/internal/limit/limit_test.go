@@ -12,6 +12,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
@@ -81,21 +82,28 @@ func TestClocks(t *testing.T) {
 	assert.NotNil(t, hit, "zero is a bound")
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestABoundThatIsNoneIsRefusedByItsName(t *testing.T) {
 	t.Parallel()
-	for _, bounds := range []*agentv1.RunLimits{
-		{Tokens: new(int64(-1))},
-		{Messages: new(int32(-1))},
-		{Turns: new(int32(-1))},
-		{Cost: new(-0.1)},
-		{Cost: new(math.NaN())},
-		{Cost: new(math.Inf(1))},
-		{Time: durationpb.New(-1)},
-		{WorkingTime: durationpb.New(-time.Second)},
-		{TokenFormula: "words"},
+	for _, c := range []struct {
+		bounds *agentv1.RunLimits
+		field  string
+	}{
+		{&agentv1.RunLimits{Tokens: new(int64(-1))}, "tokens"},
+		{&agentv1.RunLimits{Messages: new(int32(-1))}, "messages"},
+		{&agentv1.RunLimits{Turns: new(int32(-1))}, "turns"},
+		{&agentv1.RunLimits{Cost: new(-0.1)}, "cost"},
+		{&agentv1.RunLimits{Cost: new(math.NaN())}, "cost"},
+		{&agentv1.RunLimits{Cost: new(math.Inf(1))}, "cost"},
+		{&agentv1.RunLimits{Time: durationpb.New(-1)}, "time"},
+		{&agentv1.RunLimits{WorkingTime: durationpb.New(-time.Second)}, "working_time"},
+		{&agentv1.RunLimits{TokenFormula: "words"}, "token_formula"},
+		{&agentv1.RunLimits{Turns: new(int32(-1)), Tokens: new(int64(-1))}, "tokens"},
 	} {
-		_, err := limit.New(bounds)
-		assert.Error(t, err, "%v", bounds)
+		_, err := limit.New(c.bounds)
+		e, ok := rpcerr.As(rpcerr.In("spec.limits", err))
+		require.True(t, ok, "%v", c.bounds)
+		require.Len(t, e.Fields, 1)
+		assert.Equal(t, "spec.limits."+c.field, e.Fields[0].Path)
 	}
 }
 

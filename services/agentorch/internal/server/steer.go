@@ -18,7 +18,7 @@ import (
 // RetuneLimits sets and removes limits of an active run.
 func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest) (*agentv1.Run, error) {
 	if _, err := limit.New(r.GetLimits()); err != nil {
-		return nil, rpcerr.InvalidField("limits", "%v", err)
+		return nil, rpcerr.In("limits", err)
 	}
 	names, err := resource.Mask(r.GetUpdateMask(), r.GetLimits(), limit.Settable()...)
 	if err != nil {

@@ -1132,7 +1132,7 @@ type SampleFile struct {
 	//	*SampleFile_Text
 	//	*SampleFile_Blob
 	Body isSampleFile_Body `protobuf_oneof:"body"`
-	// Optional. Permission bits; default 0644.
+	// Optional. Permission bits, at most 511 (0777); default 420 (0644).
 	Mode          uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2248,13 +2248,14 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
-	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.SampleFileR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.SampleFileR\x05value:\x028\x01\"\x84\x02\n" +
 	"\n" +
 	"SampleFile\x12\x1a\n" +
 	"\acontent\x18\x01 \x01(\fH\x00R\acontent\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x123\n" +
-	"\x04blob\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x12\n" +
-	"\x04mode\x18\x04 \x01(\rR\x04modeB\x06\n" +
+	"\x04blob\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x86\x01\n" +
+	"\x04mode\x18\x04 \x01(\rBr\xbaHo\xba\x01l\n" +
+	"\tfile.mode\x12Qwant permission bits as a decimal number of at most 511: 420 is 0644, 493 is 0755\x1a\fthis <= 511uR\x04modeB\x06\n" +
 	"\x04body\"\xb9\b\n" +
 	"\x04Eval\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xe0A\b\xb8\xbb\x18\x01R\x04name\x128\n" +

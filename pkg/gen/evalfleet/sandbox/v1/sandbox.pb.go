@@ -695,7 +695,7 @@ type FileToPlace struct {
 	//	*FileToPlace_Text
 	//	*FileToPlace_Blob
 	Body isFileToPlace_Body `protobuf_oneof:"body"`
-	// Optional. Permission bits; default 0644.
+	// Optional. Permission bits, at most 511 (0777); default 420 (0644).
 	Mode          uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1363,14 +1363,15 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aNetwork\x12?\n" +
 	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.sandbox.v1.NetworkModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12%\n" +
 	"\vallow_hosts\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\n" +
-	"allowHosts\"\xbc\x01\n" +
+	"allowHosts\"\xb1\x02\n" +
 	"\vFileToPlace\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04path\x12 \n" +
 	"\acontent\x18\x02 \x01(\fB\x04\xb0\xbb\x18\x01H\x00R\acontent\x12\x1a\n" +
 	"\x04text\x18\x05 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\x04text\x123\n" +
-	"\x04blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04modeB\x06\n" +
+	"\x04blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blob\x12\x86\x01\n" +
+	"\x04mode\x18\x03 \x01(\rBr\xbaHo\xba\x01l\n" +
+	"\tfile.mode\x12Qwant permission bits as a decimal number of at most 511: 420 is 0644, 493 is 0755\x1a\fthis <= 511uR\x04modeB\x06\n" +
 	"\x04body\"e\n" +
 	"\tIsolation\x12\x1a\n" +
 	"\x05parts\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x05parts\x12\x1c\n" +

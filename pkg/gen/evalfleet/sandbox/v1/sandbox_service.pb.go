@@ -1730,7 +1730,7 @@ type WriteFileRequest struct {
 	//	*WriteFileRequest_Content
 	//	*WriteFileRequest_Text
 	Body isWriteFileRequest_Body `protobuf_oneof:"body"`
-	// Optional. Permission bits; default 0644, or the old file's.
+	// Optional. Permission bits, at most 511 (0777); default 420 (0644), or the old file's.
 	Mode uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Optional. Write as this user; default: the sandbox's.
 	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
@@ -2029,7 +2029,7 @@ type UploadFileRequest struct {
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Required in the first message, and in it alone. Path; relative ones start in the working directory.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Optional in the first message. Permission bits; default 0644.
+	// Optional in the first message. Permission bits, at most 511 (0777); default 420 (0644).
 	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Optional in the first message. Write as this user; default: the sandbox's.
 	User string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
@@ -2730,15 +2730,16 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"`\n" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x122\n" +
-	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xd4\x01\n" +
+	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xc9\x02\n" +
 	"\x10WriteFileRequest\x12>\n" +
 	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
 	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1a\n" +
 	"\acontent\x18\x03 \x01(\fH\x00R\acontent\x12\x14\n" +
-	"\x04text\x18\x06 \x01(\tH\x00R\x04text\x12\x12\n" +
-	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tH\x00R\x04text\x12\x86\x01\n" +
+	"\x04mode\x18\x04 \x01(\rBr\xbaHo\xba\x01l\n" +
+	"\tfile.mode\x12Qwant permission bits as a decimal number of at most 511: 420 is 0644, 493 is 0755\x1a\fthis <= 511uR\x04mode\x12\x12\n" +
 	"\x04user\x18\x05 \x01(\tR\x04userB\x06\n" +
 	"\x04body\"G\n" +
 	"\x11WriteFileResponse\x122\n" +
@@ -2753,12 +2754,13 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"`\n" +
 	"\x14DownloadFileResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x122\n" +
-	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\x9b\x01\n" +
+	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\x90\x02\n" +
 	"\x11UploadFileRequest\x124\n" +
 	"\asandbox\x18\x01 \x01(\tB\x1a\xfaA\x17\n" +
 	"\x15evalfleet.dev/SandboxR\asandbox\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x86\x01\n" +
+	"\x04mode\x18\x03 \x01(\rBr\xbaHo\xba\x01l\n" +
+	"\tfile.mode\x12Qwant permission bits as a decimal number of at most 511: 420 is 0644, 493 is 0755\x1a\fthis <= 511uR\x04mode\x12\x12\n" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
 	"\x05chunk\x18\x05 \x01(\fR\x05chunk\"H\n" +
 	"\x12UploadFileResponse\x122\n" +

@@ -121,7 +121,7 @@ func checkForm(spec *agentv1.RunSpec) error {
 		return err
 	}
 	if _, err := limit.New(spec.GetLimits()); err != nil {
-		return rpcerr.InvalidField("spec.limits", "%v", err)
+		return rpcerr.In("spec.limits", err)
 	}
 	if err := checkJSON("spec", spec.ProtoReflect()); err != nil {
 		return err
