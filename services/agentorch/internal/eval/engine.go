@@ -33,8 +33,9 @@ type Runs interface {
 	// CheckSample checks the parts of a specification that depend on the sample, without a call to another service. Its
 	// error names the sample.
 	CheckSample(project string, spec *agentv1.RunSpec) error
-	// CreateSample creates the run of an attempt at a sample. It is idempotent by key.
-	CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error)
+	// CreateSample creates the run of an attempt at a sample. It is idempotent by key. It fails with [journal.ErrFenced]
+	// if the evaluation, which is under, has ended or has another owner.
+	CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string, under journal.Head) (run string, err error)
 	// CancelAll cancels runs and returns when that is durable for all of them; it does not wait for their end. It is
 	// idempotent by id.
 	CancelAll(ctx context.Context, runs []string, id, reason string) error

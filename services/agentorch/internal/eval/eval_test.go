@@ -134,7 +134,7 @@ func (r *runs) CheckSample(_ string, spec *agentv1.RunSpec) error {
 	return r.lacks(spec.GetAttribution().GetSample())
 }
 
-func (r *runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (string, error) {
+func (r *runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string, under journal.Head) (string, error) {
 	if r.making != nil {
 		r.making(spec.GetAttribution().GetEval())
 	}
@@ -154,14 +154,15 @@ func (r *runs) CreateSample(ctx context.Context, project string, spec *agentv1.R
 	r.tries[slot]++
 	run := r.verdict(at.GetSample(), int(at.GetEpoch()), r.tries[slot])
 	run.Name, run.StartTime = name, timestamppb.Now()
-	r.byKey[key], r.byName[name] = name, run
+	run.Spec = &agentv1.RunSpec{Model: spec.GetModel(), Attribution: at}
 	row := journal.Row{Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_RUNNING), Parent: at.GetEval()}
-	head, _, err := r.journals.Create(ctx, journal.Creation{Name: name, Owner: "test", Row: row, Entries: []journal.Entry{{Event: &agentv1.Event{
+	head, _, err := r.journals.Create(ctx, journal.Creation{Name: name, Owner: "test", Row: row, Under: under, Entries: []journal.Entry{{Event: &agentv1.Event{
 		Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}},
 	}}}})
 	if err != nil {
 		return "", err
 	}
+	r.byKey[key], r.byName[name] = name, run
 	r.active++
 	r.busiest = max(r.busiest, r.active)
 	if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {

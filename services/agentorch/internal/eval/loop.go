@@ -50,6 +50,8 @@ type stop struct {
 	change *agentv1.EvalStateChanged
 	// told are the runs whose cancel is durable.
 	told map[string]struct{}
+	// complete is set once all open runs are admitted. No later one follows, since another driver can create none.
+	complete bool
 }
 
 // command is a command in an evaluation's inbox.
@@ -462,6 +464,15 @@ func (d *loop) stop(ctx context.Context) error {
 	if err := d.cancelRuns(ctx); err != nil {
 		return err
 	}
+	if !d.stopping.complete {
+		if err := d.admitStrays(ctx); err != nil {
+			return fmt.Errorf("find runs that are not admitted: %w", err)
+		}
+		d.stopping.complete = true
+		if err := d.cancelRuns(ctx); err != nil {
+			return err
+		}
+	}
 	if err := d.collect(ctx); err != nil {
 		return err
 	}
@@ -566,17 +577,13 @@ func (d *loop) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) er
 	if err != nil {
 		return err
 	}
-	attempt := slot.Attempts + 1
-	key := fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(spec, slot), attempt)
-	name, err := d.engine.deps.Runs.CreateSample(ctx, d.project, run, key)
+	key := fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(spec, slot), slot.Attempts+1)
+	name, err := d.engine.deps.Runs.CreateSample(ctx, d.project, run, key, d.head)
 	if err != nil {
 		return err
 	}
 	failpoint.Hit("agentorch/after-sample-run")
-	err = d.append(ctx, nil, &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
-		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: name, Attempt: int32(attempt),
-		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
-	}}})
+	err = d.append(ctx, nil, d.admission(slot, name))
 	if d.early {
 		d.notify() // It may have ended.
 	}

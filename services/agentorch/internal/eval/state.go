@@ -134,7 +134,11 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 		for i, slot := range slots {
 			s.Slots[i] = slot
 		}
-		// Additions to byRun may stay: ByRun returns only runs that their slot has.
+		for _, e := range events {
+			if run := e.GetSampleAdmitted().GetRun(); run != "" {
+				delete(s.byRun, run)
+			}
+		}
 	}
 }
 

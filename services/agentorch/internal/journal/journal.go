@@ -246,6 +246,10 @@ type Creation struct {
 	Digest []byte
 	// Base is the journal's base; zero if it has none.
 	Base Base
+	// Under is the journal that this one is a part of, as its owner knows it. Creation fails with a [FencedError] with
+	// the head of that journal if it is closed or has another epoch, unless the request was answered before. The zero
+	// value checks nothing.
+	Under Head
 }
 
 // Base is a position in another journal of the same project, which may be open. A journal with a base has the events up

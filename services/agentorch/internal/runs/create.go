@@ -51,8 +51,9 @@ func (r *Runs) Create(ctx context.Context, q Request) (*agentv1.Run, error) {
 }
 
 // CreateSample is Create for an attempt at a sample of an evaluation, as its key and the specification's attribution
-// define it. It waits for unreachable services. It returns the name of the run.
-func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (run string, err error) {
+// define it. It waits for unreachable services. It returns the name of the run. It fails with [journal.ErrFenced] if the
+// evaluation has ended, or has another owner than the one that under is of.
+func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string, under journal.Head) (run string, err error) {
 	patient := r.Checker
 	patient.Services = r.deps.Patient
 	p, err := patient.Check(ctx, project, spec)
@@ -60,7 +61,7 @@ func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.R
 		return "", err
 	}
 	// Without a digest: a later version may put the request for the same attempt otherwise.
-	head, err := r.Start(ctx, p, Key{ID: key}, system)
+	head, err := r.Start(ctx, p, Key{ID: key, Under: under}, system)
 	return head.Name, err
 }
 
@@ -70,6 +71,8 @@ type Key struct {
 	ID string
 	// Digest is a hash of the request's content; empty if the id alone identifies the request.
 	Digest []byte
+	// Under is the evaluation, as its owner knows it; zero for a run without one.
+	Under journal.Head
 }
 
 // Start creates the run of a plan and begins to drive it, or leaves a run of an evaluation to another replica. A
@@ -111,7 +114,7 @@ func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal strin
 	if row.Parent != "" {
 		owner = r.deps.Engine.Place()
 	}
-	c := journal.Creation{Name: name, Owner: owner, Entries: []journal.Entry{{Event: event}}, Row: row}
+	c := journal.Creation{Name: name, Owner: owner, Entries: []journal.Entry{{Event: event}}, Row: row, Under: key.Under}
 	if key.ID != "" {
 		c.Request, c.Digest = p.Project()+"/CreateRun/"+key.ID, key.Digest
 	}

@@ -140,7 +140,7 @@ func TestSamplesAskTheServicesThatWait(t *testing.T) {
 	_, err = made.Validate(t.Context(), "p", spec)
 	assert.Equal(t, codes.Unavailable, rpcerr.Code(err))
 	spec.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "s"}
-	name, err := made.CreateSample(t.Context(), "p", spec, "e/1/1")
+	name, err := made.CreateSample(t.Context(), "p", spec, "e/1/1", journal.Head{})
 	require.NoError(t, err)
 	f.Finish(name)
 }

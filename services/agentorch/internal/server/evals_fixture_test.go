@@ -197,7 +197,7 @@ func (r *evalRuns) will(sample string, state agentv1.RunState) {
 	r.states[sample] = state
 }
 
-func (r *evalRuns) CreateSample(ctx context.Context, id string, spec *agentv1.RunSpec, _ string) (string, error) {
+func (r *evalRuns) CreateSample(ctx context.Context, id string, spec *agentv1.RunSpec, _ string, _ journal.Head) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := spec.GetAttribution()

@@ -19,6 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
 func TestARunIsTheFoldOfItsJournal(t *testing.T) {
@@ -109,10 +110,10 @@ func TestASlotOfAnEvalHasOneRunHoweverItIsAskedFor(t *testing.T) {
 	r := serve(t)
 	slot := answering()
 	slot.Attribution = &effectv1.Attribution{Eval: project + "/evals/e"}
-	first, err := r.Runs.CreateSample(t.Context(), "default", slot, "e/1/1")
+	first, err := r.Runs.CreateSample(t.Context(), "default", slot, "e/1/1", journal.Head{})
 	require.NoError(t, err)
 	slot.Prompt = "the question in other words"
-	again, err := r.Runs.CreateSample(t.Context(), "default", slot, "e/1/1")
+	again, err := r.Runs.CreateSample(t.Context(), "default", slot, "e/1/1", journal.Head{})
 	require.NoError(t, err)
 	assert.Equal(t, first, again)
 }
@@ -127,7 +128,7 @@ func TestOnlyThePlatformSaysOnWhoseBehalfARunIs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, got.GetSpec().GetAttribution(), "a caller from outside")
 
-	inner, err := r.Runs.CreateSample(t.Context(), "default", spec, "e/1/1")
+	inner, err := r.Runs.CreateSample(t.Context(), "default", spec, "e/1/1", journal.Head{})
 	require.NoError(t, err)
 	got, err = r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: inner, View: agentv1.RunView_RUN_VIEW_FULL})
 	require.NoError(t, err)

@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"create":        create,
 		"create once":   createOnce,
 		"fence":         fence,
+		"under":         under,
 		"one winner":    oneWinner,
 		"every kind":    everyKind,
 		"stored once":   storedOnce,

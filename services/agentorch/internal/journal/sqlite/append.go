@@ -33,6 +33,9 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 				return err
 			}
 		}
+		if err := checkUnder(tx, c.Under); err != nil {
+			return err
+		}
 		epoch, err := firstEpoch(tx, c)
 		if err != nil {
 			return err
@@ -71,6 +74,20 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 		s.Notify(resource.Project(projectOf(c.Name)))
 	}
 	return head, created, nil
+}
+
+// checkUnder refuses the part of a journal that is closed, or has another epoch.
+func checkUnder(tx *sqlite.Tx, under journal.Head) error {
+	if under == (journal.Head{}) {
+		return nil
+	}
+	var open bool
+	err := tx.QueryRow(`SELECT open FROM journal WHERE id = ? AND epoch = ? AND id NOT IN (SELECT id FROM journal_deleted)`, under.Ref, under.Epoch).Scan(&open)
+	switch {
+	case errors.Is(err, sql.ErrNoRows), err == nil && !open:
+		return fenced(tx, under.Ref)
+	}
+	return err
 }
 
 // firstEpoch is the epoch that a journal begins with: no event of its base has a later one.
