@@ -62,12 +62,14 @@ func Cut[E any](p Page, found []E, position func(E) string) (page []E, next stri
 	return page, p.Token(position(page[p.Size-1]))
 }
 
-// Cursor returns the cursor of a watch of request that continues after a sequence number.
-func Cursor(after int64, request proto.Message) string {
-	return token(strconv.FormatInt(after, 10), request)
+// Cursors returns the function that returns the cursor of a watch of request that continues after a sequence number. It
+// reads the request once.
+func Cursors(request proto.Message) func(after int64) string {
+	sum := digest(request)
+	return func(after int64) string { return bound(strconv.FormatInt(after, 10), sum) }
 }
 
-// ReadCursor reads a cursor made by Cursor for the same request. The empty cursor is 0. It fails with INVALID_CURSOR.
+// ReadCursor reads a cursor of [Cursors] for the same request. The empty cursor is 0. It fails with INVALID_CURSOR.
 func ReadCursor(cursor string, request proto.Message) (after int64, err error) {
 	text, err := position("cursor", cursor, request)
 	if err != nil {
@@ -77,8 +79,9 @@ func ReadCursor(cursor string, request proto.Message) (after int64, err error) {
 }
 
 // token binds a position to the request that it belongs to. The request's own page_size and page_token do not count.
-func token(position string, request proto.Message) string {
-	sum := digest(request)
+func token(position string, request proto.Message) string { return bound(position, digest(request)) }
+
+func bound(position string, sum uint32) string {
 	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, sum), position...))
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -76,13 +77,13 @@ func TestPositionsThatAreNoneOfTheListAreRefused(t *testing.T) {
 func TestACursorBelongsToItsWatch(t *testing.T) {
 	t.Parallel()
 	watch := &agentv1.WatchEvalRequest{Name: "projects/default/evals/e"}
-	after, err := resource.ReadCursor(resource.Cursor(7, watch), watch)
+	after, err := resource.ReadCursor(resource.Cursors(watch)(7), watch)
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, after)
 	after, err = resource.ReadCursor("", watch)
 	require.NoError(t, err)
 	assert.Zero(t, after)
-	_, err = resource.ReadCursor(resource.Cursor(7, watch), &agentv1.WatchEvalRequest{Name: "projects/default/evals/other"})
+	_, err = resource.ReadCursor(resource.Cursors(watch)(7), &agentv1.WatchEvalRequest{Name: "projects/default/evals/other"})
 	assert.True(t, rpcerr.Is(err, invalidCursor))
 	assert.ErrorContains(t, err, "cursor belongs to another request")
 }
@@ -93,4 +94,15 @@ func FuzzPageToken(f *testing.F) {
 		page, _ := resource.PageOf(&agentv1.ListRunsRequest{PageToken: token})
 		_, _ = page.AfterNumber()
 	})
+}
+
+// The request is hashed once, however many cursors there are.
+func TestCursorsReadTheirRequestOnce(t *testing.T) {
+	t.Parallel()
+	watch := &agentv1.WatchEvalRequest{Name: "projects/default/evals/e"}
+	cursors, same := resource.Cursors(watch), proto.CloneOf(watch)
+	watch.Name = "projects/default/evals/other"
+	after, err := resource.ReadCursor(cursors(8), same)
+	require.NoError(t, err)
+	assert.EqualValues(t, 8, after)
 }

@@ -82,7 +82,7 @@ type Fold struct {
 func Check(t *testing.T, dir string, f Fold) {
 	t.Helper()
 	t.Run("journals", func(t *testing.T) {
-		for name, events := range journals(t, dir) {
+		for name, events := range Journals(t, dir) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				got := f.states(t, events)
@@ -177,7 +177,7 @@ func Kinds(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	kinds := map[string]bool{}
 	for _, dir := range dirs {
-		for _, events := range journals(t, dir) {
+		for _, events := range Journals(t, dir) {
 			for _, e := range events {
 				kinds[kindOf(e)] = true
 			}
@@ -186,8 +186,8 @@ func Kinds(t *testing.T, dirs ...string) map[string]bool {
 	return kinds
 }
 
-// journals returns the journals of a folder by name.
-func journals(t *testing.T, dir string) map[string][]*agentv1.Event {
+// Journals returns the journals of a folder by name.
+func Journals(t *testing.T, dir string) map[string][]*agentv1.Event {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+journalSuffix))
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ type asking struct{}
 
 func (asking) Next(in score.Input, results []score.Result) (score.Step, error) {
 	if len(results) == 0 {
-		return score.Step{Effect: grader.Question{Model: "grader", Messages: []*modelv1.ChatMessage{chat.User("Grade: " + in.Completion)}}}, nil
+		return score.Step{Effect: grader.Question{Model: "grader", Messages: []*modelv1.ChatMessage{user("Grade: " + in.Completion)}}}, nil
 	}
 	outcome, _ := results[0].(*agentv1.ModelOutcome)
 	verdict := chat.Completion(outcome.GetContent().GetOutput())

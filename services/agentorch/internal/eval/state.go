@@ -351,8 +351,13 @@ func (s *State) retries(slot *Slot) bool {
 }
 
 // Ended reports whether the evaluation is not active.
-func (s *State) Ended() bool {
-	switch s.Eval.GetState() {
+func (s *State) Ended() bool { return final(s.Eval.GetState()) }
+
+// Ends reports whether an event ends its evaluation. It is the journal's last event, unless the evaluation is resumed.
+func Ends(e *agentv1.Event) bool { return final(e.GetEvalStateChanged().GetState()) }
+
+func final(state agentv1.EvalState) bool {
+	switch state {
 	case agentv1.EvalState_EVAL_STATE_SUCCEEDED, agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED:
 		return true
 	case agentv1.EvalState_EVAL_STATE_UNSPECIFIED, agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING, agentv1.EvalState_EVAL_STATE_PAUSED:

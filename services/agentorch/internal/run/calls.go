@@ -153,8 +153,7 @@ func (s *State) toolIntent(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) er
 
 // outsideCall begins a call that was requested from outside. It is no call of a message, and a request of its own.
 func (s *State) outsideCall(f *Frame, e *agentv1.Event, i *agentv1.ToolIntent) {
-	s.begin(f, e)
-	s.Open[len(s.Open)-1].Stage = &Stage{
+	s.begin(f, e).Stage = &Stage{
 		RequestID: i.GetRequestId(), Calls: []*Call{{Call: i.GetContent(), Intent: e}}, Store: f.declared(i.GetFunction()),
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
@@ -33,7 +36,7 @@ func TestRecordedJournalsFoldAsBefore(t *testing.T) {
 		},
 		Skip: []string{
 			// The engine's, caches, and what leads back.
-			"State.OwnerEpoch", "State.agents", "State.plainSpec", "State.Frame", "Frame.run", "Conversation.links",
+			"State.OwnerEpoch", "State.agents", "State.plainSpec", "State.Frame", "Frame.run", "Frame.open", "Conversation.links",
 			// The parameters of agents, which follow from the specification.
 			"machine.params", "machine.step", "machine.change", "machine.ask", "machine.use", "machine.truncate", "machine.guide", "delegating.tasks",
 		},
@@ -50,4 +53,26 @@ func TestRecordedJournalsFoldAsBefore(t *testing.T) {
 			return nil, false
 		},
 	})
+}
+
+// The open effects of each agent are those of the run that are its own, after every event.
+func TestTheEffectsOfAgentsAreThoseOfTheRun(t *testing.T) {
+	t.Parallel()
+	most := 0
+	for name, events := range corpustest.Journals(t, "testdata/journals") {
+		s := run.New(events[0].GetJournal(), agents)
+		for _, e := range events {
+			require.NoError(t, s.Apply(e), name)
+			n := 0
+			for _, f := range s.Frames() {
+				own := slices.DeleteFunc(slices.Clone(s.Open), func(i *run.Intent) bool { return i.Frame != f })
+				require.True(t, slices.Equal(own, f.Effects()), "%s: event %d, agent %q", name, e.GetSeq(), f.Span)
+				require.Equal(t, len(own) == 0, f.Idle())
+				n += len(own)
+			}
+			require.Len(t, s.Open, n, "%s: event %d", name, e.GetSeq())
+			most = max(most, n)
+		}
+	}
+	assert.Greater(t, most, 2)
 }

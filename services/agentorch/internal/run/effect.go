@@ -64,11 +64,14 @@ func (i *Intent) Interrupted() bool { return i.Stopped != 0 || i.Frame.Ending() 
 // Since is when it was journaled.
 func (i *Intent) Since() time.Time { return timeOf(i.Event.GetTime()) }
 
-func (s *State) begin(f *Frame, e *agentv1.Event) {
-	s.Open = append(s.Open, &Intent{Event: e, Frame: f})
+// begin adds an intent to the list of the run and to that of its frame.
+func (s *State) begin(f *Frame, e *agentv1.Event) *Intent {
+	i := &Intent{Event: e, Frame: f}
+	s.Open, f.open = append(s.Open, i), append(f.open, i)
+	return i
 }
 
-// end takes an intent off the list.
+// end takes an intent off the lists.
 func (s *State) end(seq int64) (*Intent, error) {
 	at := slices.IndexFunc(s.Open, func(i *Intent) bool { return i.Seq() == seq })
 	if at < 0 {
@@ -76,6 +79,7 @@ func (s *State) end(seq int64) (*Intent, error) {
 	}
 	intent := s.Open[at]
 	s.Open = slices.Delete(slices.Clone(s.Open), at, at+1)
+	intent.Frame.open = slices.DeleteFunc(slices.Clone(intent.Frame.open), func(i *Intent) bool { return i == intent })
 	return intent, nil
 }
 

@@ -45,6 +45,7 @@ type Frame struct {
 	Began time.Time
 
 	run          *State
+	open         []*Intent                // of State.Open, its own
 	ref          *agentv1.AgentRef        // whose tools are on offer; nil for the root between steps
 	tools        []*toolv1.ToolDefinition // its own tools, whose names may equal those of the run's tools
 	conversation Conversation
@@ -105,13 +106,14 @@ func (f *Frame) Scores() []*agentv1.NamedScore { return f.run.lastScores }
 // Busy reports whether an effect of the agent, or a child of it, is open. Effects that were requested from outside do
 // not count.
 func (f *Frame) Busy() bool {
-	return slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f && !i.Outside() })
+	return slices.ContainsFunc(f.open, func(i *Intent) bool { return !i.Outside() })
 }
 
 // Idle reports whether the frame has no open effect, neither the agent's own nor one that was requested from outside.
-func (f *Frame) Idle() bool {
-	return !slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f })
-}
+func (f *Frame) Idle() bool { return len(f.open) == 0 }
+
+// Effects returns the frame's open intents, oldest first: those of [State.Open] whose frame it is.
+func (f *Frame) Effects() []*Intent { return f.open }
 
 // Ending reports whether a limit of the frame or of an ancestor was reached, or an ancestor's turn was cut, so that the
 // frame's open effects are to be stopped.

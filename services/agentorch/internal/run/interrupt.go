@@ -28,8 +28,8 @@ func (s *State) interrupted(f *Frame, cut *agentv1.Interrupted) {
 	if cut.GetInterrupted() == CutNothing {
 		return
 	}
-	for _, i := range s.Open {
-		if i.Frame == f && i.Event.GetSandboxIntent() == nil && (i.Outside() || !cut.GetOutside()) {
+	for _, i := range f.open {
+		if i.Event.GetSandboxIntent() == nil && (i.Outside() || !cut.GetOutside()) {
 			i.Stopped = StopTurn
 		}
 	}
@@ -50,5 +50,5 @@ func (s *State) interrupted(f *Frame, cut *agentv1.Interrupted) {
 
 // Stops reports whether the turn of the frame was cut and its open effects have not all ended.
 func (f *Frame) Stops() bool {
-	return slices.ContainsFunc(f.run.Open, func(i *Intent) bool { return i.Frame == f && !i.Outside() && i.Stopped == StopTurn })
+	return slices.ContainsFunc(f.open, func(i *Intent) bool { return !i.Outside() && i.Stopped == StopTurn })
 }

@@ -579,6 +579,24 @@ func TestWatch(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "a cursor belongs to its evaluation")
 }
 
+// A watch reads what it sends, and not the events before it. Watchers of the progress share what was read for another.
+func TestAWatchOfAnEvaluationReadsWhatItSends(t *testing.T) {
+	t.Parallel()
+	r := serveEvals(t)
+	name := r.done("a", "b", "c", "d", "e", "f")
+	all := r.watch(&agentv1.WatchEvalRequest{Name: name, Progress: true})
+	require.Greater(t, len(all), 12)
+	late := all[len(all)-3].GetCursor() // The end and the progress follow.
+	require.NotEmpty(t, late)
+	before := r.store.events.Load()
+	for range 5 {
+		r.watch(&agentv1.WatchEvalRequest{Name: name, Cursor: late})
+		rest := r.watch(&agentv1.WatchEvalRequest{Name: name, Cursor: late, Progress: true})
+		assert.EqualValues(t, 6, rest[len(rest)-1].GetProgress().GetProgress().GetSucceeded())
+	}
+	assert.LessOrEqual(t, r.store.events.Load()-before, int64(10*2), "the event at the cursor and the end, for each")
+}
+
 func TestScorersMetricsAndReducersAreListed(t *testing.T) {
 	t.Parallel()
 	r := serveEvals(t)

@@ -36,11 +36,9 @@ func (s *Evals) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalServ
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return err
 	}
-	state := &eval.State{} // Events before the cursor count for the progress and the end.
 	w := watch.Watch{
 		Journal: req.GetName(), Cursor: req.GetCursor(), FromHead: req.GetFromHead(), Of: &agentv1.WatchEvalRequest{Name: req.GetName()}, Content: req.GetContent(),
-		Fold:  state.Apply,
-		Ended: func(*agentv1.Event) bool { return state.Ended() },
+		Ended: eval.Ends,
 		Emit: func(e *agentv1.Event, cursor string) error {
 			r := &agentv1.WatchEvalResponse{Cursor: cursor}
 			if e != nil {
@@ -52,7 +50,7 @@ func (s *Evals) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalServ
 	if req.GetProgress() {
 		notes := s.deps.Notes.Watch(progress.OfEval(req.GetName()))
 		defer notes.Close()
-		p := &evalProgress{server: s, state: state, stream: stream, content: req.GetContent()}
+		p := &evalProgress{server: s, name: req.GetName(), stream: stream, content: req.GetContent()}
 		w.More, w.Look, w.Idle = notes.C, lookPause, func(_ string, ended bool) error { return p.send(stream.Context(), ended) }
 	}
 	return watch.Follow(stream.Context(), s.deps.Journals, w)
@@ -61,7 +59,7 @@ func (s *Evals) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalServ
 // evalProgress sends the progress of a watched evaluation.
 type evalProgress struct {
 	server *Evals
-	state  *eval.State
+	name   string
 	stream grpc.ServerStreamingServer[agentv1.WatchEvalResponse]
 	sent   *agentv1.WatchEvalResponse
 	// content is set if content is sent too.
@@ -71,12 +69,16 @@ type evalProgress struct {
 // send sends the progress if it has changed. Then it pauses, so that changes in quick succession are sent together.
 func (p *evalProgress) send(ctx context.Context, ended bool) error {
 	began := time.Now()
-	standing, running, err := p.server.deps.Live.Progress(ctx, p.state, maxSamples)
+	state, err := p.server.deps.Engine.State(ctx, p.name) // All watchers share it. It may have later events than were sent.
+	if err != nil {
+		return err
+	}
+	standing, running, err := p.server.deps.Live.Progress(ctx, state, maxSamples)
 	if err != nil {
 		return err
 	}
 	pause := min(max(progressPause, progressRest*time.Since(began)), lookPause)
-	notes := progress.Latest(p.server.deps.Notes, progress.OfEval(p.state.Eval.GetName()), maxNotes)
+	notes := progress.Latest(p.server.deps.Notes, progress.OfEval(p.name), maxNotes)
 	now := &agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: standing}, Notes: notes, Running: running}
 	if !p.content {
 		now = redact.Content(now)

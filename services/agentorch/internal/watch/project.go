@@ -48,7 +48,8 @@ func FollowProject(ctx context.Context, store journal.Store, w Project) error {
 	defer wake.Close()
 	beats := time.NewTicker(lastvalue.Heartbeat)
 	defer beats.Stop()
-	cursor := func(c journal.Change) string { return resource.Cursor(int64(c), w.Of) }
+	cursors := resource.Cursors(w.Of)
+	cursor := func(c journal.Change) string { return cursors(int64(c)) }
 	after, begins := journal.Change(number), true
 	for {
 		rows, newest, err := store.Changed(ctx, journal.ChangeQuery{Project: w.ID, After: after, Roots: w.Roots, Limit: pageChanges, Bytes: journal.PageBytes})

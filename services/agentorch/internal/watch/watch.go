@@ -31,9 +31,6 @@ type Watch struct {
 	Of proto.Message
 	// Content leaves events their content.
 	Content bool
-	// Fold, unless nil, is called with each complete event of the journal before Emit, including the events up to the
-	// cursor.
-	Fold func(*agentv1.Event)
 	// Emit sends an event after the cursor, or a heartbeat if the event is nil, with the cursor that continues after
 	// it.
 	Emit func(event *agentv1.Event, cursor string) error
@@ -74,10 +71,7 @@ func Follow(ctx context.Context, store journal.Store, w Watch) error {
 	if fromHead {
 		after = head.Seq
 	}
-	f := follower{Watch: w, store: store, head: head, sent: after, read: max(0, after-1)}
-	if w.Fold != nil {
-		f.read = 0
-	}
+	f := follower{Watch: w, store: store, head: head, cursors: resource.Cursors(w.Of), sent: after, read: max(0, after-1)}
 	if fromHead {
 		if err := w.Emit(nil, f.cursor()); err != nil {
 			return err
@@ -117,8 +111,9 @@ func Follow(ctx context.Context, store journal.Store, w Watch) error {
 type follower struct {
 	Watch
 
-	store journal.Store
-	head  journal.Head
+	store   journal.Store
+	head    journal.Head
+	cursors func(after int64) string
 	// read and sent are the numbers of the last events that were.
 	read, sent int64
 	ended      bool
@@ -127,8 +122,7 @@ type follower struct {
 // catchUp sends all events that there are and reports whether there was any.
 func (f *follower) catchUp(ctx context.Context) (news bool, err error) {
 	for {
-		// Fold needs the content, whatever the watcher may see.
-		page, err := f.store.Read(ctx, f.head.Ref, journal.Range{After: f.read, Limit: pageEvents, Bare: !f.Content && f.Fold == nil})
+		page, err := f.store.Read(ctx, f.head.Ref, journal.Range{After: f.read, Limit: pageEvents, Bare: !f.Content})
 		if err != nil {
 			return news, journal.Gone(err, f.Journal)
 		}
@@ -137,12 +131,7 @@ func (f *follower) catchUp(ctx context.Context) (news bool, err error) {
 		}
 		for _, event := range page {
 			f.read = event.GetSeq()
-			if f.Fold != nil {
-				f.Fold(event)
-			}
-			if f.read >= f.sent {
-				f.ended = f.Ended(event)
-			}
+			f.ended = f.Ended(event)
 			if f.read <= f.sent {
 				continue
 			}
@@ -163,4 +152,4 @@ func (f *follower) shown(event *agentv1.Event) *agentv1.Event {
 }
 
 // cursor returns the cursor that continues after the sent events.
-func (f *follower) cursor() string { return resource.Cursor(f.sent, f.Of) }
+func (f *follower) cursor() string { return f.cursors(f.sent) }

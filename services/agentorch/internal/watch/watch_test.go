@@ -143,21 +143,6 @@ func TestAWatchFromTheHeadLeavesOutWhatThereIs(t *testing.T) {
 	})
 }
 
-// A fold gets every event with its content, whatever the watcher may see.
-func TestAFoldBeginsAtTheBeginning(t *testing.T) {
-	t.Parallel()
-	s, all := (&store{}).append("a", "b", ""), &seen{}
-	require.NoError(t, watch.Follow(t.Context(), s, all.watch()))
-	rest, folded := &seen{}, []*agentv1.Event(nil)
-	w := rest.watch()
-	w.Cursor, w.Fold = all.cursors[0], func(e *agentv1.Event) { folded = append(folded, e) }
-	require.NoError(t, watch.Follow(t.Context(), s, w))
-	assert.Equal(t, []int64{2, 3}, rest.seqs)
-	assert.Equal(t, []string{"", ""}, rest.texts)
-	require.Len(t, folded, 3)
-	assert.Equal(t, "b", folded[1].GetOutputSet().GetCompletion())
-}
-
 func TestAWatchWaitsForMoreAndBeatsInSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,6 +37,8 @@ type lab struct {
 	live   *run.State
 	agents *agent.Registry
 	steps  int
+	// scorers are those that the run may name.
+	scorers *score.Registry
 }
 
 func newLab(t *testing.T, agents ...agent.Definition) *lab {
@@ -50,7 +52,7 @@ func newLab(t *testing.T, agents ...agent.Definition) *lab {
 	})
 	created := run.NewEvent(&agentv1.RunCreated{Spec: bare, Content: content, FoldVersion: run.FoldVersion})
 	created.Journal, created.Seq, created.Epoch, created.Critical, created.Time = name, 1, 1, true, timestamppb.New(began)
-	l := &lab{t: t, events: []*agentv1.Event{created}, agents: agent.NewRegistry(append(agents, generate.Definition())...)}
+	l := &lab{t: t, events: []*agentv1.Event{created}, agents: agent.NewRegistry(append(agents, generate.Definition())...), scorers: score.NewRegistry()}
 	l.live = l.fold()
 	return l
 }
@@ -77,7 +79,7 @@ func (l *lab) step(facts func() decide.Facts, review func(*toolv1.ToolCall) *too
 	for _, s := range []*run.State{l.live, l.fold()} {
 		f := facts()
 		f.Now, f.Replica, f.Epoch = began.Add(time.Duration(l.steps)*time.Second), "local", 1
-		d := decide.New(s, score.NewRegistry(), f)
+		d := decide.New(s, l.scorers, f)
 		wanted, err := d.Decide()
 		for err == nil && wanted != nil {
 			var reviews []*toolv1.ToolReview

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/grader"
 )
 
 // delegates is an agent that begins another for each task, all with the same bounds.
@@ -265,4 +268,62 @@ func TestAChildsToolsArePinned(t *testing.T) {
 	d = l.step(nothing, nil)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, d.Finished.GetState())
 	assert.Contains(t, d.Finished.GetError().GetMessage(), "with the tool same, which is not known")
+}
+
+// judging is an agent that has the run scored, and is done.
+type judging struct {
+	agent.NoTools
+	agent.Track
+}
+
+func (m *judging) Next(agent.View) (agent.Action, error) {
+	if m.At == agent.Scored {
+		return agent.Action{Then: agent.Done{}}, nil
+	}
+	return agent.Action{Then: agent.Score{}}, nil
+}
+
+// grading is a scorer whose verdict is what the run's model says.
+type grading struct{}
+
+func (grading) Next(_ score.Input, results []score.Result) (score.Step, error) {
+	if len(results) == 0 {
+		return score.Step{Effect: grader.Question{Messages: []*modelv1.ChatMessage{agent.Says(modelv1.Role_ROLE_USER, "Grade it.")}}}, nil
+	}
+	outcome, _ := results[0].(*agentv1.ModelOutcome)
+	return score.Step{Score: &score.Score{Value: score.Text(chat.Completion(outcome.GetContent().GetOutput()))}}, nil
+}
+
+// A child that its bound ends while a scorer works for it drops the round: what the scorer would have said is for no
+// agent, and the run is scored as if it had not begun.
+func TestAChildThatEndsDropsItsRoundOfScoring(t *testing.T) {
+	t.Parallel()
+	child := agenttest.Task("judges", "one")
+	child.Limits = &agentv1.RunLimits{Time: durationpb.New(2 * time.Second)}
+	judges := agent.Definition{
+		Name: "judges", Parameters: `{"type": "object"}`, Resolve: func(*agentv1.AgentRef) error { return nil },
+		New: func(*agentv1.AgentRef) (agent.Machine, error) { return &judging{}, nil },
+	}
+	l := newLab(t, agenttest.Delegates(child), judges)
+	l.scorers = score.NewRegistry(score.Definition{Name: "grades", New: func(json.RawMessage) (score.Scorer, error) { return grading{}, nil }})
+	l.events[0].GetRunCreated().GetSpec().Scorers = []*agentv1.ScorerRef{{Name: "grades"}}
+	l.live = l.fold()
+
+	d := l.step(nothing, nil)
+	assert.Equal(t, []string{"run_state_changed", "step_began", "agent_began", "score_intent", "model_intent"}, kinds(d))
+	call := l.live.Open[1]
+	assert.Same(t, l.live.Frames()[1], l.live.Scoring.Frame)
+	l.step(nothing, nil)
+	assert.Equal(t, []string{"limit_hit"}, kinds(l.step(nothing, nil)))
+	assert.True(t, l.live.Cuts(call))
+
+	d = l.step(answers(stoppedModel(call)), nil)
+	assert.Equal(t, []string{"model_outcome", "agent_ended", "message_added", "step_ended", "run_state_changed", "score_intent", "model_intent"}, kinds(d))
+	assert.True(t, d.Entries[0].Event.GetModelOutcome().GetInterrupted())
+	assert.Equal(t, "Start.|limit time", conversation(l.live.Frame))
+	assert.False(t, l.live.Scoring.Intermediate, "the round is that of the run")
+	d = l.step(answers(said(l.live.Open[0], assistant("C"))), nil)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, d.Finished.GetState())
+	assert.Equal(t, "C", l.live.FinalScores()[0].GetScore().GetValue().GetText())
+	assert.Empty(t, only(d, "score_intent"))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -29,8 +28,8 @@ func (d *Step) cut(f *run.Frame) *agentv1.Interrupted {
 	if s.Stopping() || s.StepsDone || f.Ending() {
 		return cut
 	}
-	for _, i := range s.Open {
-		if i.Frame != f || i.Event.GetSandboxIntent() != nil {
+	for _, i := range f.Effects() {
+		if i.Event.GetSandboxIntent() != nil {
 			continue
 		}
 		if i.Event.GetModelIntent() != nil {
@@ -62,8 +61,8 @@ func openCall(s *run.State, f *run.Frame, r *agentv1.CancelCallRequest) int64 {
 			}
 		}
 	}
-	for _, i := range s.Open {
-		if i.Frame == f && i.Stage != nil && i.Event.GetToolIntent().GetCallId() == r.GetCallId() && r.Index == nil {
+	for _, i := range f.Effects() {
+		if i.Stage != nil && i.Event.GetToolIntent().GetCallId() == r.GetCallId() && r.Index == nil {
 			return i.Seq()
 		}
 	}
@@ -132,15 +131,13 @@ func (d *Step) repair(f *run.Frame) (bool, error) {
 // stopOutside stops effects that were requested from outside, since their agent is done. It returns false if there are
 // none.
 func (d *Step) stopOutside(f *run.Frame) (left bool, err error) {
-	left = slices.ContainsFunc(d.s.Open, func(i *run.Intent) bool { return i.Frame == f && i.Outside() })
-	going := slices.ContainsFunc(d.s.Open, func(i *run.Intent) bool { return i.Frame == f && i.Outside() && i.Stopped == 0 })
+	left = slices.ContainsFunc(f.Effects(), (*run.Intent).Outside)
+	going := slices.ContainsFunc(f.Effects(), func(i *run.Intent) bool { return i.Outside() && i.Stopped == 0 })
 	if !going {
 		return left, nil
 	}
 	at := run.CutToolCall
-	if slices.ContainsFunc(d.s.Open, func(i *run.Intent) bool {
-		return i.Frame == f && journal.ClientKey(i.Event) != "" && i.Event.GetModelIntent() != nil
-	}) {
+	if slices.ContainsFunc(f.Effects(), func(i *run.Intent) bool { return i.Outside() && i.Event.GetModelIntent() != nil }) {
 		at = run.CutGenerate
 	}
 	return left, d.emitIn(f, run.NewEvent(&agentv1.Interrupted{Source: bySystem, Interrupted: at, Outside: true}))

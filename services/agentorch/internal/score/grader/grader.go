@@ -10,7 +10,7 @@ import (
 type Question struct {
 	// Model is `provider/name`, or a role of the run; empty is the run's model.
 	Model string
-	// Messages are the conversation.
+	// Messages are the conversation. Those without an id get one from the run, which a replayed journal gives again.
 	Messages []*modelv1.ChatMessage
 	// Config overrides fields of the run's configuration; nil overrides none.
 	Config *modelv1.GenerateConfig
