@@ -14,7 +14,7 @@ import (
 )
 
 // requestLimits define which values of a request are offloaded.
-var requestLimits = offload.Limits{Value: offload.LargeBytes, Message: bound.MessageBytes}
+var requestLimits = offload.Limits{Value: offload.LargeBytes, Message: bound.MessageBytes, ContentOnly: true}
 
 // offloading makes unary calls with offloaded values.
 func offloading(store offload.Store) grpc.UnaryClientInterceptor {

@@ -74,7 +74,7 @@ func (c *chain) accept(ctx context.Context, first, m proto.Message) error {
 		return err
 	}
 	if c.blobs != nil {
-		if err := offload.Take(ctx, c.blobs, offload.Project(first), m, bound.OffloadedBytes); err != nil {
+		if err := offload.TakeRequest(ctx, c.blobs, offload.Project(first), m, bound.OffloadedBytes); err != nil {
 			return err
 		}
 	}

@@ -51,6 +51,8 @@ type Limits struct {
 	// Message is the wanted size of the message. If the message is larger, its largest values are offloaded until it
 	// fits. A message of small values alone may still be larger.
 	Message int
+	// ContentOnly excludes texts that are no content, as [TakeRequest] refuses them.
+	ContentOnly bool
 }
 
 // Put returns m with its large values in the blob store: m itself if there are none, which costs no more than computing
@@ -62,6 +64,9 @@ func Put[M proto.Message](ctx context.Context, store Store, project func() (stri
 	}
 	var all []value
 	collect(m.ProtoReflect(), nil, -1, &all)
+	if limits.ContentOnly {
+		all = slices.DeleteFunc(all, func(v value) bool { return v.path.isPlain() })
+	}
 	slices.SortStableFunc(all, func(a, b value) int { return cmp.Compare(b.size, a.size) })
 	n := 0
 	for n < len(all) && (size > limits.Message || limits.Value > 0 && all[n].size > limits.Value) {
@@ -191,11 +196,20 @@ func Take(ctx context.Context, store Store, project func() (string, error), m pr
 	return t.within(ctx, m.ProtoReflect(), "")
 }
 
+// TakeRequest is Take for a request of a client. It also refuses references for names and settings, as the option
+// `plain` marks them: they are stored in rows, and have the bound of a message.
+func TakeRequest(ctx context.Context, store Store, project func() (string, error), m proto.Message, maxBytes int64) error {
+	t := taking{store: store, project: project, left: maxBytes, max: maxBytes, texts: map[string]string{}, contentOnly: true}
+	return t.within(ctx, m.ProtoReflect(), "")
+}
+
 type taking struct {
 	store     Store
 	project   func() (string, error)
 	left, max int64
 	texts     map[string]string // by hash: a text that occurs twice is read once
+	// contentOnly refuses texts that are no content.
+	contentOnly bool
 }
 
 // within restores the offloaded values of a message and of those below it.
@@ -240,6 +254,9 @@ func (t *taking) one(ctx context.Context, m protoreflect.Message, field, hash, a
 	p, err := parse(m.Descriptor(), field)
 	if err != nil {
 		return rpcerr.InvalidField(at+".field", "%q %v", field, err)
+	}
+	if t.contentOnly && p.isPlain() {
+		return rpcerr.InvalidField(at+".field", "%q is no content, so it has to be in its place", field)
 	}
 	for _, s := range p[:len(p)-1] {
 		if !s.has(m) {

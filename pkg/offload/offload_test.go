@@ -215,6 +215,36 @@ func TestAReferenceThatLeadsNowhereIsRefused(t *testing.T) {
 	}
 }
 
+// A request's names and settings are in the rows of what it creates, so they are no way around the bound of a message.
+func TestInRequestsOnlyContentIsOffloaded(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	text, err := s.Put(t.Context(), "here", strings.NewReader("text"), "")
+	require.NoError(t, err)
+	for field, refused := range map[string]bool{
+		"spec.labels[\"a\"]": true, "spec.model.model": true, "spec.steps[0].name": true,
+		"spec.prompt": false, "spec.store[\"a\"]": false, "spec.input[0].content.text": false, "spec.metadata_json": false,
+		"spec.sandboxes[\"default\"].files[0].content": false,
+	} {
+		m := &agentv1.CreateRunRequest{Parent: "projects/here", Spec: &agentv1.RunSpec{
+			Labels: map[string]string{"a": ""}, Store: map[string]string{"a": ""}, Model: &agentv1.ModelRef{}, Steps: []*agentv1.AgentRef{{}},
+			Input:     []*modelv1.ChatMessage{chat.User("")},
+			Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Files: []*sandboxv1.FileToPlace{{Body: &sandboxv1.FileToPlace_Content{}}}}},
+		}}
+		m.Offloaded = []*contentv1.OffloadedField{{Field: field, Blob: &contentv1.BlobRef{Hash: text.Hash}}}
+		err := offload.TakeRequest(t.Context(), s, here, m, most)
+		assert.Equal(t, refused, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", field, err)
+		if refused {
+			assert.ErrorContains(t, err, "offloaded[0].field")
+			assert.ErrorContains(t, err, "in its place")
+		}
+	}
+	m := &agentv1.CreateRunRequest{Parent: "projects/here", Spec: &agentv1.RunSpec{Labels: map[string]string{"a": large("l")}, Prompt: large("p")}}
+	small, err := offload.Put(t.Context(), s, here, m, offload.Limits{Value: offload.LargeBytes, Message: room, ContentOnly: true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"spec.prompt"}, paths(small))
+}
+
 func TestWhatStandsApartIsBounded(t *testing.T) {
 	t.Parallel()
 	s := store(t)

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
+	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 )
 
 // path leads from a message to a value within it.
@@ -38,6 +40,12 @@ func (p path) String() string {
 		}
 	}
 	return b.String()
+}
+
+// isPlain reports whether a path leads to a text that is no content, such as a name.
+func (p path) isPlain() bool {
+	is, _ := proto.GetExtension(p[len(p)-1].field.Options(), optionsv1.E_Plain).(bool)
+	return is
 }
 
 // parse parses a path from a message of a type to a text or bytes. Its errors continue a sentence that begins with the

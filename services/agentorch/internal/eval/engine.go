@@ -19,6 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
 
 // Runs are the operations on runs that an evaluation needs.
@@ -291,9 +292,9 @@ func (e *Engine) bound(spec *agentv1.EvalSpec) int {
 	return e.cfg.MaxSamples
 }
 
-// rowOf returns the row of an evaluation in lists.
+// rowOf returns the row of an evaluation in lists, which show no content. It is written with each append.
 func rowOf(s *State) journal.Row {
-	view, _ := proto.Marshal(s.Eval) // A message of ours always marshals.
+	view, _ := proto.Marshal(redact.Content(s.Eval)) // A message of ours always marshals.
 	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
 }
 

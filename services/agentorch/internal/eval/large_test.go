@@ -159,3 +159,24 @@ func TestWhatRunsSaidIsCollectedInShares(t *testing.T) {
 	assert.EqualValues(t, samples, end.Eval.GetProgress().GetSucceeded())
 	assert.LessOrEqual(t, most.Load(), int64(share+2<<20), "the last of a share may exceed it")
 }
+
+// TestRowsOfEvaluationsHaveNoContent has a specification with large content. The row is written with each append, and
+// lists show no content.
+func TestRowsOfEvaluationsHaveNoContent(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	wanted := spec(1)
+	wanted.MetadataJson = `"` + strings.Repeat("m", 1<<20) + `"`
+	made, err := b.engine.Create(t.Context(), "default", wanted, "", false)
+	require.NoError(t, err)
+	end := b.ended(t, made.Eval.GetName())
+	assert.Equal(t, wanted.GetMetadataJson(), end.Eval.GetSpec().GetMetadataJson())
+	rows, err := b.journals.List(t.Context(), journal.Query{Kind: journal.KindEval})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Less(t, len(rows[0].View), 64<<10)
+	listed := &agentv1.Eval{}
+	require.NoError(t, proto.Unmarshal(rows[0].View, listed))
+	assert.Equal(t, "t", listed.GetSpec().GetTask())
+	assert.EqualValues(t, 1, listed.GetProgress().GetSucceeded())
+}
