@@ -185,7 +185,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	notes := &progress.Board{}
 	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
-		Store: store, Replica: deps.Replica, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
+		Store: store, Blobs: deps.Blobs, Replica: deps.Replica, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
 		WakeEval: func(name string) { s.evals.Wake(name) },
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
@@ -196,7 +196,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		return grpcclient.WaitForReady(conn, service, grpcclient.Patience)
 	}
 	made := runs.New(runs.Deps{
-		Store: store, Engine: s.engine, Notes: notes, Logger: deps.Logger,
+		Store: store, Engine: s.engine, Blobs: deps.Blobs, Notes: notes, Logger: deps.Logger,
 		Checker: plan.Checker{
 			Services: plan.Services{
 				Models:    modelv1.NewModelServiceClient(of("modelgw", deps.Models)),

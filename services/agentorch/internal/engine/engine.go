@@ -44,6 +44,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -96,6 +97,8 @@ func (c *Config) Validate() error {
 // Deps are the dependencies of the engine.
 type Deps struct {
 	Store journal.Store
+	// Blobs holds large values of commands. If it is nil, commands have them.
+	Blobs offload.Store
 	// Replica is this process, which owns runs under the name of its replica. Nil for an engine that is never run.
 	Replica   *replica.Process
 	Models    modelv1.ModelServiceClient

@@ -82,6 +82,8 @@ type Fleet struct {
 	Runs   *runs.Runs
 	// Stop ends the engine that was started last.
 	Stop func()
+
+	blobs *disk.Store
 }
 
 // New returns a fleet without an engine.
@@ -98,7 +100,7 @@ func New(t testing.TB, parts Parts) *Fleet {
 	blobs, err := disk.Open(disk.Config{Dir: filepath.Join(parts.Dir, "blobs")})
 	require.NoError(t, err)
 	f := &Fleet{
-		T: t, DB: db, Store: journal.Offloading(store, blobs),
+		T: t, DB: db, Store: journal.Offloading(store, blobs), blobs: blobs,
 		Models: &servicetest.Models{}, Tools: &servicetest.Tools{Tools: map[string]servicetest.Tool{}}, Sandboxes: &servicetest.Sandboxes{}, Notes: &progress.Board{},
 		Agents: agent.NewRegistry(parts.Agents...), Scorers: score.NewRegistry(parts.Scorers...),
 		Replica: replica.Config{Table: &table{db: db}, Member: replica.Member{Service: "agentorch", Name: "local"}},
@@ -152,7 +154,7 @@ func (f *Fleet) Start() *Fleet {
 	process, err := replica.Join(context.Background(), joining)
 	require.NoError(f.T, err)
 	engineDeps := engine.Deps{
-		Store: store, Replica: process, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers,
+		Store: store, Blobs: f.blobs, Replica: process, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers,
 		Notes: f.Notes, Lack: f.Lack, Logger: logger,
 	}
 	checker := plan.Checker{Services: plan.Services{Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes}, Agents: f.Agents, Scorers: f.Scorers}
@@ -163,7 +165,7 @@ func (f *Fleet) Start() *Fleet {
 		f.Adjust(&engineDeps)
 	}
 	f.Engine = engine.New(f.Config, engineDeps)
-	f.Runs = runs.New(runs.Deps{Store: store, Engine: f.Engine, Checker: checker, Patient: checker.Services, Notes: f.Notes, Logger: logger})
+	f.Runs = runs.New(runs.Deps{Store: store, Engine: f.Engine, Blobs: f.blobs, Checker: checker, Patient: checker.Services, Notes: f.Notes, Logger: logger})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	engine := f.Engine

@@ -125,7 +125,7 @@ func (r *Runs) Cancel(ctx context.Context, c Command) (*agentv1.Run, error) {
 func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken int64) bool) error {
 	id := cmp.Or(c.RequestID, resource.NewID())
 	f.command = c.Kind + "/" + id
-	packed, err := inbox.Command{ID: f.command, Principal: c.Principal, Request: c.Request}.Pack()
+	packed, err := r.pack(ctx, inbox.Command{ID: f.command, Principal: c.Principal, Request: c.Request})
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken i
 // Post puts a command into a run's inbox and wakes its owner. It returns when the command is durable, not when it is
 // applied.
 func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
-	packed, err := c.Pack()
+	packed, err := r.pack(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -147,6 +147,15 @@ func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
 	}
 	r.deps.Engine.Wake(name)
 	return nil
+}
+
+// pack encodes a command with its large values in the blob store.
+func (r *Runs) pack(ctx context.Context, c inbox.Command) (journal.Command, error) {
+	small, err := c.Offload(ctx, r.deps.Blobs)
+	if err != nil {
+		return journal.Command{}, err
+	}
+	return small.Pack()
 }
 
 // cancelsAtOnce bounds the concurrent cancels; the store makes simultaneous ones durable together.

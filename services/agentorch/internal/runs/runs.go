@@ -12,6 +12,7 @@ import (
 	"log/slog"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -23,6 +24,8 @@ import (
 type Deps struct {
 	Store  journal.Store
 	Engine *engine.Engine
+	// Blobs stores large values of commands. If it is nil, commands have them.
+	Blobs offload.Store
 	// Checker checks specifications for clients, which get an error if a service stays unreachable.
 	Checker plan.Checker
 	// Patient are the services for the runs of samples: their calls wait for an unreachable service without a limit.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -143,4 +145,49 @@ func TestSamplesAskTheServicesThatWait(t *testing.T) {
 	name, err := made.CreateSample(t.Context(), "p", spec, "e/1/1", journal.Head{})
 	require.NoError(t, err)
 	f.Finish(name)
+}
+
+// bodySizes notes the sizes of posted commands.
+type bodySizes struct {
+	journal.Store
+
+	mu    sync.Mutex
+	sizes []int
+}
+
+func (b *bodySizes) Post(ctx context.Context, name string, c journal.Command) error {
+	b.mu.Lock()
+	b.sizes = append(b.sizes, len(c.Body))
+	b.mu.Unlock()
+	return b.Store.Post(ctx, name, c)
+}
+
+// TestLargeMessagesAreNotInTheRowsOfCommands: rows of commands stay as long as their run, one for each command.
+func TestLargeMessagesAreNotInTheRowsOfCommands(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.Stop()
+	rows := &bodySizes{}
+	f.Wrap = func(s journal.Store) journal.Store { rows.Store = s; return rows }
+	f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	f.Start()
+	head := f.Create(fleettest.Spec(fleettest.Step("generate", "")))
+	text := strings.Repeat("a large text ", 100_000)
+	command := runs.Command{Run: head.Name, Kind: "message", RequestID: "one", Principal: "user:ada", Request: &agentv1.PostMessageRequest{
+		Name: head.Name, Messages: []*modelv1.ChatMessage{fleettest.User(text)},
+	}}
+	seq, err := f.Runs.Steer(waittest.Context(t), command)
+	require.NoError(t, err)
+	again, err := f.Runs.Steer(waittest.Context(t), command)
+	require.NoError(t, err)
+	assert.Equal(t, seq, again, "the same command")
+	assert.Less(t, slices.Max(rows.sizes), 4<<10)
+	events, err := f.Store.Read(t.Context(), head.Ref, journal.Range{After: seq - 1, Limit: 1})
+	require.NoError(t, err)
+	assert.Equal(t, text, chat.Text(events[0].GetCommandReceived().GetContent().GetMessages()[0]), "the run has all of it")
+	_, err = f.Runs.Cancel(waittest.Context(t), runs.Command{Run: head.Name, Kind: "cancel", Principal: "user:ada", Request: &agentv1.CancelRunRequest{Name: head.Name}})
+	require.NoError(t, err)
 }

@@ -240,8 +240,8 @@ func (r *evalRuns) CancelAll(ctx context.Context, names []string, _, _ string) e
 	defer r.mu.Unlock()
 	for _, name := range names {
 		run := r.made[name]
-		if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
-			continue
+		if run == nil || run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
+			continue // A test made its journal itself, or it has ended.
 		}
 		run.State = agentv1.RunState_RUN_STATE_CANCELLED
 		if err := r.end(ctx, run); err != nil {

@@ -2,13 +2,16 @@
 package inbox
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -27,6 +30,26 @@ type Command struct {
 // effect.
 func Effect(principal string, r *agentv1.EffectRequest) Command {
 	return Command{ID: "effect/" + r.GetClientKey(), Principal: principal, Request: r}
+}
+
+// limits define which values of a command are offloaded: those that are offloaded of the event that takes it.
+var limits = offload.Limits{Value: offload.LargeBytes, Message: bound.JournalEventBytes}
+
+// Offload returns the command with its large values in the blob store, so that its row is small. If blobs is nil, all
+// values stay.
+func (c Command) Offload(ctx context.Context, blobs offload.Store) (_ Command, err error) {
+	if blobs != nil {
+		c.Request, err = offload.Put(ctx, blobs, offload.Project(c.Request), c.Request, limits)
+	}
+	return c, err
+}
+
+// Restore brings the values back. It fails as [offload.Take] does.
+func (c Command) Restore(ctx context.Context, blobs offload.Store) error {
+	if blobs == nil {
+		return nil
+	}
+	return offload.Take(ctx, blobs, offload.Project(c.Request), c.Request, bound.JournalValuesBytes)
 }
 
 // posted is the stored form of a command.
