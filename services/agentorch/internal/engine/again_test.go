@@ -70,7 +70,7 @@ func TestAStoppedRunIsJudgedInItsSandbox(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
 			f.Sandboxes.Run = func(context.Context, *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
-				return &sandboxv1.ExecResult{ExitCode: 0}, nil
+				return &sandboxv1.ExecResult{ExitCode: new(int32(0))}, nil
 			}
 			begun := make(chan struct{}, 1)
 			f.Models.Answer = hanging(begun)

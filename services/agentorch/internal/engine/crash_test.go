@@ -82,7 +82,7 @@ func wholeLife(f *fleet) *agentv1.RunSpec {
 		if strings.Contains(string(r.GetSpec().GetStdin()), "42") {
 			return &sandboxv1.ExecResult{Stdout: []byte("fine\n")}, nil
 		}
-		return &sandboxv1.ExecResult{ExitCode: 1}, nil
+		return &sandboxv1.ExecResult{ExitCode: new(int32(1))}, nil
 	}
 	s := spec(step("system_message", `{"template": "Be good."}`), step("react", `{"attempts": 2}`, "add", "note"))
 	s.Store = map[string]string{"note": `"old"`, "other": "1"}

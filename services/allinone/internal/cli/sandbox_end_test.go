@@ -15,5 +15,5 @@ func TestOutputThatWasLostIsAFailure(t *testing.T) {
 	err := execEnd(&sandboxv1.ExecResult{}, 7)
 	require.ErrorContains(t, err, "7 bytes of the output are missing")
 	assert.Equal(t, exitFailed, exitCode(err))
-	assert.Equal(t, 9, exitCode(execEnd(&sandboxv1.ExecResult{ExitCode: 9}, 7)), "the program's own code, if it failed")
+	assert.Equal(t, 9, exitCode(execEnd(&sandboxv1.ExecResult{ExitCode: new(int32(9))}, 7)), "the program's own code, if it failed")
 }

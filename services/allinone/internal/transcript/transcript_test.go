@@ -68,7 +68,7 @@ func TestARunReadsAsAConversation(t *testing.T) {
 		}}},
 		&agentv1.Event{Seq: 9, Kind: &agentv1.Event_ExecIntent{ExecIntent: &agentv1.ExecIntent{Purpose: "score"}}},
 		&agentv1.Event{Kind: &agentv1.Event_ExecOutcome{ExecOutcome: &agentv1.ExecOutcome{
-			Intent: 9, Content: &sandboxv1.ExecResult{ExitCode: 1, Stderr: []byte("AssertionError\n"), Duration: durationpb.New(time.Second)},
+			Intent: 9, Content: &sandboxv1.ExecResult{ExitCode: new(int32(1)), Stderr: []byte("AssertionError\n"), Duration: durationpb.New(time.Second)},
 		}}},
 		&agentv1.Event{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{
 			Name: "exec", Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: "I"}},

@@ -696,7 +696,7 @@ func TestASandboxThatADiskFailsIsMadeLater(t *testing.T) {
 	bubble(t, func(h *house) {
 		h.driver.run = func(string) *sandboxv1.ExecResult {
 			h.lack = "the disk is full now"
-			return &sandboxv1.ExecResult{ExitCode: 1, Stderr: []byte("no space left on device")}
+			return &sandboxv1.ExecResult{ExitCode: new(int32(1)), Stderr: []byte("no space left on device")}
 		}
 		_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{Setup: "true"}, RequestID: "key"})
 		require.True(h, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)

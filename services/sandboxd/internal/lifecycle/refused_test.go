@@ -38,7 +38,7 @@ func TestSandboxesThatCouldNotBeMadeAreLoggedSeldom(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		h.driver.absent = nil
 		h.driver.run = func(string) *sandboxv1.ExecResult {
-			return &sandboxv1.ExecResult{ExitCode: 3, Stderr: []byte("the password is x")}
+			return &sandboxv1.ExecResult{ExitCode: new(int32(3)), Stderr: []byte("the password is x")}
 		}
 		refused(h.Context(), &sandboxv1.SandboxSpec{Setup: "exit 3"})
 		assert.Contains(t, h.log.String(), "reason=SANDBOX_SETUP_FAILED refused=100")

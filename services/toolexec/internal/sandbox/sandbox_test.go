@@ -335,7 +335,7 @@ func TestUnknownEnvironments(t *testing.T) {
 func TestWhatIsRecordedOfACommand(t *testing.T) {
 	t.Parallel()
 	service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) {
-		return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{ExitCode: 2, Stdout: []byte(strings.Repeat("line\n", 30)), Stderr: []byte("e\xff")}}, nil
+		return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{ExitCode: new(int32(2)), Stdout: []byte(strings.Repeat("line\n", 30)), Stderr: []byte("e\xff")}}, nil
 	}}
 	box, access := open(t, service, numbered)
 	_, err := box.Exec(t.Context(), &sandboxv1.ExecSpec{

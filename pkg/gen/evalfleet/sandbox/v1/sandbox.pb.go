@@ -1046,8 +1046,8 @@ func (x *ExecCheck) GetFiles() []*FileToPlace {
 // ExecResult is how a command ended.
 type ExecResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exit code; 128 + n when signal n killed it; 127 when the program does not exist, 126 when it cannot be executed.
-	ExitCode int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// Exit code; 128 + n when signal n killed it; 127 when the program does not exist, 126 when it cannot be executed. Always set, also when it is 0.
+	ExitCode *int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Signal that killed the leader; 0 when it exited.
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// True when the time-out killed it.
@@ -1109,8 +1109,8 @@ func (*ExecResult) Descriptor() ([]byte, []int) {
 }
 
 func (x *ExecResult) GetExitCode() int32 {
-	if x != nil {
-		return x.ExitCode
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
 	}
 	return 0
 }
@@ -1396,10 +1396,10 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x11_max_output_bytes\"k\n" +
 	"\tExecCheck\x12%\n" +
 	"\x0ekeep_processes\x18\x01 \x01(\bR\rkeepProcesses\x127\n" +
-	"\x05files\x18\x02 \x03(\v2!.evalfleet.sandbox.v1.FileToPlaceR\x05files\"\x88\x04\n" +
+	"\x05files\x18\x02 \x03(\v2!.evalfleet.sandbox.v1.FileToPlaceR\x05files\"\x9b\x04\n" +
 	"\n" +
-	"ExecResult\x12\x1b\n" +
-	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
+	"ExecResult\x12 \n" +
+	"\texit_code\x18\x01 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
 	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x1c\n" +
 	"\tcancelled\x18\x04 \x01(\bR\tcancelled\x12\x10\n" +
@@ -1409,12 +1409,14 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\fstdout_bytes\x18\b \x01(\x03R\vstdoutBytes\x12!\n" +
 	"\fstderr_bytes\x18\t \x01(\x03R\vstderrBytes\x12'\n" +
 	"\rstdout_cut_at\x18\n" +
-	" \x01(\x03H\x00R\vstdoutCutAt\x88\x01\x01\x12'\n" +
-	"\rstderr_cut_at\x18\v \x01(\x03H\x01R\vstderrCutAt\x88\x01\x01\x129\n" +
+	" \x01(\x03H\x01R\vstdoutCutAt\x88\x01\x01\x12'\n" +
+	"\rstderr_cut_at\x18\v \x01(\x03H\x02R\vstderrCutAt\x88\x01\x01\x129\n" +
 	"\n" +
 	"start_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1a\n" +
-	"\breplayed\x18\x0e \x01(\bR\breplayedB\x10\n" +
+	"\breplayed\x18\x0e \x01(\bR\breplayedB\f\n" +
+	"\n" +
+	"_exit_codeB\x10\n" +
 	"\x0e_stdout_cut_atB\x10\n" +
 	"\x0e_stderr_cut_at\"\xd8\x01\n" +
 	"\bFileInfo\x12\x12\n" +

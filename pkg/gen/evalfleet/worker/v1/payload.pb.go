@@ -1372,8 +1372,8 @@ func (x *ExecAction) GetTimeout() *durationpb.Duration {
 // ExecOutcome is how a command ended.
 type ExecOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exit code; 128 + n when signal n killed it.
-	ExitCode int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// Exit code; 128 + n when signal n killed it. Always set, also when it is 0.
+	ExitCode *int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// True when the time-out killed it.
 	TimedOut bool `protobuf:"varint,2,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	// Standard output, cut in the middle at 256 KiB; what is no UTF-8 is replaced.
@@ -1415,8 +1415,8 @@ func (*ExecOutcome) Descriptor() ([]byte, []int) {
 }
 
 func (x *ExecOutcome) GetExitCode() int32 {
-	if x != nil {
-		return x.ExitCode
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
 	}
 	return 0
 }
@@ -1897,12 +1897,14 @@ const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\x04argv\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\b\x01R\x04argv\x12\x14\n" +
 	"\x05stdin\x18\x03 \x01(\tR\x05stdin\x12\x10\n" +
 	"\x03cwd\x18\x04 \x01(\tR\x03cwd\x12=\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\"w\n" +
-	"\vExecOutcome\x12\x1b\n" +
-	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x1b\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\"\x8a\x01\n" +
+	"\vExecOutcome\x12 \n" +
+	"\texit_code\x18\x01 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x1b\n" +
 	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\x12\x16\n" +
 	"\x06stdout\x18\x03 \x01(\tR\x06stdout\x12\x16\n" +
-	"\x06stderr\x18\x04 \x01(\tR\x06stderr\"l\n" +
+	"\x06stderr\x18\x04 \x01(\tR\x06stderrB\f\n" +
+	"\n" +
+	"_exit_code\"l\n" +
 	"\x0fCallAgentAction\x12\x1c\n" +
 	"\x05agent\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x05agent\x12;\n" +
 	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\x83\x01\n" +
@@ -2069,6 +2071,7 @@ func file_evalfleet_worker_v1_payload_proto_init() {
 		(*AgentOutcome_Answer)(nil),
 		(*AgentOutcome_Error)(nil),
 	}
+	file_evalfleet_worker_v1_payload_proto_msgTypes[15].OneofWrappers = []any{}
 	file_evalfleet_worker_v1_payload_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -210,9 +210,9 @@ func TestVerdicts(t *testing.T) {
 		explain string
 	}{
 		"right":     {&sandboxv1.ExecResult{Stdout: []byte("ok\n")}, "C", "the check program exited with 0\n\nok"},
-		"wrong":     {&sandboxv1.ExecResult{ExitCode: 1, Stderr: []byte("no\xff")}, "I", "the check program exited with 1\n\nno\uFFFD"},
+		"wrong":     {&sandboxv1.ExecResult{ExitCode: new(int32(1)), Stderr: []byte("no\xff")}, "I", "the check program exited with 1\n\nno\uFFFD"},
 		"timed out": {&sandboxv1.ExecResult{TimedOut: true}, "I", "the check program did not end within 5 s"},
-		"killed":    {&sandboxv1.ExecResult{ExitCode: 137, Oom: true}, "I", "the check program exited with 137, after the kernel killed a process of the sandbox for its memory"},
+		"killed":    {&sandboxv1.ExecResult{ExitCode: new(int32(137)), Oom: true}, "I", "the check program exited with 137, after the kernel killed a process of the sandbox for its memory"},
 	} {
 		step, err := s.Next(score.Input{Completion: "said"}, []score.Result{&agentv1.ExecOutcome{Content: c.result}})
 		require.NoError(t, err, name)

@@ -28,7 +28,7 @@ func commands(t *testing.T, h Harness) {
 	}{
 		"code and streams": {
 			&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "echo a; echo b >&2; exit 4"}},
-			&sandboxv1.ExecResult{ExitCode: 4, Stdout: []byte("a\n"), Stderr: []byte("b\n")},
+			&sandboxv1.ExecResult{ExitCode: new(int32(4)), Stdout: []byte("a\n"), Stderr: []byte("b\n")},
 		},
 		"no shell reads arguments": {
 			&sandboxv1.ExecSpec{Argv: []string{"echo", "$HOME; rm x", "*", "a  b"}},
@@ -36,7 +36,7 @@ func commands(t *testing.T, h Harness) {
 		},
 		"a signal is told at once": {
 			&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "kill -9 $$"}, Timeout: durationpb.New(patience)},
-			&sandboxv1.ExecResult{ExitCode: 137, Signal: 9},
+			&sandboxv1.ExecResult{ExitCode: new(int32(137)), Signal: 9},
 		},
 		"environment":       {&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "echo $X"}, Env: map[string]string{"X": "a b"}}, &sandboxv1.ExecResult{Stdout: []byte("a b\n")}},
 		"input":             {&sandboxv1.ExecSpec{Argv: []string{"cat"}, Stdin: []byte("$(ls)\n\x00\xff")}, &sandboxv1.ExecResult{Stdout: []byte("$(ls)\n\x00\xff")}},
@@ -56,6 +56,7 @@ func commands(t *testing.T, h Harness) {
 			t.Parallel()
 			r, err := b.sub(t).exec(tt.spec)
 			require.NoError(t, err)
+			require.NotNil(t, r.ExitCode, "a reader of JSON sees the code of a command that succeeded too")
 			assert.Equal(t, tt.want.GetExitCode(), r.GetExitCode())
 			assert.Equal(t, tt.want.GetSignal(), r.GetSignal())
 			assert.True(t, bytes.Equal(tt.want.GetStdout(), r.GetStdout()), "stdout %.200q", r.GetStdout())

@@ -99,7 +99,7 @@ func (c *Command) Stderr() *spool.Spool { return c.stderr }
 // nil.
 func (c *Command) Result(limit int64) *sandboxv1.ExecResult {
 	r := &sandboxv1.ExecResult{
-		ExitCode: c.exit, Signal: c.signal, TimedOut: c.cause == timedOut, Cancelled: c.cause == cancelled, Oom: c.oom,
+		ExitCode: new(c.exit), Signal: c.signal, TimedOut: c.cause == timedOut, Cancelled: c.cause == cancelled, Oom: c.oom,
 		StdoutBytes: c.stdout.Total(), StderrBytes: c.stderr.Total(),
 		StartTime: timestamppb.New(c.began), Duration: durationpb.New(c.duration),
 	}

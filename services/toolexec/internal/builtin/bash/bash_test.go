@@ -61,7 +61,7 @@ func TestExitCodeIsNoError(t *testing.T) {
 	made, err := bash.Kind().New(json.RawMessage(`{}`))
 	require.NoError(t, err)
 	sandbox := &tooltest.Sandbox{Answer: func(*sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
-		return &sandboxv1.ExecResult{ExitCode: 3, Stdout: []byte("out\n"), Stderr: []byte("err\n")}, nil
+		return &sandboxv1.ExecResult{ExitCode: new(int32(3)), Stdout: []byte("out\n"), Stderr: []byte("err\n")}, nil
 	}}
 	result, err := made.Call(t.Context(), tooltest.NewCall(`{"command": "x"}`, sandbox))
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func TestStandardErrorComesFirst(t *testing.T) {
 		"out":          {Stdout: []byte("out")},
 		"err\n":        {Stderr: []byte("err")},
 		"err\nout":     {Stdout: []byte("out"), Stderr: []byte("err")},
-		"err\n\nout\n": {Stdout: []byte("out\n"), Stderr: []byte("err\n"), ExitCode: 3},
+		"err\n\nout\n": {Stdout: []byte("out\n"), Stderr: []byte("err\n"), ExitCode: new(int32(3))},
 	} {
 		got, err := run(t, result)
 		require.NoError(t, err)

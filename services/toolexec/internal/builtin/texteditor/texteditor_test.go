@@ -73,7 +73,7 @@ func TestErrorsOfTheEditor(t *testing.T) {
 		{"of arguments", &sandboxv1.ExecResult{Stdout: []byte(`{"error": {"type": "parsing", "message": "say file_text"}}`)}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_PARSING},
 		{"of files", &sandboxv1.ExecResult{Stdout: []byte(`{"error": {"type": "unknown", "message": "no such file"}}`)}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN},
 		{"of size", &sandboxv1.ExecResult{Stdout: []byte(`{"content": "x`), StdoutCutAt: new(int64(3))}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT},
-		{"of time", &sandboxv1.ExecResult{TimedOut: true, ExitCode: 137}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT},
+		{"of time", &sandboxv1.ExecResult{TimedOut: true, ExitCode: new(int32(137))}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestErrorsOfTheEditor(t *testing.T) {
 		})
 	}
 
-	_, err := call(t, answering(&sandboxv1.ExecResult{ExitCode: 127, Stderr: []byte("no such program")}))
+	_, err := call(t, answering(&sandboxv1.ExecResult{ExitCode: new(int32(127)), Stderr: []byte("no such program")}))
 	require.ErrorContains(t, err, "no such program")
 	_, told := tool.Explain("text_editor", err)
 	assert.False(t, told, "a guest that gives no answer is our fault")
