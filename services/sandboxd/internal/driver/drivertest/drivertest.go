@@ -45,6 +45,8 @@ type Harness struct {
 	// NoCheckMounts says that checks have no mount namespace of their own, so that they cannot change modes of
 	// commands' files.
 	NoCheckMounts bool
+	// Slow says that the machine is emulated: tests that repeat a thing hundreds of times repeat it less often.
+	Slow bool
 	// Image is an image that was built from Dockerfile; empty for a driver without images.
 	Image string
 	// Secrets are files and folders of the host that no box may see.

@@ -19,7 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// How many descriptor numbers are tried: far more than a guest has, and about as many, in ways that take longer.
+// How many descriptor numbers are tried: far more than a guest has, and about as many: in ways that take longer, and on
+// a slow machine.
 const (
 	mostDescriptors = 300
 	likely          = 48
@@ -30,7 +31,11 @@ const up = "/../../../../../../../../../../../.."
 
 // escapes: no descriptor of the guest or of its launcher leads out of a box.
 func escapes(t *testing.T, h Harness) {
-	leaveOpen(t)
+	most := mostDescriptors
+	if h.Slow {
+		most = likely
+	}
+	leaveOpen(t, 20, most-10)
 	d := h.New(t, t.TempDir())
 	b := newBox(t, d, func(s *driver.Spec) { s.Workdir = "/tmp/work" }) // of the user, who may put a link in its place
 	canary := hostFile(t)
@@ -57,7 +62,7 @@ func escapes(t *testing.T, h Harness) {
 		b := b.sub(t)
 		b.python("import os, sys\nos.mkdir('/tmp/links')\nfor n in range(int(sys.argv[1])): os.symlink('/proc/self/fd/%d' % n + sys.argv[2], '/tmp/links/%d' % n)", strconv.Itoa(likely), up)
 		for _, user := range b.users(h) {
-			for n := range mostDescriptors {
+			for n := range most {
 				b.refusesToStartIn(fmt.Sprintf("/proc/self/fd/%d/..", n), user)
 				if n < likely {
 					b.refusesToStartIn(fmt.Sprintf("/dev/fd/%d", n), user)
@@ -89,9 +94,9 @@ import os, sys
 os.mkdir('/tmp/files')
 for n in range(int(sys.argv[1])):
     os.symlink('/proc/self/fd/%d' % n + sys.argv[2] + sys.argv[3], '/tmp/files/%d' % n)
-    os.symlink('/proc/self/fd/%d' % n + sys.argv[2], '/tmp/files/root-%d' % n)`, strconv.Itoa(mostDescriptors), up, canary)
+    os.symlink('/proc/self/fd/%d' % n + sys.argv[2], '/tmp/files/root-%d' % n)`, strconv.Itoa(most), up, canary)
 		folder, name := filepath.Split(canary)
-		for n := range mostDescriptors {
+		for n := range most {
 			for _, path := range []string{fmt.Sprintf("/proc/self/fd/%d%s%s", n, up, canary), fmt.Sprintf("/tmp/files/root-%d%s", n, canary), fmt.Sprintf("/tmp/files/%d", n)} {
 				_, _, err := b.read(&guestv1.ReadFileRequest{Path: path})
 				require.Error(t, err, path)
@@ -138,15 +143,15 @@ for n in range(int(sys.argv[1])):
 	})
 }
 
-// leaveOpen opens the host's root in this program as a careless parent does, at numbers that are inherited and at ones
-// that are not.
-func leaveOpen(t *testing.T) {
+// leaveOpen opens the host's root in this program as a careless parent does, from some numbers on, to be inherited and
+// not.
+func leaveOpen(t *testing.T, numbers ...int) {
 	t.Helper()
 	root, err := os.Open("/")
 	require.NoError(t, err)
 	defer root.Close()
 	for _, how := range []int{unix.F_DUPFD, unix.F_DUPFD_CLOEXEC} {
-		for _, from := range []int{20, 200} {
+		for _, from := range numbers {
 			fd, err := unix.FcntlInt(root.Fd(), how, from)
 			require.NoError(t, err)
 			t.Cleanup(func() { unix.Close(fd) })

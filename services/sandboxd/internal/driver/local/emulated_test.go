@@ -36,7 +36,7 @@ func TestSuiteOnCgroupV2(t *testing.T) {
 		t.Run(name, func(t *testing.T) { // one after the other: each takes all processors
 			output, code := machinetest.Run(t, machinetest.Machine{
 				Files:   map[string]string{"/vm/local.test": self, "/vm/guestd": guestPath},
-				Script:  "export " + guestVariable + "=/vm/guestd\n" + script,
+				Script:  "export " + guestVariable + "=/vm/guestd " + slowVariable + "=1\n" + script,
 				Timeout: 15 * time.Minute,
 			})
 			require.Zero(t, code, output)

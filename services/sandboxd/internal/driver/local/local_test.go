@@ -26,6 +26,9 @@ var guestPath string
 // guestVariable tells tests, and a test program that was started as another user, where the guest program is.
 const guestVariable = "EVALFLEET_TEST_GUEST"
 
+// slowVariable tells tests that they run on an emulated machine.
+const slowVariable = "EVALFLEET_TEST_SLOW"
+
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		guestPath = os.Getenv(guestVariable)
@@ -60,7 +63,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	caps, err := newDriver(t, t.TempDir()).Probe(t.Context())
 	require.NoError(t, err)
-	h := drivertest.Harness{New: newDriver, OneUser: os.Geteuid() != 0}
+	h := drivertest.Harness{New: newDriver, OneUser: os.Geteuid() != 0, Slow: os.Getenv(slowVariable) != ""}
 	if problem, ok := rpcerr.As(caps.Problem); ok && h.OneUser && problem.Metadata["missing"] == "cgroups for memory and pids" {
 		t.Log("this user can make no cgroups, so boxes are made as where that is allowed: ", caps.Problem)
 		h.Unisolated = true

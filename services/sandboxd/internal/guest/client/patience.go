@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
@@ -88,6 +90,9 @@ func (f *followed) RecvMsg(m any) error {
 
 // explain adds to the error of a call whether it failed for lack of an answer.
 func (c *Client) explain(ctx context.Context, limit time.Duration, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && status.Code(err) == codes.DeadlineExceeded && !deadline.After(time.Now()) {
+		<-ctx.Done() // The transport has seen the deadline, and the context is about to.
+	}
 	if err == nil || !errors.Is(context.Cause(ctx), errSilent) {
 		return err
 	}
