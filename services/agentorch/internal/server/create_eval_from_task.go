@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -166,19 +167,30 @@ func inFileWords(err error, spec *agentv1.EvalSpec, req *agentv1.CreateEvalFromT
 	return &said
 }
 
+// modelPath matches the path of a model, or of a part of it, in a specification. The first group is its place, such as
+// `[1]`; the second is set for the model's arguments.
+var modelPath = regexp.MustCompile(`^spec\.models?(\[\d+\])?(?:\.(model_args_json\b)?|$)`)
+
 // fieldOf is the field of the request that sets a field of the specification.
 func fieldOf(path string, req *agentv1.CreateEvalFromTaskRequest) string {
+	if of := modelPath.FindStringSubmatch(path); of != nil {
+		switch {
+		case of[2] != "" && len(req.GetModelArgs()) > 0:
+			return "model_args"
+		case len(req.GetModels()) > 0:
+			return "models" + of[1]
+		}
+	}
 	for _, set := range []struct {
 		given       bool
 		path, field string
 	}{
-		{len(req.GetModels()) > 0, "spec.model", "models"},
 		{req.GetLimit() != nil, "spec.limit", "limit"},
 		{len(req.GetSampleIds()) > 0, "spec.sample_ids", "sample_ids"},
 		{req.Epochs != nil, "spec.epochs.count", "epochs"},
 		{req.MaxSamples != nil, "spec.max_samples", "max_samples"},
 	} {
-		if set.given && strings.HasPrefix(path, set.path) {
+		if set.given && (path == set.path || strings.HasPrefix(path, set.path+".")) {
 			return set.field
 		}
 	}
