@@ -172,6 +172,10 @@ func TestAValueThatIsNoneOfItsFieldSaysWhatIsWanted(t *testing.T) {
 		"an enum of a query":    {http.MethodGet, "/r?view=FUL", "", "view", `unknown value "FUL"; known: basic, full`},
 		"a number of a query":   {http.MethodGet, "?pageSize=x", "", "pageSize", `is "x"; want a whole number`},
 		"a duration of a query": {http.MethodGet, "/r:wait?timeout=soon", "", "timeout", "want seconds with an s behind them"},
+		"a map without a key":   {http.MethodGet, "?labels=a", "", "labels", "write labels[KEY]=VALUE"},
+		"a key of no map":       {http.MethodGet, "?eval[a]=b", "", "eval[a]", "has no keys; write eval=VALUE"},
+		"two values of a key":   {http.MethodGet, "?labels[a]=b&labels[a]=c", "", "labels[a]", "is given 2 times; give it once"},
+		"two of a query":        {http.MethodGet, "?pageSize=1&pageSize=2", "", "pageSize", "is given 2 times; give it once"},
 		"a flag of a query":     {http.MethodGet, "/r:watch?content=ja", "", "content", "want true or false"},
 	} {
 		resp, said := call(t, tt.method, url+tt.query, tt.body, nil)

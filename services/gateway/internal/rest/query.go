@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -88,8 +89,13 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 						answer(w, r, rpcerr.InvalidField(name, "stands in the path already; leave the parameter out"))
 						return
 					}
+					f := fieldAt(input, path)
+					if wanted := misplaced(name, len(query[name]), f); wanted != "" {
+						answer(w, r, rpcerr.InvalidField(name, "%s", wanted))
+						return
+					}
 					for i, value := range query[name] {
-						taken, wanted := ofQuery(value, fieldAt(input, path))
+						taken, wanted := ofQuery(value, f)
 						if wanted != "" {
 							answer(w, r, rpcerr.InvalidField(name, "%s", wanted))
 							return
@@ -136,6 +142,22 @@ func fieldAt(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDe
 		return fieldAt(f.Message(), rest)
 	}
 	return f
+}
+
+// misplaced says what is wrong with a parameter that has so many values: the key of its name, or their number. It is
+// empty where nothing is.
+func misplaced(name string, values int, f protoreflect.FieldDescriptor) string {
+	bare, key, keyed := strings.Cut(name, "[")
+	switch {
+	case f.IsMap() && (len(key) < 2 || !strings.HasSuffix(key, "]")):
+		return fmt.Sprintf("write %s[KEY]=VALUE", bare)
+	case !f.IsMap() && keyed:
+		return fmt.Sprintf("has no keys; write %s=VALUE", bare)
+	case values > 1 && !f.IsList():
+		return fmt.Sprintf("is given %d times; give it once", values)
+	default:
+		return ""
+	}
 }
 
 func offer(d protoreflect.MessageDescriptor, pathParams map[string]string) string {
