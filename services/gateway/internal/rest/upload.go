@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -109,10 +111,14 @@ func (u upload) pass(ctx context.Context, conn grpc.ClientConnInterface, r *http
 // known rejects query parameters that are no fields of the first message, or that are set elsewhere.
 func known(first proto.Message, r *http.Request, pathParams map[string]string) error {
 	d := first.ProtoReflect().Descriptor()
-	for name := range r.URL.Query() {
+	query := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
 		path := pathOf(d, name)
 		if _, inPath := pathParams[path]; inPath || path == "" || path == "chunk" {
 			return rpcerr.InvalidField(name, "unknown query parameter; %s", strings.Replace(offer(d, pathParams), ", chunk", "", 1))
+		}
+		if wanted := misplaced(name, len(query[name]), fieldAt(d, path)); wanted != "" {
+			return rpcerr.InvalidField(name, "%s", wanted)
 		}
 	}
 	return nil
