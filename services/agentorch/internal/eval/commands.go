@@ -174,9 +174,13 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 		return nil, err
 	}
 	// This replica drives it from here on, whichever did before.
+	late, err := d.late(ctx)
+	if err != nil {
+		return nil, err
+	}
 	d.head, err = e.deps.Journals.Take(ctx, d.head, e.deps.Replica, 0)
 	if err == nil {
-		err = d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+		err = d.append(ctx, late, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
 			State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
 		}}})
 	}
@@ -188,4 +192,17 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	}
 	e.drive(d) //nolint:contextcheck // A driver outlives the call that starts it.
 	return e.State(ctx, name)
+}
+
+// late returns the ids of the commands that came too late for an evaluation that has ended, which the resumed one must
+// not apply.
+func (d *loop) late(ctx context.Context) (ids []string, err error) {
+	pending, err := d.engine.deps.Journals.Pending(ctx, d.head.Ref)
+	for _, p := range pending {
+		var c command
+		if json.Unmarshal(p.Body, &c) == nil && (c.Type == commandCancel || c.Type == commandUpdate) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, err
 }

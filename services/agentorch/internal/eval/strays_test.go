@@ -124,3 +124,28 @@ func TestADriverThatLostItsEvaluationBeginsNoRun(t *testing.T) {
 	b.engine.Close()
 	assert.Empty(t, b.open(t, made.Eval.GetName()))
 }
+
+// TestACommandThatCameTooLateIsNotForTheResumedEvaluation has commands come between the last look of a driver and the
+// end that it journals. Their callers were told that the evaluation had ended.
+func TestACommandThatCameTooLateIsNotForTheResumedEvaluation(t *testing.T) {
+	t.Parallel()
+	again := atomic.Bool{}
+	b := start(t, func(string, int, int) *agentv1.Run {
+		if again.Load() {
+			return scored("C")
+		}
+		return failed()
+	})
+	made, err := b.engine.Create(t.Context(), "default", spec(2), "", false)
+	require.NoError(t, err)
+	eval := made.Eval.GetName()
+	require.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, b.ended(t, eval).Eval.GetState())
+	require.NoError(t, b.journals.Post(t.Context(), eval, journal.Command{ID: "c", Body: []byte(`{"type": "cancel", "reason": "enough"}`)}))
+	require.NoError(t, b.journals.Post(t.Context(), eval, journal.Command{ID: "u", Body: []byte(`{"type": "update", "update": {"tags": ["late"]}}`)}))
+	again.Store(true)
+	_, err = b.engine.Resume(t.Context(), eval)
+	require.NoError(t, err)
+	end := b.ended(t, eval)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
+	assert.Empty(t, end.Eval.GetSpec().GetTags())
+}
