@@ -6,10 +6,10 @@ import (
 	"modernc.org/libc"
 )
 
-// keepBlocks makes the allocator below SQLite keep a block of memory for each size of values. It hands out the values of
-// one size (a power of two) from blocks of 64 KiB, and unmaps a block when its last value is freed. A statement frees
-// what it has allocated, so that without a value that stays nearly every statement maps and unmaps blocks: some 5 % of
-// the processor time of a write.
+// keepBlocks makes the allocator below SQLite keep a block of memory for each size of values. It hands out the values
+// of one size (a power of two) from blocks of 64 KiB, and unmaps a block when its last value is freed. A statement
+// frees what it has allocated, so that without a value that stays nearly every statement maps and unmaps blocks: some
+// 5 % of the processor time of a write.
 var keepBlocks = sync.OnceFunc(func() {
 	tls := libc.NewTLS()
 	defer tls.Close()

@@ -21,7 +21,8 @@ type asked struct {
 	call, request string
 	// verb, path and body are a call over REST alone: one that no typed client can make.
 	verb, path, body string
-	// status is the answer's over HTTP, and code, reason and fields what an error says; fields are as the schema spells them.
+	// status is the answer's over HTTP, and code, reason and fields what an error says; fields are as the schema spells
+	// them.
 	status       int
 	code, reason string
 	fields       []string
@@ -115,8 +116,8 @@ func spec(more string) string {
 	return string(text)
 }
 
-// Each call answers alike at both doors: with its code, its reason, the field as the caller spells it, and a message that
-// says what to do.
+// Each call answers alike at both doors: with its code, its reason, the field as the caller spells it, and a message
+// that says what to do.
 func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 	t.Parallel()
 	d := open(t)

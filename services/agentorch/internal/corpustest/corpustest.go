@@ -4,10 +4,10 @@
 //	fold ───────────── Check ───▶ NAME.states.jsonl  what each event changed in the state, one a line
 //	both ───────────── Check ───▶ SHA256SUMS         the files as they were recorded, which no file may leave
 //
-// The flag -update only adds: journals, states and sums that are missing. A recorded file that changes fails Check, with
-// -update too. A fold must come to the recorded states for ever: one that reads events otherwise gets a version of its
-// own, which new journals pin. The flag -rewrite replaces states and their sums, which is right for journals that no
-// release has written.
+// The flag -update only adds: journals, states and sums that are missing. A recorded file that changes fails Check,
+// with -update too. A fold must come to the recorded states for ever: one that reads events otherwise gets a version of
+// its own, which new journals pin. The flag -rewrite replaces states and their sums, which is right for journals that
+// no release has written.
 package corpustest
 
 import (

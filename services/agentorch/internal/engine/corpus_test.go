@@ -53,7 +53,8 @@ var shapes = map[string]shape{
 		s := operatedLife(f)
 		return f.start().ended(s)
 	}},
-	// Effects that a program asks for beside those of the agent: a model call, a command, a tool call, one that is refused.
+	// Effects that a program asks for beside those of the agent: a model call, a command, a tool call, one that is
+	// refused.
 	"outside": {play: func(f *fleet) string {
 		s := assistedLife(f)
 		return f.start().ended(s)

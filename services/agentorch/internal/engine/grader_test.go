@@ -35,7 +35,8 @@ func (asking) Next(in score.Input, results []score.Result) (score.Step, error) {
 	return score.Step{Score: &score.Score{Value: score.Text(verdict)}}, nil
 }
 
-// graded gives a fleet a scorer that asks a model, which answers with verdicts in turn, and returns a run that it judges.
+// graded gives a fleet a scorer that asks a model, which answers with verdicts in turn, and returns a run that it
+// judges.
 func graded(f *fleet, first *agentv1.AgentRef, verdicts ...func() (*modelv1.ModelOutput, error)) *agentv1.RunSpec {
 	f.Scorers = score.NewRegistry(score.Definition{Name: "asks", New: func(json.RawMessage) (score.Scorer, error) { return asking{}, nil }})
 	agents := f.Models.Answer

@@ -156,8 +156,8 @@ func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.
 	return f, released, err
 }
 
-// commands reads the inbox. Commands that cannot be read, as those of unknown kinds, stay in the inbox, and the run waits
-// for a version that knows them. Later commands are still applied, so that the run can be cancelled.
+// commands reads the inbox. Commands that cannot be read, as those of unknown kinds, stay in the inbox, and the run
+// waits for a version that knows them. Later commands are still applied, so that the run can be cancelled.
 func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
 	pending, err := a.engine.deps.Store.Pending(ctx, a.head.Ref)
 	if err != nil {

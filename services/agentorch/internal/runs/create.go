@@ -51,8 +51,8 @@ func (r *Runs) Create(ctx context.Context, q Request) (*agentv1.Run, error) {
 }
 
 // CreateSample is Create for an attempt at a sample of an evaluation, as its key and the specification's attribution
-// define it. It waits for unreachable services. It returns the name of the run. It fails with [journal.ErrFenced] if the
-// evaluation has ended, or has another owner than the one that under is of.
+// define it. It waits for unreachable services. It returns the name of the run. It fails with [journal.ErrFenced] if
+// the evaluation has ended, or has another owner than the one that under is of.
 func (r *Runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string, under journal.Head) (run string, err error) {
 	patient := r.Checker
 	patient.Services = r.deps.Patient

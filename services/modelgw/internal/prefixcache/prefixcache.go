@@ -69,9 +69,9 @@ func (c Conversation) Prefix() *modelv1.MessagePrefix {
 	return &modelv1.MessagePrefix{Hash: c.hash.String(), Count: int32(c.count)}
 }
 
-// Content returns the hash of the messages by another digest than that of their prefix. Conversations that grow from one
-// another share the hashes, so that each message is digested once; digest must therefore be the same function for all
-// conversations.
+// Content returns the hash of the messages by another digest than that of their prefix. Conversations that grow from
+// one another share the hashes, so that each message is digested once; digest must therefore be the same function for
+// all conversations.
 func (c Conversation) Content(digest prefix.Digester) (prefix.Hash, error) {
 	if c.count == 0 {
 		return prefix.Hash{}, nil

@@ -140,8 +140,8 @@ func TestASummaryThatGrowsIsThatOfAllMessages(t *testing.T) {
 	}
 }
 
-// TestEachMessageIsDigestedOnceAsAConversationGrows counts the messages that are digested over 1,000 turns, and where two
-// conversations part.
+// TestEachMessageIsDigestedOnceAsAConversationGrows counts the messages that are digested over 1,000 turns, and where
+// two conversations part.
 func TestEachMessageIsDigestedOnceAsAConversationGrows(t *testing.T) {
 	t.Parallel()
 	var digested []string

@@ -1,12 +1,12 @@
 // Package respcache decides which calls of a model may share an answer, and for how long one is kept.
 //
 // A key is a hash over everything that could change the provider's answer: configuration, conversation, tools, choice,
-// base URL; and over the policy: its expiry, its scopes and, unless it excludes it, the epoch. Project and model are the
-// group of an entry. Options that only affect retries, timeouts and connections are not part of the key, nor are ids of
-// messages.
+// base URL; and over the policy: its expiry, its scopes and, unless it excludes it, the epoch. Project and model are
+// the group of an entry. Options that only affect retries, timeouts and connections are not part of the key, nor are
+// ids of messages.
 //
-// The conversation is the hash of its messages before preparation, by [Digest]. A conversation that grows is hashed from
-// its new messages alone, and has the same key however its messages were sent.
+// The conversation is the hash of its messages before preparation, by [Digest]. A conversation that grows is hashed
+// from its new messages alone, and has the same key however its messages were sent.
 package respcache
 
 import (

@@ -13,9 +13,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// outside decides the next request for an effect from outside. If no effect may begin now, as in a held run, the command
-// stays in the inbox. If none may ever begin, as in a stopping run, the event that takes the command records that. A tool
-// call is reviewed first.
+// outside decides the next request for an effect from outside. If no effect may begin now, as in a held run, the
+// command stays in the inbox. If none may ever begin, as in a stopping run, the event that takes the command records
+// that. A tool call is reviewed first.
 func (d *Step) outside() error {
 	s, c := d.s, d.asked[0]
 	r, _ := c.Request.(*agentv1.EffectRequest)
@@ -81,8 +81,8 @@ func (d *Step) emitOutside(c inbox.Command, f *run.Frame, e *agentv1.Event) erro
 	return d.emitBy(c.Principal, e)
 }
 
-// outsideReviewed begins the tool call of the next request. A call that may not begin gets its outcome at once: the error
-// of the review, or a failure, which is the asker's.
+// outsideReviewed begins the tool call of the next request. A call that may not begin gets its outcome at once: the
+// error of the review, or a failure, which is the asker's.
 func (d *Step) outsideReviewed(asked *Review, reviews []*toolv1.ToolReview, failure error) error {
 	c, f, call, review := d.asked[0], asked.frame, asked.Request.GetCalls()[0], &toolv1.ToolReview{}
 	if failure == nil {

@@ -188,8 +188,8 @@ func TestAnInterruptCutsWhatWasAskedFor(t *testing.T) {
 	assert.Equal(t, []string{"model_outcome", "model_outcome", "message_added", "model_intent"}, kinds(d))
 }
 
-// A tool call from outside is reviewed as the agent's own are, and is an effect beside them. What it changes in the store
-// stays; the conversation does not get its result.
+// A tool call from outside is reviewed as the agent's own are, and is an effect beside them. What it changes in the
+// store stays; the conversation does not get its result.
 func TestAToolCallBeginsFromOutside(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

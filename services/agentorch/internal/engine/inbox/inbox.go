@@ -26,8 +26,8 @@ type Command struct {
 	Request proto.Message
 }
 
-// Effect is the command that asks for an effect from outside. The asker's key is its id, so that the same key is the same
-// effect.
+// Effect is the command that asks for an effect from outside. The asker's key is its id, so that the same key is the
+// same effect.
 func Effect(principal string, r *agentv1.EffectRequest) Command {
 	return Command{ID: "effect/" + r.GetClientKey(), Principal: principal, Request: r}
 }
