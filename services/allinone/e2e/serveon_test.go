@@ -122,7 +122,8 @@ func TestTheSecondInterruptEndsTheServer(t *testing.T) {
 		return first.over() || strings.Contains(first.err.String(), "serving on at "+held.Address+": 1 of others at work")
 	}, "the server serves on")
 	require.False(t, first.over(), "the command ended: %v", &first.err)
-	assert.Contains(t, first.out.String(), "evalfleet eval resume ", "its own evaluation has ended, and how to go on with it is told")
+	// Its standard output is another pipe, which may be read later.
+	eventually(t, func() bool { return strings.Contains(first.out.String(), "evalfleet eval resume ") }, "its own evaluation has ended, and how to go on with it is told")
 	running, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project, States: []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_RUNNING}})
 	require.NoError(t, err)
 	require.Len(t, running.GetEvals(), 1, "that of the other goes on")
