@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -104,6 +105,52 @@ func TestKillAtEveryBoundary(t *testing.T) {
 				list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
 				require.NoError(t, err)
 				assert.Len(t, list.GetEvals(), 1)
+			})
+		}
+	})
+}
+
+// The server is killed between the body of a large value and the event that names it: of the evaluation, of a run, and of
+// each answer. The next server puts the value again, and nothing is lost or happens twice.
+func TestKillBetweenAValueAndItsEvent(t *testing.T) {
+	t.Parallel()
+	answers := []string{strings.Repeat("first ", 100_000), strings.Repeat("last ", 100_000)}
+	inEachForm(t, func(t *testing.T, f form) {
+		for n := range 4 {
+			place := fmt.Sprintf("agentorch/after-values=%d", n+1)
+			t.Run(place, func(t *testing.T) {
+				t.Parallel()
+				once := filepath.Join(t.TempDir(), "once")
+				h, callLog := countedHome(t, &breakable, f, "EVALFLEET_FAILPOINT="+place, "EVALFLEET_FAILPOINT_ONCE="+once)
+				c := h.serve()
+				spec := &agentv1.EvalSpec{
+					Task: "wordy", Dataset: questions(1), Steps: react("bash"), Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
+					Models: []*agentv1.ModelRef{scripted(t, object{"min_turn": 1, "outputs": []object{
+						{"text": answers[0], "tool_calls": []object{{"function": "bash", "arguments": object{"command": "echo a >> trace"}}}},
+						{"text": answers[1], "tool_calls": []object{{"function": "submit", "arguments": object{"answer": "done"}}}},
+					}})},
+					Scorers: []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "cwd": ".", "program": `[ "$(cat trace)" = a ]`})}},
+				}
+				name, err := c.ask(t, spec)
+				h.died()
+				require.FileExists(t, once, "it was the failpoint that ended the server")
+				c = h.serve()
+				if err != nil {
+					require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+					name, err = c.ask(t, spec)
+					require.NoError(t, err)
+				}
+				eval := c.await(t, name)
+				assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+				assert.InDelta(t, 1, metric(t, eval, "exec", "accuracy"), 0, "the command ran once")
+				events := c.journal(t, c.samples(t, name)[0].GetRun())
+				checkJournal(t, events)
+				var said []string
+				for _, o := range modelOutcomes(events) {
+					said = append(said, chat.Text(chat.FirstMessage(o.GetContent().GetOutput())))
+				}
+				assert.Equal(t, answers, said)
+				assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 1, "question-1 epoch 1 turn 2": 1}, callsOf(t, callLog))
 			})
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -72,6 +73,7 @@ func (o *offloading) put(ctx context.Context, name string, entries []Entry) ([]E
 	if all == nil {
 		return entries, nil
 	}
+	failpoint.Hit("agentorch/after-values")
 	return all, nil
 }
 
