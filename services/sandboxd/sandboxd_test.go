@@ -240,6 +240,50 @@ func TestAFileOfASandboxMayBeABlob(t *testing.T) {
 	assert.Equal(t, "5242880\n", in.sh(b, "wc -c < a"))
 }
 
+// A file of a check may be such a body too, of a command with an answer and of a stream.
+func TestAFileOfACheckMayBeABlob(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	put := func(content string) *contentv1.BlobRef {
+		ref, err := in.blobs.Put(t.Context(), strings.TrimPrefix(project, "projects/"), strings.NewReader(content), "")
+		require.NoError(t, err)
+		return &contentv1.BlobRef{Hash: ref.Hash}
+	}
+	b := in.create(&sandboxv1.SandboxSpec{})
+	check := func(blobs ...*contentv1.BlobRef) *sandboxv1.ExecSpec {
+		spec := &sandboxv1.ExecSpec{Argv: []string{"sh", "-c", `cat "$EVALFLEET_CHECK_DIR/0"`}, Check: &sandboxv1.ExecCheck{}}
+		for i, ref := range blobs {
+			spec.Check.Files = append(spec.Check.Files, &sandboxv1.FileToPlace{Path: strconv.Itoa(i), Body: &sandboxv1.FileToPlace_Blob{Blob: ref}})
+		}
+		return spec
+	}
+	for _, replayed := range []bool{false, true} {
+		r, err := in.client.Exec(t.Context(), &sandboxv1.ExecRequest{Sandbox: b.GetName(), RequestId: "k", Spec: check(put("expected\n"))})
+		require.NoError(t, err)
+		assert.Equal(t, "expected\n", string(r.GetResult().GetStdout()))
+		assert.Equal(t, replayed, r.GetResult().GetReplayed())
+	}
+	stream, err := in.client.StreamExec(t.Context(), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), Spec: check(put("streamed\n"))})
+	require.NoError(t, err)
+	var printed string
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		printed += string(event.GetOutput().GetData())
+	}
+	assert.Equal(t, "streamed\n", printed)
+
+	_, err = in.client.Exec(t.Context(), &sandboxv1.ExecRequest{Sandbox: b.GetName(), Spec: check(put("x"), &contentv1.BlobRef{Hash: strings.Repeat("0", 64)})})
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
+	assert.ErrorContains(t, err, "spec.check.files[1].blob")
+	_, err = in.client.Exec(t.Context(), &sandboxv1.ExecRequest{Sandbox: b.GetName(), Spec: check(put(strings.Repeat("x", 2<<20)), put(strings.Repeat("y", 2<<20)))})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+	assert.ErrorContains(t, err, "spec.check.files")
+}
+
 func TestCreateFailsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)

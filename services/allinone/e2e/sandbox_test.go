@@ -8,13 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // A sandbox with nothing but curl.
@@ -106,6 +112,50 @@ func TestLargeFilesAndBlobs(t *testing.T) {
 			m, err := download.Recv()
 			return m.GetChunk(), err
 		}))
+	})
+}
+
+// Files of a sample that are blobs come from the evaluation to its sandbox, with their modes, also those that are too large
+// for one message. One that the project does not have is refused when the evaluation is made.
+func TestFilesOfASampleMayBeBlobs(t *testing.T) {
+	t.Parallel()
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		put := func(content string) *agentv1.SampleFile {
+			up, err := c.blobs.UploadBlob(within(t))
+			require.NoError(t, err)
+			require.NoError(t, up.Send(&blobv1.UploadBlobRequest{Parent: project}))
+			for chunk := range slices.Chunk([]byte(content), 1<<20) {
+				require.NoError(t, up.Send(&blobv1.UploadBlobRequest{Chunk: chunk}))
+			}
+			ref, err := up.CloseAndRecv()
+			require.NoError(t, err)
+			return &agentv1.SampleFile{Body: &agentv1.SampleFile_Blob{Blob: ref}}
+		}
+		run := put("#!/bin/sh\necho ran\n")
+		run.Mode = 0o755
+		spec := asked(1, scripted(t, object{"min_turn": 1, "output": "yes"}))
+		spec.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}, "other": {Driver: "local"}}
+		sample := spec.GetDataset().GetInline().GetSamples()[0]
+		sample.Files = map[string]*agentv1.SampleFile{"data/large": put(strings.Repeat("x", 5<<20)), "run": run, "other:there": put("over there")}
+		exec := func(sandbox, program string) *agentv1.ScorerRef {
+			return &agentv1.ScorerRef{Name: "exec", ParamsJson: text(t, object{"language": "bash", "cwd": ".", "sandbox": sandbox, "program": program})}
+		}
+		spec.Scorers = []*agentv1.ScorerRef{
+			exec("default", `[ "$(./run)" = ran ] && [ "$(wc -c < data/large)" = 5242880 ] && [ "$(tr -d x < data/large)" = "" ]`),
+			exec("other", `[ "$(cat there)" = "over there" ] && [ ! -e run ]`),
+		}
+		eval := c.await(t, c.create(t, spec))
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+		assert.InDelta(t, 1, metric(t, eval, "exec", "accuracy"), 0)
+		assert.InDelta(t, 1, metric(t, eval, "exec1", "accuracy"), 0)
+
+		missing := strings.Repeat("0", 64)
+		sample.Files = map[string]*agentv1.SampleFile{"a": {Body: &agentv1.SampleFile_Blob{Blob: &contentv1.BlobRef{Hash: missing}}}}
+		_, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
+		assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "%v", err)
+		assert.ErrorContains(t, err, missing)
 	})
 }
 

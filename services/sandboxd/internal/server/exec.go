@@ -29,7 +29,7 @@ const (
 // Exec runs one command and answers when it has ended. With a key, a cut connection to the guest does not matter: the
 // command is in the sandbox, and the call attaches to it again.
 func (s *Server) Exec(ctx context.Context, req *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
-	if err := checkExec(req.GetSpec()); err != nil {
+	if err := s.ready(ctx, req.GetSandbox(), req.GetSpec()); err != nil {
 		return nil, err
 	}
 	run := &guestv1.RunRequest{Key: req.GetRequestId(), Spec: req.GetSpec(), MaxAnswerBytes: maxUnaryOutput}
@@ -60,14 +60,14 @@ func call(c *client.Client, key string) func(context.Context, func(guestv1.Guest
 
 // StreamExec runs one command, or attaches to one, and streams what it prints.
 func (s *Server) StreamExec(req *sandboxv1.StreamExecRequest, stream grpc.ServerStreamingServer[sandboxv1.StreamExecResponse]) error {
+	ctx := stream.Context()
 	if req.GetSpec() != nil {
-		if err := checkExec(req.GetSpec()); err != nil {
+		if err := s.ready(ctx, req.GetSandbox(), req.GetSpec()); err != nil {
 			return err
 		}
 	} else if req.GetRequestId() == "" {
 		return rpcerr.InvalidField("spec", "give a command, or the request id of one to attach to")
 	}
-	ctx := stream.Context()
 	f := &forwarder{to: stream, request: &guestv1.StreamRequest{
 		Run:          &guestv1.RunRequest{Key: req.GetRequestId(), Spec: req.GetSpec()},
 		StdoutOffset: req.GetStdoutOffset(), StderrOffset: req.GetStderrOffset(), Lossless: req.GetLossless(),
@@ -174,6 +174,19 @@ func over(err error) bool {
 	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }
 
+// ready checks a command, and gives the files of its check that are blobs their contents.
+func (s *Server) ready(ctx context.Context, sandbox string, spec *sandboxv1.ExecSpec) error {
+	req := &sandboxv1.ExecRequest{Sandbox: sandbox, Spec: spec}
+	err := s.load(ctx, req, "spec.check.files", spec.GetCheck().GetFiles(), &req.Offloaded, bound.CheckFiles)
+	switch {
+	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE):
+		return tooLarge("spec.check.files", bound.CheckFiles)
+	case err != nil:
+		return err
+	}
+	return checkExec(spec)
+}
+
 func checkExec(spec *sandboxv1.ExecSpec) error {
 	switch {
 	case len(spec.GetArgv()) == 0 || spec.GetArgv()[0] == "":
@@ -184,9 +197,6 @@ func checkExec(spec *sandboxv1.ExecSpec) error {
 	size := 0
 	for _, file := range spec.GetCheck().GetFiles() {
 		size += len(filebody.Bytes(file))
-	}
-	if err := filebody.CheckBuilt("spec.check.files", spec.GetCheck().GetFiles()); err != nil {
-		return err
 	}
 	if size > bound.CheckFiles {
 		return tooLarge("spec.check.files", bound.CheckFiles)

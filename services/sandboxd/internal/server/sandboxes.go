@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
@@ -21,7 +22,7 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 	if err != nil {
 		return nil, err
 	}
-	if err := s.load(ctx, req); err != nil {
+	if err := s.load(ctx, req, "spec.files", req.GetSpec().GetFiles(), &req.Offloaded, bound.OffloadedBytes); err != nil {
 		return nil, err
 	}
 	if req.GetValidateOnly() {
@@ -40,21 +41,24 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 	return toProto(b), nil
 }
 
-// load gives files that are blobs their contents, as if these had come in the request.
-func (s *Server) load(ctx context.Context, req *sandboxv1.CreateSandboxRequest) error {
+// load gives files that are blobs their contents, as if these had come in the request: files are those in its field, and
+// offloaded its list of values. All contents together have up to most bytes.
+func (s *Server) load(
+	ctx context.Context, req proto.Message, field string, files []*sandboxv1.FileToPlace, offloaded *[]*contentv1.OffloadedField, most int64,
+) error {
 	var moved []string
-	for i, f := range req.GetSpec().GetFiles() {
+	for i, f := range files {
 		if ref := f.GetBlob(); ref != nil {
-			file := fmt.Sprintf("spec.files[%d]", i)
+			file := fmt.Sprintf("%s[%d]", field, i)
 			f.Body = &sandboxv1.FileToPlace_Content{}
-			req.Offloaded = append(req.Offloaded, &contentv1.OffloadedField{Field: file + ".content", Blob: ref})
+			*offloaded = append(*offloaded, &contentv1.OffloadedField{Field: file + ".content", Blob: ref})
 			moved = append(moved, file)
 		}
 	}
 	if len(moved) == 0 {
 		return nil
 	}
-	err := offload.Take(ctx, s.blobs, offload.Project(req), req, bound.OffloadedBytes)
+	err := offload.Take(ctx, s.blobs, offload.Project(req), req, most)
 	for i, file := range moved {
 		err = rpcerr.Moved(fmt.Sprintf("offloaded[%d]", i), file, err)
 	}

@@ -794,7 +794,7 @@ type FileToPlace_Text struct {
 }
 
 type FileToPlace_Blob struct {
-	// Body in the project's blobs, at most 64 MiB in all files. Of files of a check it is not built yet: it fails with NOT_BUILT_YET.
+	// Body in the project's blobs, at most 64 MiB in all files of a sandbox.
 	Blob *v11.BlobRef `protobuf:"bytes,4,opt,name=blob,proto3,oneof"`
 }
 

@@ -15,6 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
@@ -267,6 +268,29 @@ func TestAToolCallFromOutsideThatMayNotBegin(t *testing.T) {
 	d := l.step(asks([]*agentv1.EffectRequest{outsideTool("k")}), decided(toolv1.ReviewDecision_REVIEW_DECISION_TERMINATE, nil))
 	assert.Equal(t, []string{"command_received", "limit_hit"}, kinds(d), "an approver ends the run, whoever asks")
 	assert.True(t, d.Entries[0].Event.GetCommandReceived().GetOutdated())
+}
+
+// A review that fails for good is the failure of the call, and the run goes on.
+func TestAToolCallFromOutsideWhoseReviewFails(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.step(nothing, nil)
+	own := l.live.Open[0]
+	f := asks([]*agentv1.EffectRequest{outsideTool("k")})()
+	f.Now, f.Replica, f.Epoch = began.Add(time.Minute), "local", 1
+	d := decide.New(l.live, l.scorers, f)
+	wanted, err := d.Decide()
+	require.NoError(t, err)
+	require.NotNil(t, wanted)
+	assert.Equal(t, "effect/k", wanted.Key)
+	wanted, err = d.Reviewed(nil, rpcerr.NotBuiltYet("approval by policy"))
+	require.NoError(t, err)
+	require.Nil(t, wanted)
+	assert.Equal(t, []string{"command_received", "tool_intent", "tool_outcome"}, kinds(d))
+	assert.Equal(t, "NOT_BUILT_YET", d.Entries[2].Event.GetToolOutcome().GetFailure().GetReason())
+	assert.Len(t, d.Faults, 1)
+	assert.Nil(t, l.live.Fault)
+	assert.Equal(t, []*run.Intent{own}, l.live.Open)
 }
 
 // A failed call is the asker's. An operator stops one call by its id, and cuts it with the turn of its agent.
