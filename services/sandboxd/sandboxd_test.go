@@ -236,7 +236,11 @@ func TestAFileOfASandboxMayBeABlob(t *testing.T) {
 	in := install(t, nil)
 	ref, err := in.blobs.Put(t.Context(), strings.TrimPrefix(project, "projects/"), strings.NewReader(strings.Repeat("x", 5<<20)), "")
 	require.NoError(t, err)
-	b := in.create(&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "a", Body: &sandboxv1.FileToPlace_Blob{Blob: &contentv1.BlobRef{Hash: ref.Hash}}}}})
+	spec := &sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "a", Body: &sandboxv1.FileToPlace_Blob{Blob: &contentv1.BlobRef{Hash: ref.Hash}}}}}
+	checked, err := in.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: spec, ValidateOnly: true})
+	require.NoError(t, err)
+	assert.Nil(t, checked.GetSpec().GetFiles()[0].GetBody(), "an answer has no contents, which may be too large for it")
+	b := in.create(spec)
 	assert.Equal(t, "5242880\n", in.sh(b, "wc -c < a"))
 }
 

@@ -68,7 +68,7 @@ func (s *Sandboxes) Measure(ctx context.Context, name string) (driver.Capabiliti
 }
 
 // Check refuses a specification that Create would refuse now, as far as that is known without making its box, and gives
-// it with its defaults.
+// it with its defaults, without the content of its files.
 func (s *Sandboxes) Check(ctx context.Context, asked *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpec, error) {
 	spec, err := s.complete(asked)
 	if err != nil {
@@ -82,9 +82,9 @@ func (s *Sandboxes) Check(ctx context.Context, asked *sandboxv1.SandboxSpec) (*s
 	case err != nil:
 		return nil, rpcerr.Wrap(err, "measure the driver %s", spec.GetDriver())
 	case caps.Available():
-		return spec, nil
+		return remembered(spec), nil
 	case spec.GetAllowUnisolated() && rpcerr.Is(caps.Problem, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE):
-		return spec, nil
+		return remembered(spec), nil
 	}
 	return nil, caps.Problem
 }
