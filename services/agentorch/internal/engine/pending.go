@@ -12,7 +12,7 @@ import (
 )
 
 // reconcile makes every open intent pending, and stops the open effects of a run that stops.
-func (a *actor) reconcile() {
+func (a *actor) reconcile() error {
 	s, caller := a.state, a.engine.caller
 	stopped, going := stops(s)
 	for _, i := range s.Open {
@@ -24,7 +24,11 @@ func (a *actor) reconcile() {
 		stopping := len(some) > 0 && !going[key]
 		switch p := a.pending[key]; {
 		case p == nil:
-			a.begin(key, caller.New(s, i), stopping, some...)
+			e, err := caller.New(s, i)
+			if err != nil {
+				return err
+			}
+			a.begin(key, e, stopping, some...)
 		case stopping:
 			p.Stop()
 		default:
@@ -32,13 +36,14 @@ func (a *actor) reconcile() {
 		}
 	}
 	if !a.removing || s.Pause != nil {
-		return
+		return nil
 	}
 	for environment, box := range s.Sandboxes {
 		if key := "remove/" + environment; !box.Removed && a.pending[key] == nil {
 			a.begin(key, caller.Removal(environment, box.Name), false)
 		}
 	}
+	return nil
 }
 
 // stops returns the open intents that are to be stopped, by key, and the keys that also have intents that continue.

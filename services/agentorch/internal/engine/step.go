@@ -74,8 +74,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 	a.removing = a.removing || d.Removing
 	a.left = d.Left
 	a.unpark(len(d.Entries) > 0)
-	a.settle(now)
-	return nil
+	return a.settle(now)
 }
 
 // release releases journaled results to their owners. When a run ends, all its results are released together
@@ -249,16 +248,18 @@ func (a *actor) logEnd(finished *agentv1.RunFinished) {
 
 // settle ends a step: it begins effects for open intents, sets the clock, and drops state that is no longer needed in
 // memory.
-func (a *actor) settle(now time.Time) {
+func (a *actor) settle(now time.Time) error {
 	s := a.state
 	a.setBoxes(s)
 	a.await(s.Parent(), s.Subjects(), now)
 	if s.Finished {
 		a.engine.disown(a)
 		a.state = nil
-		return
+		return nil
 	}
-	a.reconcile()
+	if err := a.reconcile(); err != nil {
+		return err
+	}
 	if wake := a.wake(); !wake.IsZero() {
 		a.setClock(wake.Sub(now))
 	} else {
@@ -270,6 +271,7 @@ func (a *actor) settle(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.resting = a.state == nil
+	return nil
 }
 
 // wake returns when the run is to be looked at by the clock.

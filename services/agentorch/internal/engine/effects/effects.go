@@ -87,19 +87,22 @@ func NewCaller(ctx context.Context, start func(func()), deps Deps) *Caller {
 	return &Caller{deps: deps, life: ctx, start: start, gate: gate{limit: deps.MaxGenerates}, release: map[owner]*share{}}
 }
 
-// New returns the effect of an open intent of a run. For a tool call it is the effect of the whole stage.
-func (c *Caller) New(s *run.State, i *run.Intent) Effect {
+// New returns the effect of an open intent of a run. For a tool call it is the effect of the whole stage. An intent of a
+// kind that has no effect here is an internal error.
+func (c *Caller) New(s *run.State, i *run.Intent) (Effect, error) {
 	switch k := i.Event.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:
-		return c.modelCall(s, i, k.ModelIntent)
+		return c.modelCall(s, i, k.ModelIntent), nil
 	case *agentv1.Event_ToolIntent:
-		return c.toolStage(s, i)
+		return c.toolStage(s, i), nil
 	case *agentv1.Event_SandboxIntent:
-		return c.creation(s, i.Seq(), k.SandboxIntent)
+		return c.creation(s, i.Seq(), k.SandboxIntent), nil
 	case *agentv1.Event_WorkerIntent:
-		return c.workerCall(s, i, k.WorkerIntent)
+		return c.workerCall(s, i, k.WorkerIntent), nil
+	case *agentv1.Event_ExecIntent:
+		return c.execution(s, i, k.ExecIntent), nil
 	default:
-		return c.execution(s, i, i.Event.GetExecIntent())
+		return nil, rpcerr.Internal("event %d of %s is an intent of a kind that has no effect: %T", i.Seq(), s.Name, k)
 	}
 }
 
