@@ -184,6 +184,7 @@ func TestWhatIsWrongWithAFileOverREST(t *testing.T) {
 		"a parameter in the path": {"PUT", "/blobs:upload?parent=projects/other", "x", nil, 400, []string{"parent"}},
 		"bytes in the query":      {"PUT", "/blobs:upload?chunk=eA==", "x", nil, 400, []string{"chunk"}},
 		"a path twice":            {"PUT", "/sandboxes/s:uploadFile?path=a&path=b", "x", nil, 400, []string{"path: is given 2 times"}},
+		"an octal mode":           {"PUT", "/sandboxes/s:uploadFile?mode=0400&path=a", "x", nil, 400, []string{"mode", "0400", "in decimal"}},
 		"no target":               {"PUT", "/sandboxes/s:uploadFile?mode=x&path=a", "x", nil, 400, []string{"mode"}},
 		"no such body":            {"GET", "/blobs/" + absent + ":download", "", nil, 404, []string{"RESOURCE_NOT_FOUND", `"status":"NOT_FOUND"`}},
 		"no such file":            {"GET", "/sandboxes/s:downloadFile?path=missing", "", nil, 404, []string{"FILE_NOT_FOUND"}},

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"regexp"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -55,10 +56,13 @@ func fieldBodies() map[string]fieldBody {
 // naming names the fields of errors as JSON does, seen from the body that the caller sent.
 type naming map[string]fieldBody
 
+// shared are fields of many requests, which messages name without a path.
+var shared = regexp.MustCompile(`\b(request_id|page_token|page_size)\b`)
+
 // of returns err with JSON field names. A service names fields as the schema does, relative to the request.
 func (n naming) of(ctx context.Context, err error) error {
 	e, ok := rpcerr.As(rpcerr.FromStatus(err))
-	if !ok || len(e.Fields) == 0 {
+	if !ok || len(e.Fields) == 0 && !shared.MatchString(e.Message) {
 		return err
 	}
 	within := ""
@@ -75,8 +79,9 @@ func (n naming) of(ctx context.Context, err error) error {
 		if path != f.Path && f.Path != "" {
 			named.Message = strings.ReplaceAll(named.Message, f.Path+": ", path+": ")
 		}
-		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: f.Description})
+		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: shared.ReplaceAllStringFunc(f.Description, jsonPath)})
 	}
+	named.Message = shared.ReplaceAllStringFunc(named.Message, jsonPath)
 	return &named
 }
 

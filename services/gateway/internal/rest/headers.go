@@ -47,7 +47,7 @@ func setHeaders(ctx context.Context, request proto.Message) error {
 		case f == nil:
 			return rpcerr.InvalidField(keyHeader, "this call takes no key: repeating it does no more than doing it once, or it cannot be told from a new one; leave the header out")
 		case required(f):
-			return rpcerr.InvalidField(keyHeader, "this call has no key of its own: its request_id names the call that it is about; leave the header out")
+			return rpcerr.InvalidField(keyHeader, "this call has no key of its own: its requestId names the call that it is about; leave the header out")
 		}
 		if err := set(keyHeader, in, f, keys[0]); err != nil {
 			return err

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
@@ -76,7 +78,7 @@ func (m *messages) read(text []byte, p proto.Message) ([]byte, error) {
 }
 
 // ofAField reads bodies that are a field of their request, such as `budget`, before the mapping does, which keeps
-// nothing but the text of what is wrong with them.
+// nothing but the text of what is wrong with them, and sets what the path names over what the body says.
 func (m *messages) ofAField(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
 	all := fieldBodies()
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -93,7 +95,11 @@ func (m *messages) ofAField(answer func(http.ResponseWriter, *http.Request, erro
 				return
 			}
 			if len(bytes.TrimSpace(text)) > 0 {
-				if text, err = m.read(text, field.message.New().Interface()); err != nil {
+				body := field.message.New()
+				if text, err = m.read(text, body.Interface()); err == nil {
+					err = renamed(body, field.field, pathParams)
+				}
+				if err != nil {
 					answer(w, r, err)
 					return
 				}
@@ -103,4 +109,20 @@ func (m *messages) ofAField(answer func(http.ResponseWriter, *http.Request, erro
 			next(w, r, pathParams)
 		}
 	}
+}
+
+// renamed refuses a body that sets a field to another value than the path, which the mapping would silently ignore.
+// Field is the field of the request that the body is.
+func renamed(body protoreflect.Message, field string, pathParams map[string]string) error {
+	for path, value := range pathParams {
+		name, ok := strings.CutPrefix(path, field+".")
+		f := body.Descriptor().Fields().ByName(protoreflect.Name(name))
+		if !ok || f == nil || f.Kind() != protoreflect.StringKind {
+			continue
+		}
+		if own := body.Get(f).String(); own != "" && own != value {
+			return rpcerr.InvalidField(f.JSONName(), "is %q, and the path names %q; leave it out here, or name the same", own, value)
+		}
+	}
+	return nil
 }

@@ -38,6 +38,7 @@ const (
 	wantTimestamp = "want a time as in RFC 3339, such as 2030-01-02T03:04:05Z"
 	wantNumber    = "want a number"
 	wantInteger   = "want a whole number"
+	wantDecimal   = "want a whole number in decimal, which does not begin with 0: octal 0644 is 420"
 	wantFlag      = "want true or false"
 	wantText      = "want a text in quotes"
 	wantBytes     = "want base64"
@@ -94,6 +95,9 @@ func misfits(value any, f protoreflect.FieldDescriptor) string {
 		}
 	default: // The whole numbers.
 		if isText {
+			if octal.MatchString(text) {
+				return wantDecimal
+			}
 			n, err := strconv.ParseFloat(text, 64)
 			number, isNumber = n, err == nil
 		}
@@ -107,6 +111,9 @@ func misfits(value any, f protoreflect.FieldDescriptor) string {
 	}
 	return ""
 }
+
+// octal matches a number that begins with a 0, as octal numbers do.
+var octal = regexp.MustCompile(`^[+-]?0[0-9]`)
 
 // mask is the names of fields as JSON writes a mask: none, or several with commas between them.
 var mask = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9.]*(,[a-zA-Z][a-zA-Z0-9.]*)*)?$`)
