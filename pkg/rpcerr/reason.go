@@ -124,7 +124,7 @@ func DriverNotFound(name string, known []string) *Error {
 // metadata. The field is empty if the name is an element of a list.
 func unknown(reason errorsv1.ErrorReason, thing, field, name string, known []string) *Error {
 	all := strings.Join(known, ", ")
-	e := fault(codes.InvalidArgument, reason, "unknown %s %q; %sknown: %s", thing, name, suggest.Question(name, known), all).with(thing, name).with("known", all)
+	e := fault(codes.InvalidArgument, reason, "unknown %s %q; %s%s", thing, name, suggest.Question(name, known), suggest.Known(known)).with(thing, name).with("known", all)
 	return e.WithField(field, "%s", e.Message)
 }
 
@@ -413,7 +413,7 @@ func Hidden(requestID string) *Error {
 	return Internal("internal error; the server's log has the cause under request id %s", requestID).with("requestId", requestID)
 }
 
-// ServiceUnavailable is the error for a service that is starting or stopping.
+// ServiceUnavailable is the error for a service that is starting or stopping, or has no room for a call.
 func ServiceUnavailable(service string, after time.Duration, format string, args ...any) *Error {
 	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, format, args...).with("service", service).retryIn(after)
 }

@@ -1,7 +1,10 @@
 // Package suggest finds the known name that a person probably meant by an unknown one.
 package suggest
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // most is how many letters a name may differ in.
 const most = 2
@@ -29,6 +32,14 @@ func Question(written string, known []string) string {
 		return "did you mean " + name + "? "
 	}
 	return ""
+}
+
+// Known lists the known names, for the end of an error about an unknown one.
+func Known(known []string) string {
+	if len(known) == 0 {
+		return "there are none"
+	}
+	return "known: " + strings.Join(known, ", ")
 }
 
 // distance is the number of letters to insert, delete or replace to make b of a (Levenshtein).

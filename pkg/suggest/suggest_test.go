@@ -19,3 +19,9 @@ func TestTheNearestNameIsMeant(t *testing.T) {
 	assert.Equal(t, "did you mean mode? ", suggest.Question("moed", known))
 	assert.Empty(t, suggest.Question("average", known))
 }
+
+func TestAListOfKnownNamesIsNeverEmpty(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "known: a, b", suggest.Known([]string{"a", "b"}))
+	assert.Equal(t, "there are none", suggest.Known(nil))
+}

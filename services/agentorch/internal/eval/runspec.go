@@ -11,6 +11,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // defaultEnvironment is the sandbox of a sample's files that name none.
@@ -62,8 +63,8 @@ func sandboxes(spec *agentv1.EvalSpec, sample *agentv1.Sample) (map[string]*sand
 		}
 		box := all[environment]
 		if box == nil {
-			return nil, rpcerr.InvalidField("spec.sandboxes", "sample %s places the file %s in the sandbox %q, which the task does not have; known: %s",
-				sample.GetId(), target, environment, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+			return nil, rpcerr.InvalidField("spec.sandboxes", "sample %s places the file %s in the sandbox %q, which the task does not have; %s",
+				sample.GetId(), target, environment, suggest.Known(slices.Sorted(maps.Keys(all))))
 		}
 		box.Files = append(box.Files, fileToPlace(target, sample.GetFiles()[path]))
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // violations records the unknown fields, unknown enum values and wrong shapes of a JSON value, which is at path in a
@@ -38,7 +39,7 @@ func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.Mes
 		case wrong.Full():
 			wrong.Add(at, "")
 		default:
-			wrong.Add(at, "unknown field; known: "+strings.Join(fieldNames(d), ", "))
+			wrong.Add(at, "unknown field; "+suggest.Known(fieldNames(d)))
 		}
 	}
 }

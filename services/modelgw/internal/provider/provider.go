@@ -203,7 +203,7 @@ func (s Spec) Arguments(into any) error {
 				return InvalidArguments(fmt.Errorf("unknown argument %s, in an object of another argument", name))
 			}
 			names := memberNames(into)
-			err = fmt.Errorf("unknown argument %s; %sknown: %s", name, suggest.Question(strings.Trim(name, `"`), names), strings.Join(names, ", "))
+			err = fmt.Errorf("unknown argument %s; %s%s", name, suggest.Question(strings.Trim(name, `"`), names), suggest.Known(names))
 		}
 		return InvalidArguments(err)
 	}

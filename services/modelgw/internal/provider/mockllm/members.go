@@ -68,7 +68,7 @@ func checkObject(raw []byte, t reflect.Type) error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		member, ok := known[name]
 		if !ok {
-			return fmt.Errorf("unknown field %q; %sknown: %s", name, suggest.Question(name, names), strings.Join(names, ", "))
+			return fmt.Errorf("unknown field %q; %s%s", name, suggest.Question(name, names), suggest.Known(names))
 		}
 		if err := checkMembers(members[name], member); err != nil {
 			return err
