@@ -49,11 +49,33 @@ func unplace(n *yaml.Node) {
 	}
 }
 
-// apply lays the change over a task file.
-func (c Change) apply(n *yaml.Node) error {
+// ChangeError is the error for what a change sets.
+type ChangeError struct {
+	// Index is the change's place among the changes.
+	Index int
+	err   error
+}
+
+// Error implements error.
+func (e *ChangeError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error itself.
+func (e *ChangeError) Unwrap() error { return e.err }
+
+// mark notes in the nodes of a change which one set them: -1 as the line is the first.
+func mark(n *yaml.Node, index int) *yaml.Node {
+	n.Line = -1 - index
+	for _, c := range n.Content {
+		mark(c, index)
+	}
+	return n
+}
+
+// apply lays the change over a task file. Index is its place among the changes.
+func (c Change) apply(n *yaml.Node, index int) error {
 	for i, name := range c.path {
 		if n.Kind != yaml.MappingNode {
-			return fmt.Errorf("cannot set %s: %s is no map", c.text, strings.Join(c.path[:i], "."))
+			return &ChangeError{index, fmt.Errorf("cannot set %s: %s is no map", c.text, strings.Join(c.path[:i], "."))}
 		}
 		last := i == len(c.path)-1
 		at := -1
@@ -63,11 +85,11 @@ func (c Change) apply(n *yaml.Node) error {
 			}
 		}
 		if at < 0 {
-			n.Content = append(n.Content, textNode(name), &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"})
+			n.Content = append(n.Content, mark(textNode(name), index), mark(&yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}, index))
 			at = len(n.Content) - 1
 		}
 		if last {
-			n.Content[at] = c.value
+			n.Content[at] = mark(c.value, index)
 			return nil
 		}
 		n = resolved(n.Content[at])

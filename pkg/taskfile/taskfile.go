@@ -91,8 +91,8 @@ func Read(ctx context.Context, path string, text []byte, files Files, changes ..
 	if root == nil {
 		return nil, fmt.Errorf("%s: the file is empty; begin with task, dataset, solver and scorer", path)
 	}
-	for _, c := range changes {
-		if err := c.apply(root); err != nil {
+	for i, c := range changes {
+		if err := c.apply(root, i); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +144,11 @@ type reader struct {
 // fault is an error that names the place.
 func (r *reader) fault(n *yaml.Node, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	if n.Line == 0 { // Not from the file: a change, or an argument of the command.
+	switch {
+	case n.Line == 0: // An argument of the command.
 		return fmt.Errorf("%s: %w", r.path, err)
+	case n.Line < 0:
+		return &ChangeError{-1 - n.Line, fmt.Errorf("%s: %w", r.path, err)}
 	}
 	return fmt.Errorf("%s:%d: %w", r.path, n.Line, err)
 }

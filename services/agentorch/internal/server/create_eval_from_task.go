@@ -67,7 +67,11 @@ func (s *Evals) task(ctx context.Context, project string, req *agentv1.CreateEva
 	name := cmp.Or(req.GetFileName(), "task.yaml")
 	task, err := taskfile.Read(ctx, name, []byte(req.GetTask()), files, changes...)
 	if err != nil {
-		return nil, fault("task", err)
+		field := "task"
+		if change, ok := errors.AsType[*taskfile.ChangeError](err); ok {
+			field = fmt.Sprintf("sets[%d]", change.Index)
+		}
+		return nil, fault(field, err)
 	}
 	if len(req.GetModels())+len(task.Spec.GetModels()) == 0 {
 		return nil, rpcerr.InvalidField("models", "%s names no model; name one here, PROVIDER/MODEL", name)
@@ -157,6 +161,9 @@ func inFileWords(err error, spec *agentv1.EvalSpec, req *agentv1.CreateEvalFromT
 	e, ok := rpcerr.As(taskfile.InWords(err, taskfile.Words))
 	if !ok {
 		return err
+	}
+	if e.Reason == errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED {
+		return err // It is not about the file.
 	}
 	said := *e
 	said.Message = spec.GetTaskFile() + ": " + e.Message

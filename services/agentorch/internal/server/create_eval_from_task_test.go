@@ -110,6 +110,8 @@ func TestATaskFileWithTheSameKeyIsTheSameEvaluation(t *testing.T) {
 	other.Tags = []string{"another"}
 	_, err = r.CreateEvalFromTask(r.within(), other)
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), "%v", err)
+	reused, _ := rpcerr.As(rpcerr.FromStatus(err))
+	assert.True(t, strings.HasPrefix(reused.Message, "request id"), "it is not about the file: %v", err)
 
 	checked := proto.CloneOf(req)
 	checked.RequestId, checked.ValidateOnly = "", true
@@ -139,6 +141,9 @@ func TestWhatIsWrongWithATaskFileOverRPC(t *testing.T) {
 		"no hash":              {&agentv1.CreateEvalFromTaskRequest{Task: inline, Files: map[string]string{"rows.csv": "x"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `files["rows.csv"]`, nil},
 		"no model":             {&agentv1.CreateEvalFromTaskRequest{Task: inline}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "models", []string{"my.yaml names no model"}},
 		"a change":             {&agentv1.CreateEvalFromTaskRequest{Task: inline, Sets: []string{"a.b=1", "x"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "sets[1]", []string{"write key=value"}},
+		"a change of no key":   {&agentv1.CreateEvalFromTaskRequest{Task: inline, Sets: []string{"epochs=2", "epoch=3"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "sets[1]", []string{`no key "epoch"`}},
+		"a change's value":     {&agentv1.CreateEvalFromTaskRequest{Task: inline, Sets: []string{"epochs=2", "limits.turns=many"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "sets[1]", []string{"limits.turns must be"}},
+		"a change of no map":   {&agentv1.CreateEvalFromTaskRequest{Task: inline, Sets: []string{"scorer.a.b=1"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "sets[0]", []string{"is no map"}},
 		"limit and ids":        {&agentv1.CreateEvalFromTaskRequest{Task: inline, Limit: &agentv1.SampleRange{End: 1}, SampleIds: []string{"1"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "limit", []string{"excludes sample_ids"}},
 		"epochs":               {&agentv1.CreateEvalFromTaskRequest{Task: inline, Epochs: new(int32(0))}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "epochs", nil},
 		"no such sample":       {&agentv1.CreateEvalFromTaskRequest{Task: inline, Models: []string{"m/m"}, SampleIds: []string{"nine"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "sample_ids", []string{"my.yaml: samples.ids"}},
