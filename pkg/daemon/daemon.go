@@ -22,6 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -69,6 +70,8 @@ type Parts struct {
 	Ledger effect.Ledger
 	// Blobs holds bodies; services share it.
 	Blobs blob.Store
+	// Room bounds what the calls of all services of the process hold of bodies; nil is a room for each service.
+	Room *offload.Room
 	// Space reports whether the disks have room for new work; nil means always.
 	Space *freespace.Floor
 	// Peers are connections to the services that the program calls, by name.

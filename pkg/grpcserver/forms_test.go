@@ -114,6 +114,12 @@ func serveForm(t testing.TB, name string, level slog.Level) *form {
 // serveWith serves, with a store of bodies that server and client share; nil is none.
 func serveWith(t testing.TB, name string, level slog.Level, blobs offload.Store) *form {
 	t.Helper()
+	return serveRoom(t, name, level, blobs, nil)
+}
+
+// serveRoom serves, with a room for what calls take from the store; nil is the usual one.
+func serveRoom(t testing.TB, name string, level slog.Level, blobs offload.Store, room *offload.Room) *form {
+	t.Helper()
 	f := &form{service: &service{}, log: &bytes.Buffer{}}
 	registry := prometheus.NewRegistry()
 	f.metrics = registry
@@ -122,6 +128,8 @@ func serveWith(t testing.TB, name string, level slog.Level, blobs offload.Store)
 		Auth:    authtest.Allow{Name: "test"},
 		Metrics: telemetry.NewCallMetrics(registry).Of("tests"),
 		Blobs:   blobs,
+		Room:    room,
+		Service: "toolexec",
 	})
 	require.NoError(t, err)
 	f.server = server
@@ -359,6 +367,89 @@ func TestLargeValuesGoBesideTheMessages(t *testing.T) {
 			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 			assert.ErrorContains(t, err, fmt.Sprint(bound.OffloadedBytes))
 		})
+	}
+}
+
+// A request of some hundred bytes can name values of many megabytes. A call beyond the room is refused at once, since a
+// call that waited for room could wait for calls that wait for it.
+func TestWhatCallsHoldOfTheStoreIsBoundedTogether(t *testing.T) {
+	t.Parallel()
+	for name := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, blobs.Close()) })
+			f := serveRoom(t, name, slog.LevelError, blobs, offload.NewRoom(3*offload.LargeBytes))
+			large := strings.Repeat("x", 2*offload.LargeBytes)
+			asked := &toolv1.ReviewToolsRequest{Parent: "projects/default", Calls: []*toolv1.ToolCall{{Id: "1", Function: "f", ArgumentsJson: large}}}
+			executed := &toolv1.ExecuteToolsRequest{Parent: "projects/default", RequestId: "r", Calls: asked.GetCalls()}
+			begun, end := make(chan struct{}), make(chan struct{})
+			f.review = func(context.Context, *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+				begun <- struct{}{}
+				<-end
+				return &toolv1.ReviewToolsResponse{}, nil
+			}
+			f.execute = func(*toolv1.ExecuteToolsRequest, toolv1.ToolService_ExecuteToolsServer) error {
+				begun <- struct{}{}
+				<-end
+				return nil
+			}
+			execute := func() error {
+				stream, err := f.tools.ExecuteTools(waittest.Context(t), executed)
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				return err
+			}
+			review := func() error {
+				_, err := f.tools.ReviewTools(waittest.Context(t), asked)
+				return err
+			}
+			for _, call := range []func() error{review, execute} {
+				ended := make(chan error, 1)
+				go func() { ended <- call() }()
+				waittest.For(t, begun, "the first call")
+				for _, beside := range []func() error{review, execute} {
+					err := beside()
+					assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
+					assert.Positive(t, rpcerr.RetryAfter(err))
+				}
+				end <- struct{}{}
+				require.NoError(t, waittest.For(t, ended, "the first call to end"))
+			}
+		})
+	}
+}
+
+// What a stream holds is its last message: one that goes on for long is not refused for what it has handled.
+func TestAStreamHoldsOfTheStoreItsLastMessage(t *testing.T) {
+	t.Parallel()
+	blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, blobs.Close()) })
+	f := serveRoom(t, "network", slog.LevelError, blobs, offload.NewRoom(3*offload.LargeBytes))
+	got := make(chan int)
+	f.connect = func(stream workerv1.WorkerService_ConnectServer) error {
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			got <- len(m.GetResult().GetPayloadJson())
+		}
+	}
+	stream, err := f.worker.Connect(waittest.Context(t))
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: "w", Offers: []*workerv1.Offer{{Kind: "tool", Name: "a"}}}}}))
+	waittest.For(t, got, "the first frame")
+	large := strings.Repeat("x", 2*offload.LargeBytes)
+	for range 3 {
+		require.NoError(t, stream.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Result{Result: &workerv1.CallResult{Key: "k", Outcome: &workerv1.CallResult_PayloadJson{PayloadJson: large}}}}))
+		assert.Equal(t, len(large), waittest.For(t, got, "a result"))
 	}
 }
 

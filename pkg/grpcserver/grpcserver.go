@@ -56,6 +56,11 @@ type Options struct {
 	// Blobs stores the offloaded values of messages (pkg/offload). Nil leaves references unchanged, for a server that
 	// forwards messages.
 	Blobs offload.Store
+	// Room bounds the offloaded values that calls hold, of all servers that share it. Nil is one of its own, of
+	// [bound.HeldBytes].
+	Room *offload.Room
+	// Service names the service in errors.
+	Service string
 	// Extra are further options, such as an unknown service handler. They hold for calls over the network.
 	Extra []grpc.ServerOption
 }
@@ -103,7 +108,10 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewCallMetrics(nil)
 	}
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, blobs: o.Blobs, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
+	if o.Room == nil {
+		o.Room = offload.NewRoom(bound.HeldBytes)
+	}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),

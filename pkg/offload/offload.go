@@ -197,9 +197,10 @@ func Take(ctx context.Context, store Store, project func() (string, error), m pr
 }
 
 // TakeRequest is Take for a request of a client. It also refuses references for names and settings, as the option
-// `plain` marks them: they are stored in rows, and have the bound of a message.
+// `plain` marks them: they are stored in rows, and have the bound of a message. The bytes count for the share of the
+// call, if ctx has one, and are refused where it has no room ([Room]).
 func TakeRequest(ctx context.Context, store Store, project func() (string, error), m proto.Message, maxBytes int64) error {
-	t := taking{store: store, project: project, left: maxBytes, max: maxBytes, texts: map[string]string{}, contentOnly: true}
+	t := taking{store: store, project: project, left: maxBytes, max: maxBytes, texts: map[string]string{}, contentOnly: true, share: shareOf(ctx)}
 	return t.within(ctx, m.ProtoReflect(), "")
 }
 
@@ -210,6 +211,7 @@ type taking struct {
 	texts     map[string]string // by hash: a text that occurs twice is read once
 	// contentOnly refuses texts that are no content.
 	contentOnly bool
+	share       *Share // nil if nothing counts the bytes of several calls
 }
 
 // within restores the offloaded values of a message and of those below it.
@@ -318,5 +320,5 @@ func (t *taking) count(size int64) error {
 	if t.left -= size; t.left < 0 {
 		return rpcerr.RequestTooLarge("", int(t.max), "what stands apart of the message has more than %d bytes", t.max)
 	}
-	return nil
+	return t.share.take(size)
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
@@ -29,6 +30,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
 	"github.com/evalfleet/evalfleet/services/gateway"
@@ -84,7 +86,7 @@ func New(cfg Config, deps Deps) *Server {
 		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, within: map[string]*inprocess.Listener{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
 			Owner: owner, Services: Targets, Idle: deps.Idle, Listen: listen, Connections: cfg.MaxConnections, DataDir: deps.Dir.Path(), Space: freespace.New(cfg.MinFreeBytes, deps.Dir.Path(), base.BlobDir),
-			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
+			Handlers: map[string]http.Handler{}, Room: offload.NewRoom(bound.HeldBytes), Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
 	daemon.WarnInClear(base.Listen, deps.Logger)

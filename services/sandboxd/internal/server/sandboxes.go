@@ -58,7 +58,7 @@ func (s *Server) load(
 	if len(moved) == 0 {
 		return nil
 	}
-	err := offload.Take(ctx, s.blobs, offload.Project(req), req, most)
+	err := offload.TakeRequest(ctx, s.blobs, offload.Project(req), req, most)
 	for i, file := range moved {
 		err = rpcerr.Moved(fmt.Sprintf("offloaded[%d]", i), file, err)
 	}
