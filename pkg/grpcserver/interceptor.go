@@ -21,6 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/connlimit"
 	"github.com/evalfleet/evalfleet/pkg/enum"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -44,6 +45,9 @@ type chain struct {
 	validator protovalidate.Validator
 	// blobs stores the offloaded values of messages.
 	blobs offload.Store
+	// room bounds the offloaded values that calls hold. Service is the service's name in errors.
+	room    *offload.Room
+	service string
 	// known are the registered methods, and plain those of them that have one request, one answer and a credential.
 	// They are complete before the first call.
 	known, plain map[string]bool
@@ -54,6 +58,11 @@ type chain struct {
 // checked calls a handler, whose request and answer it checks.
 func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	request, _ := req.(proto.Message)
+	if c.blobs != nil {
+		share := c.room.Share(c.service)
+		defer share.Close()
+		ctx = offload.WithShare(ctx, share)
+	}
 	if err := c.accept(ctx, request, request); err != nil {
 		return nil, err
 	}
@@ -149,8 +158,11 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
 	}
+	share := c.room.Share(c.service)
+	defer share.Close()
+	ctx = offload.WithShare(ctx, share)
 	serve := func(ss grpc.ServerStream) error {
-		return handler(srv, &checkedStream{ServerStream: ss, chain: c})
+		return handler(srv, &checkedStream{ServerStream: ss, chain: c, share: share})
 	}
 	ss = &admitted{ServerStream: ss, ctx: ctx}
 	if auth.FromContext(ctx).Name == "" {
@@ -267,16 +279,35 @@ func fault(v *protovalidate.Violation) string {
 	case "enum.not_in":
 		return fmt.Sprintf("may not be %s; want %s", v.FieldDescriptor.Enum().Values().ByNumber(v.FieldValue.Enum()).Name(), allowed(v.FieldDescriptor.Enum(), v.RuleValue.List()))
 	}
+	pattern := ""
+	if v.Proto.GetRuleId() == "string.pattern" {
+		pattern = v.RuleValue.String()
+	}
 	switch value := v.FieldValue.Interface().(type) {
 	case string:
 		missing = value == ""
 	case protoreflect.List:
 		missing = value.Len() == 0
 	}
-	if missing {
+	switch words := patterns[pattern]; {
+	case missing:
 		return "is required"
+	case words != "":
+		return fmt.Sprintf("is %q; want %s", headtail.Cut(v.FieldValue.String(), maxShownValue), words)
 	}
 	return v.Proto.GetMessage()
+}
+
+// maxShownValue bounds how much of a value an error shows, in bytes.
+const maxShownValue = 100
+
+// patterns describes the patterns of the schema.
+var patterns = map[string]string{
+	"^[0-9a-f]{64}$":                    "64 hexadecimal digits in lower case",
+	"^[A-Za-z0-9_-]{1,64}$":             "1 to 64 letters, digits, _ and -",
+	"^[A-Za-z0-9_-]{1,128}$":            "1 to 128 letters, digits, _ and -",
+	"^[A-Za-z0-9-]{1,63}$":              "1 to 63 letters, digits and -",
+	"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$": "1 to 63 lower-case letters, digits and -, a letter first and no - at the end",
 }
 
 // CheckRequest refuses a message of a request that has more bytes than it may have.
@@ -299,7 +330,8 @@ func (s *admitted) Context() context.Context { return s.ctx }
 type checkedStream struct {
 	grpc.ServerStream
 	chain *chain
-	first proto.Message // that was received; nothing is sent before
+	first proto.Message  // that was received; nothing is sent before
+	share *offload.Share // holds the message that was received last
 }
 
 func (s *checkedStream) SendMsg(m any) error {
@@ -325,5 +357,6 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if s.first == nil {
 		s.first = message
 	}
+	s.share.Release()
 	return s.chain.accept(s.Context(), s.first, message)
 }
