@@ -29,8 +29,9 @@ func fenced(all []mail) error {
 	return nil
 }
 
-// maxEpoch is the highest epoch above which a run is raised: more raises than that follow in no life of a journal.
-const maxEpoch = 1 << 62
+// maxEpoch is the highest epoch that owners of effects take, by the rule of Attribution.owner_epoch. No run is raised
+// above it.
+const maxEpoch = 1<<62 - 1
 
 // raise takes the run at an epoch above the one that an owner of effects knows, if the journal says that this replica
 // still owns the run. This happens when the journal was restored from an older copy, or when another program made calls
@@ -38,7 +39,7 @@ const maxEpoch = 1 << 62
 func (a *actor) raise(ctx context.Context, cause error) error {
 	refused, ok := errors.AsType[*supersededError](cause)
 	switch {
-	case !ok || refused.epoch > maxEpoch:
+	case !ok || refused.epoch >= maxEpoch:
 		return cause
 	case refused.epoch < a.head.Epoch:
 		return nil // The epoch was raised in the meantime.
