@@ -182,7 +182,7 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 		},
 		"a blob of no hash": {
 			call: "EvalService.CreateEval", request: evalOf(`{"file": {"format": "DATASET_FORMAT_JSONL", "blob": {"hash": "00"}}}`, ""), status: 400, code: invalid, reason: request,
-			fields: []string{"spec.dataset.file.blob.hash"},
+			fields: []string{"spec.dataset.file.blob.hash"}, says: []string{"want 64 hexadecimal digits"},
 		},
 		"an unknown field": {
 			verb: http.MethodPost, path: runs, body: `{"spec": {"stepz": []}}`, status: 400, code: invalid, reason: request,
@@ -258,6 +258,18 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 		"a budget of nothing": {
 			call: "LimitService.UpdateBudget", request: `{"budget": {"name": "projects/default/budgets/nonsense", "maxTokens": "1"}}`, status: 400, code: invalid, reason: request,
 			fields: []string{"budget.name"}, says: []string{"project or evals/{eval}"},
+		},
+		"an update of another than its path": {
+			verb: http.MethodPatch, path: "/api/v1/projects/default/budgets/project", body: `{"name": "projects/default/budgets/evals/e", "maxTokens": "1"}`, status: 400, code: invalid, reason: request,
+			fields: []string{"name"}, says: []string{"projects/default/budgets/evals/e", "the path names"},
+		},
+		"an epoch that none is above": {
+			call: "ModelService.Generate", request: generate(`, "attribution": {"ownerEpoch": "4611686018427387904"}`), status: 400, code: invalid, reason: request,
+			fields: []string{"attribution.owner_epoch"}, says: []string{"less than"},
+		},
+		"a number that looks octal": {
+			verb: http.MethodGet, path: runs + "?pageSize=010", status: 400, code: invalid, reason: request,
+			fields: []string{"pageSize"}, says: []string{"010", "in decimal"},
 		},
 		"an update of nothing": {
 			call: "LimitService.UpdateBudget", request: `{"budget": {"name": "projects/default/budgets/project"}}`, status: 400, code: invalid, reason: request,
