@@ -48,7 +48,7 @@ type Attribution struct {
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Optional. Display name of the agent within the run.
 	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Optional. The epoch under which the caller owns the run; 0 for none. An owner of effects that was asked on behalf of the run under a newer one refuses the request with NOT_OWNER.
+	// Optional. The epoch under which the caller owns the run; 0 for none, and below 2^62. An owner of effects that was asked on behalf of the run under a newer one refuses the request with NOT_OWNER.
 	OwnerEpoch    int64 `protobuf:"varint,9,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -334,7 +334,7 @@ var File_evalfleet_effect_v1_effect_proto protoreflect.FileDescriptor
 
 const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\n" +
-	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\x02\n" +
+	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x02\n" +
 	"\vAttribution\x12/\n" +
 	"\x04eval\x18\x01 \x01(\tB\x1b\xfaA\x14\n" +
 	"\x12evalfleet.dev/Eval\xb8\xbb\x18\x01R\x04eval\x12\x1c\n" +
@@ -345,8 +345,8 @@ const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\x04turn\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04turn\x12\x18\n" +
 	"\x04role\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x1e\n" +
 	"\apurpose\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12\x1a\n" +
-	"\x05agent\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12(\n" +
-	"\vowner_epoch\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
+	"\x05agent\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x122\n" +
+	"\vowner_epoch\x18\t \x01(\x03B\x11\xbaH\x0e\"\f\x10\x80\x80\x80\x80\x80\x80\x80\x80@(\x00R\n" +
 	"ownerEpoch\"\xba\x01\n" +
 	"\x04Note\x12\x1e\n" +
 	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12.\n" +
