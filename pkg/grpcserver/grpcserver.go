@@ -13,7 +13,6 @@ import (
 	"net"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -101,17 +100,13 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 
 // New makes a server. Services are registered with it, then Serve is called once or more.
 func New(o Options) (*Server, error) {
-	validator, err := protovalidate.New()
-	if err != nil {
-		return nil, err
-	}
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewCallMetrics(nil)
 	}
 	if o.Room == nil {
 		o.Room = offload.NewRoom(bound.HeldBytes)
 	}
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),

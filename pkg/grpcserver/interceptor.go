@@ -3,28 +3,24 @@ package grpcserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/connlimit"
-	"github.com/evalfleet/evalfleet/pkg/enum"
-	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/rules"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
@@ -39,10 +35,9 @@ const reflectionPrefix = "/grpc.reflection."
 
 // chain is all interceptors in their order, written out once for unary calls and once for streams.
 type chain struct {
-	log       *slog.Logger
-	auth      auth.Authenticator
-	metrics   *telemetry.CallMetrics
-	validator protovalidate.Validator
+	log     *slog.Logger
+	auth    auth.Authenticator
+	metrics *telemetry.CallMetrics
 	// blobs stores the offloaded values of messages.
 	blobs offload.Store
 	// room bounds the offloaded values that calls hold. Service is the service's name in errors.
@@ -87,7 +82,7 @@ func (c *chain) accept(ctx context.Context, first, m proto.Message) error {
 			return err
 		}
 	}
-	return c.validate(m)
+	return validate(m)
 }
 
 // offer returns an answer that fits into a message.
@@ -241,73 +236,11 @@ func isOpen(method string) bool {
 }
 
 // validate checks the rules of the request's schema and names every field that breaks one.
-func (c *chain) validate(m proto.Message) error {
-	err := c.validator.Validate(m)
-	if err == nil {
-		return checkAttribution(m)
+func validate(m proto.Message) error {
+	if err := rules.Check(m); err != nil {
+		return err
 	}
-	faults, ok := errors.AsType[*protovalidate.ValidationError](err)
-	if !ok {
-		return rpcerr.Internal("cannot check the request: %w", err)
-	}
-	var fields rpcerr.Fields
-	for _, v := range faults.Violations {
-		fields.Add(protovalidate.FieldPathString(v.Proto.GetField()), fault(v))
-	}
-	return fields.Err()
-}
-
-// allowed are the words of an enum without those of the numbers that a field must not have.
-func allowed(d protoreflect.EnumDescriptor, but protoreflect.List) string {
-	words := enum.Words(d)
-	for i := range but.Len() {
-		not := d.Values().ByNumber(protoreflect.EnumNumber(but.Get(i).Int()))
-		words = slices.DeleteFunc(words, func(word string) bool { return enum.Find(d, word) == not })
-	}
-	return strings.Join(words, ", ")
-}
-
-// fault describes the rule that a field breaks. A missing field has one description, whichever rule refuses it.
-func fault(v *protovalidate.Violation) string {
-	if !v.RuleValue.IsValid() { // A rule with words of its own.
-		return v.Proto.GetMessage()
-	}
-	missing := v.Proto.GetRuleId() == "required"
-	switch v.Proto.GetRuleId() {
-	case "enum.defined_only":
-		return fmt.Sprintf("%d is none of %s", v.FieldValue.Enum(), strings.Join(enum.Words(v.FieldDescriptor.Enum()), ", "))
-	case "enum.not_in":
-		return fmt.Sprintf("may not be %s; want %s", v.FieldDescriptor.Enum().Values().ByNumber(v.FieldValue.Enum()).Name(), allowed(v.FieldDescriptor.Enum(), v.RuleValue.List()))
-	}
-	pattern := ""
-	if v.Proto.GetRuleId() == "string.pattern" {
-		pattern = v.RuleValue.String()
-	}
-	switch value := v.FieldValue.Interface().(type) {
-	case string:
-		missing = value == ""
-	case protoreflect.List:
-		missing = value.Len() == 0
-	}
-	switch words := patterns[pattern]; {
-	case missing:
-		return "is required"
-	case words != "":
-		return fmt.Sprintf("is %q; want %s", headtail.Cut(v.FieldValue.String(), maxShownValue), words)
-	}
-	return v.Proto.GetMessage()
-}
-
-// maxShownValue bounds how much of a value an error shows, in bytes.
-const maxShownValue = 100
-
-// patterns describes the patterns of the schema.
-var patterns = map[string]string{
-	"^[0-9a-f]{64}$":                    "64 hexadecimal digits in lower case",
-	"^[A-Za-z0-9_-]{1,64}$":             "1 to 64 letters, digits, _ and -",
-	"^[A-Za-z0-9_-]{1,128}$":            "1 to 128 letters, digits, _ and -",
-	"^[A-Za-z0-9-]{1,63}$":              "1 to 63 letters, digits and -",
-	"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$": "1 to 63 lower-case letters, digits and -, a letter first and no - at the end",
+	return checkAttribution(m)
 }
 
 // CheckRequest refuses a message of a request that has more bytes than it may have.

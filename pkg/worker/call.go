@@ -19,6 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/rules"
 )
 
 var (
@@ -78,15 +79,29 @@ func (e *UnusableError) Error() string {
 // Unwrap returns why.
 func (e *UnusableError) Unwrap() error { return e.Err }
 
-// Unmarshal reads the JSON form of a message as a worker sent it. Members that the message does not have are errors.
+// Unmarshal reads the JSON form of a message as a worker sent it, and holds it against the rules of its schema. Members
+// that the message does not have are errors.
 func Unmarshal(payloadJSON string, m proto.Message) error {
 	err := protojson.Unmarshal([]byte(payloadJSON), m)
 	if err == nil {
-		return nil
+		return broken(rules.Check(m))
 	}
 	// The parser varies its blanks so that callers do not depend on its messages. Journals store them here.
 	words := strings.Join(strings.Fields(err.Error()), " ")
 	return fmt.Errorf("it is not the JSON of %s: %s", m.ProtoReflect().Descriptor().Name(), strings.TrimPrefix(words, "proto: "))
+}
+
+// broken returns an error about fields with their JSON names, as a worker writes them.
+func broken(err error) error {
+	fault, ok := rpcerr.As(err)
+	if !ok || len(fault.Fields) == 0 {
+		return err
+	}
+	said := make([]string, len(fault.Fields))
+	for i, f := range fault.Fields {
+		said[i] = strings.TrimPrefix(rpcerr.JSONPath(f.Path)+": "+f.Description, ": ")
+	}
+	return errors.New(strings.Join(said, "; "))
 }
 
 // call is a call that has no answer yet. The host's lock guards it.

@@ -180,6 +180,29 @@ func TestAWorkerGuidesAnAgent(t *testing.T) {
 	assert.Equal(t, []string{"What is it?", "42", "Are you sure?", "42"}, said[1:])
 }
 
+// What a worker decides is held against the rules of the protocol: a conversation has messages with roles.
+func TestWhatAWorkerMustNotDecide(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	close(s.models.may)
+	conn, end := s.start()
+	defer end()
+	w := workertest.Dial(t, workerv1.NewWorkerServiceClient(conn))
+	w.Register(judge())
+	runs := agentv1.NewRunServiceClient(conn)
+	run, err := runs.CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: &agentv1.RunSpec{
+		Prompt: "What is it?", Model: &agentv1.ModelRef{Model: "mockllm/model"},
+		Steps: []*agentv1.AgentRef{{Name: "react", ParamsJson: `{"submit": false, "on_continue": {"worker": "guide"}}`}},
+	}})
+	require.NoError(t, err)
+	w.Send(workertest.Result(w.Call().GetKey(), `{"conversation":{"messages":[{"content":{"text":"who speaks?"}}]}}`))
+	assert.Contains(t, w.Next().GetAccepted().GetProblem(), "conversation.messages[0].role: is required")
+	ended, err := runs.WaitRun(waittest.Context(t), &agentv1.WaitRunRequest{Name: run.GetName()})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, ended.GetState())
+	assert.Contains(t, ended.GetError().GetMessage(), "conversation.messages[0].role: is required")
+}
+
 // A cancel of the run reaches the worker that is asked.
 func TestACancelReachesTheWorkersOfARun(t *testing.T) {
 	t.Parallel()

@@ -196,7 +196,10 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 		{"no parts", sent(`{"parts":[]}`), useless("it says nothing")},
 		{"a part without kind", sent(`{"parts":[{"text":{"text":"a"}},{}]}`), useless("parts[1] is empty")},
 		{"an image of what", sent(`{"parts":[{"image":{"data":"!!"}}]}`), useless(`unknown field "data"`)},
-		{"an image that is nowhere", sent(`{"parts":[{"image":{"media":{}}}]}`), useless("parts[0].image.media: there is no image to be had")},
+		{"an image that is nowhere", sent(`{"parts":[{"image":{"media":{}}}]}`), useless("parts[0].image.media: set one of uri, blob")},
+		{"a sound of no format", sent(`{"parts":[{"audio":{"media":{"uri":"https://a.example/a"}}}]}`), useless("parts[0].audio.format: is required")},
+		{"an image of a detail that is none", sent(`{"parts":[{"image":{"detail":9,"media":{"uri":"https://a.example/a"}}}]}`), useless("parts[0].image.detail: 9 is none of")},
+		{"a tool that is none", sent(`{"parts":[{"toolUse":{"toolType":99}}]}`), useless("parts[0].toolUse.toolType: 99 is none of")},
 		{"an image at no address", sent(`{"parts":[{"image":{"media":{"uri":"cat.png"}}}]}`), useless("parts[0].image.media: there is no image to be had")},
 		{"an image that is no data", sent(`{"parts":[{"image":{"media":{"uri":"data:image/png;base64,!!"}}}]}`), useless("parts[0].image.media.uri")},
 		{"an empty text", sent(`{"text":""}`), func(t *testing.T, r *toolv1.ToolResult) {
