@@ -224,8 +224,10 @@ type StreamWriter interface {
 type UnsupportedError struct {
 	// API is the name of the format in prose.
 	API string
-	// Inexpressible content.
+	// What is the inexpressible content.
 	What string
+	// Field is the field of a GenerateRequest that has it.
+	Field string
 }
 
 // Error implements error.

@@ -31,7 +31,8 @@ func Moved(from, to string, err error) error {
 		if from != "" {
 			return err
 		}
-		if e.Code == codes.InvalidArgument || e.Code == codes.Unimplemented {
+		switch e.Code { //nolint:exhaustive // No field of a request causes the others.
+		case codes.InvalidArgument, codes.Unimplemented, codes.FailedPrecondition:
 			moved.Fields = []Field{{Path: to, Description: moved.Message}}
 		}
 		moved.Message = to + ": " + moved.Message
@@ -93,4 +94,29 @@ func Below(path, above string) (string, bool) {
 		return "." + rest, true
 	}
 	return "", false
+}
+
+// JSONPath converts the names of a field's path to their JSON names. Keys of maps, which are in brackets, stay, and so do the
+// members of a JSON text, which follow a slash.
+func JSONPath(path string) string {
+	var out strings.Builder
+	depth, upper := 0, false
+	for i, c := range path {
+		switch {
+		case c == '/' && depth == 0:
+			return out.String() + path[i:]
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == '_' && depth == 0:
+			upper = true
+			continue
+		}
+		if upper {
+			c, upper = []rune(strings.ToUpper(string(c)))[0], false
+		}
+		out.WriteRune(c)
+	}
+	return out.String()
 }

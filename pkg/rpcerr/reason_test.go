@@ -94,7 +94,7 @@ type documented struct {
 
 var (
 	reasonValue = regexp.MustCompile(`((?:  //.*\n)+)  ERROR_REASON_(\w+) = \d+(?: \[.*\])?;`)
-	codeName    = regexp.MustCompile(`Code ([A-Z_]+)`)
+	codeName    = regexp.MustCompile(`Code(?: |\n *// )([A-Z_]+)`)
 	sample      = regexp.MustCompile(`\{"reason".*\}`)
 )
 

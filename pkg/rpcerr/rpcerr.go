@@ -35,7 +35,7 @@ type Error struct {
 	Metadata map[string]string
 	// RetryAfter is the delay before a retry; zero means unspecified.
 	RetryAfter time.Duration
-	// Fields are the request's fields that break a rule, with an INVALID_REQUEST.
+	// Fields are the request's fields that cause the failure: they break a rule, or the server cannot do what they ask for.
 	Fields []Field
 	// Details are further facts, which the reason documents: few and small, since they travel in a trailer.
 	Details []proto.Message
@@ -43,7 +43,7 @@ type Error struct {
 	cause error
 }
 
-// Field is a field of a request that breaks a rule.
+// Field is a field of a request that causes a failure.
 type Field struct {
 	// Path is the field's path, such as `spec.limits.tokens`.
 	Path string

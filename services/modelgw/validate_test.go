@@ -68,7 +68,7 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 		parent, model, args string
 		config              *modelv1.GenerateConfig
 		reason              errorsv1.ErrorReason
-		says                string
+		says                string // the field, and what is wrong with it
 	}{
 		"an API that is not built": {project, "openai/gpt-5", "", nil, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "responses_api=false"},
 		"an argument":              {project, "openai/gpt-4o", `{"respones": 1}`, nil, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "respones"},

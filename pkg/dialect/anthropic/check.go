@@ -54,7 +54,7 @@ func check(c *contentv1.MessageContent, t takes) error {
 			what = "content of an unknown kind"
 		}
 		if what != "" {
-			return unsupported(what + " in " + t.where)
+			return unsupported("messages", what+" in "+t.where)
 		}
 	}
 	return nil

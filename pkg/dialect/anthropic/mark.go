@@ -69,7 +69,7 @@ func (p *plan) mark(tools, automatic bool) error {
 	}
 	left := maxMarks - inSystem - inTurns
 	if left < 0 {
-		return unsupported("more than 4 cache breakpoints")
+		return unsupported("messages", "more than 4 cache breakpoints")
 	}
 	if len(p.system) > 0 && inSystem == 0 && left > 0 {
 		p.system[len(p.system)-1].marked = true

@@ -55,11 +55,11 @@ const (
 func (r *Request) plan() (*plan, error) {
 	for _, tool := range r.Tools {
 		if schema := tool.GetParametersJson(); schema != "" && !isObject(schema) {
-			return nil, unsupported("the tool " + tool.GetName() + ", whose schema is no JSON object")
+			return nil, unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
 		}
 	}
 	if r.Config.GetResponseSchema() != nil && !isObject(r.Config.GetResponseSchema().GetJsonSchema()) {
-		return nil, unsupported("a schema of answers that is no JSON object")
+		return nil, unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
 	}
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
 	messages := r.Messages
@@ -160,7 +160,7 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 	}
 	for _, call := range m.GetToolCalls() {
 		if arguments := call.GetArgumentsJson(); arguments != "" && !isObject(arguments) {
-			return turn{}, unsupported("a call whose arguments are no JSON object")
+			return turn{}, unsupported("messages", "a call whose arguments are no JSON object")
 		}
 		t.blocks = append(t.blocks, block{call: call})
 	}

@@ -47,8 +47,8 @@ type Cache struct {
 }
 
 // unsupported is the error for content that the format cannot express, or that this package does not accept.
-func unsupported(what string) error {
-	return &dialect.UnsupportedError{API: "the Messages API", What: what}
+func unsupported(field, what string) error {
+	return &dialect.UnsupportedError{API: "the Messages API", What: what, Field: field}
 }
 
 // AppendRequest implements dialect.Codec. Later system messages become reminders of the user, which every model takes.

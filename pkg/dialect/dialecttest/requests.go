@@ -140,6 +140,7 @@ func unsupported(t *testing.T, h Harness) {
 	require.True(t, ok, "content of an unknown kind: %v", err)
 	assert.NotEmpty(t, failure.API)
 	assert.NotEmpty(t, failure.What)
+	assert.Equal(t, "messages", failure.Field)
 }
 
 // extended adds a member that no version knows to a JSON object.

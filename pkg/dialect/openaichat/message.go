@@ -117,7 +117,7 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 	case *contentv1.Content_Audio:
 		_, data, inline := dialect.SplitDataURI(p.Audio.GetMedia().GetUri())
 		if !inline {
-			return unsupported("audio that is not a data URI")
+			return unsupported("messages", "audio that is not a data URI")
 		}
 		e.w.TextMember("type", "input_audio")
 		e.w.Key("input_audio")
@@ -133,9 +133,9 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 		e.w.TextMember("filename", p.Document.GetFilename())
 		e.w.EndObject()
 	case *contentv1.Content_Video:
-		return unsupported("video")
+		return unsupported("messages", "video")
 	default:
-		return unsupported("content in a user message that is neither text, image, audio nor document")
+		return unsupported("messages", "content in a user message that is neither text, image, audio nor document")
 	}
 	return nil
 }

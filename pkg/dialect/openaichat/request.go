@@ -92,7 +92,7 @@ func extraMembers(config *modelv1.GenerateConfig) (*orderedjson.Object, error) {
 	}
 	extra, err := orderedjson.DecodeObject([]byte(config.GetExtraBodyJson()))
 	if err != nil {
-		return nil, unsupported("extra_body that is no JSON object")
+		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
 	}
 	extra.Delete("metadata")
 	return extra, nil
@@ -114,8 +114,8 @@ func (r *Request) size() int {
 }
 
 // unsupported is the error for content that the format cannot express.
-func unsupported(what string) error {
-	return &dialect.UnsupportedError{API: "chat completions", What: what}
+func unsupported(field, what string) error {
+	return &dialect.UnsupportedError{API: "chat completions", What: what, Field: field}
 }
 
 func (e *encoder) tools() {

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -81,7 +82,7 @@ func TestTheLogSaysWhyARunWasRefused(t *testing.T) {
 	spec.Model.Model = "openai/gpt-4o"
 	_, err := runs.CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: spec})
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED), "%v", err)
-	assert.Contains(t, b.String(), `level=WARN msg="a run is refused" parent=projects/default reason=PROVIDER_NOT_CONFIGURED provider=openai account=default`)
+	assert.Contains(t, b.String(), `level=WARN msg="a run is refused" parent=projects/default reason=PROVIDER_NOT_CONFIGURED field=spec.model.model provider=openai account=default`)
 	assert.NotContains(t, b.String(), "the question")
 }
 
@@ -150,7 +151,7 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 		"no steps":          {func(s *agentv1.RunSpec) { s.Steps = nil }, codes.InvalidArgument, []string{"spec.steps"}},
 		"unknown agent":     {func(s *agentv1.RunSpec) { s.Steps[0].Name = "reakt" }, codes.InvalidArgument, []string{"spec.steps[0].name", "reakt", "generate, react"}},
 		"unknown parameter": {func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{"tol_calls": "loop"}` }, codes.InvalidArgument, []string{"spec.steps[0]", "tol_calls", "tool_calls"}},
-		"bad parameter":     {func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{"tool_calls": "twice"}` }, codes.InvalidArgument, []string{"tool_calls", "loop"}},
+		"bad parameter":     {func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{"tool_calls": "twice"}` }, codes.InvalidArgument, []string{"spec.steps[0].params_json/tool_calls", "loop"}},
 		"parameters that are no JSON": {
 			func(s *agentv1.RunSpec) { s.Steps[0].ParamsJson = `{` }, codes.InvalidArgument, []string{"spec.steps[0]", "JSON"},
 		},
@@ -166,7 +167,7 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 			}, codes.InvalidArgument, []string{`spec.model_roles["grader"].model`},
 		},
 		"unknown driver":       {sandbox(&sandboxv1.SandboxSpec{Driver: "docer"}), codes.InvalidArgument, []string{`spec.sandboxes["default"].driver`, "docer", "docker"}},
-		"image without images": {sandbox(&sandboxv1.SandboxSpec{Image: "debian"}), codes.FailedPrecondition, []string{`spec.sandboxes["default"]`, "spec.image"}},
+		"image without images": {sandbox(&sandboxv1.SandboxSpec{Image: "debian"}), codes.FailedPrecondition, []string{`spec.sandboxes["default"].image`}},
 		"driver that cannot":   {sandbox(&sandboxv1.SandboxSpec{Driver: "docker"}), codes.Unavailable, []string{`spec.sandboxes["default"]`, "start dockerd"}},
 		"negative bound":       {func(s *agentv1.RunSpec) { s.Limits = &agentv1.RunLimits{Tokens: new(int64(-1))} }, codes.InvalidArgument, []string{"spec.limits", "tokens"}},
 		"bad formula":          {func(s *agentv1.RunSpec) { s.Limits = &agentv1.RunLimits{TokenFormula: "inputs"} }, codes.InvalidArgument, []string{"spec.limits", "formula"}},
@@ -204,6 +205,11 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 			assert.Equal(t, c.code, rpcerr.Code(err), "%v", err)
 			for _, part := range c.says {
 				assert.ErrorContains(t, err, part)
+			}
+			if c.code != codes.Unavailable { // The fault is the server's.
+				fault, _ := rpcerr.As(err)
+				require.NotEmpty(t, fault.Fields, "%v", err)
+				assert.True(t, strings.HasPrefix(fault.Fields[0].Path, c.says[0]), "%s: %v", fault.Fields[0].Path, err)
 			}
 		})
 	}

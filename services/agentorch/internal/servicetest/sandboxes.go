@@ -97,7 +97,7 @@ func check(spec *sandboxv1.SandboxSpec) error {
 	case driver != "" && driver != "local":
 		return rpcerr.In("spec", rpcerr.DriverNotFound(driver, []string{"docker", "local"}))
 	case spec.GetImage() != "":
-		return rpcerr.CapabilityUnsupported("images", "spec.image: the local driver has no images")
+		return rpcerr.In("spec.image", rpcerr.CapabilityUnsupported("images", "the local driver has no images"))
 	}
 	return nil
 }

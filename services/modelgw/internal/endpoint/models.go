@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -38,7 +40,7 @@ func unknownModel(message string) error {
 // wrongName is a provider's error for an unknown model name.
 func wrongName(err error) (said string, wrong bool) {
 	fault, ok := rpcerr.As(err)
-	if !ok || !slices.ContainsFunc(fault.Fields, func(f rpcerr.Field) bool { return f.Path == modelMember }) {
+	if !ok || fault.Code != codes.InvalidArgument || !slices.ContainsFunc(fault.Fields, func(f rpcerr.Field) bool { return f.Path == modelMember }) {
 		return "", false
 	}
 	return fault.Message, true

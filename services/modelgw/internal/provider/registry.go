@@ -104,8 +104,9 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 		names := slices.Sorted(maps.Keys(r.kinds))
 		return nil, rpcerr.ModelNotFound(ref.Model, names, "unknown provider %q of model %q; known: %s", kind, ref.Model, strings.Join(names, ", "))
 	}
-	if ref.Account == "" {
-		ref.Account = DefaultAccount
+	named := "account" // the field that names the account
+	if ref.Account == "" || ref.Account == DefaultAccount {
+		ref.Account, named = DefaultAccount, "model"
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +119,10 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	}
 	p, err := k.Open(Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
 	if err != nil {
-		r.logUnusable(k.Name, ref.Account, err)
+		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED) {
+			r.logUnusable(k.Name, ref.Account, err)
+			return nil, rpcerr.In(named, err)
+		}
 		return nil, err
 	}
 	model := &Model{Kind: k, Name: name, Account: ref.Account, Provider: p}
@@ -128,10 +132,10 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	return model, nil
 }
 
-// logUnusable logs the use of an account that is unknown or has no key. Callers name accounts freely, so the log has at
+// logUnusable logs the use of an account that cannot be used as it is configured. Callers name accounts freely, so the log has at
 // most one line in a while.
 func (r *Registry) logUnusable(kind, account string, err error) {
-	if r.Logger == nil || rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED {
+	if r.Logger == nil {
 		return
 	}
 	r.seldom.Do(func() {

@@ -251,6 +251,9 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	asked := s.boxSpec(spec)
 	asked.ID, asked.Deadline = b.ID, b.Deadline
 	report, err := d.Create(ctx, asked)
+	if spec.GetImage() != "" && rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE) {
+		return rpcerr.In("spec.image", err)
+	}
 	if err != nil {
 		return err
 	}

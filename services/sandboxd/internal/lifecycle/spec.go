@@ -150,11 +150,11 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 	case spec.GetSnapshot() != "":
 		return rpcerr.NotBuiltField("spec.snapshot", "starting from a snapshot")
 	case spec.GetImage() != "" && spec.GetDriver() == "local":
-		return rpcerr.CapabilityUnsupported("images", "spec.image: the local driver shows this machine's own system and has no images")
+		return rpcerr.In("spec.image", rpcerr.CapabilityUnsupported("images", "the local driver shows this machine's own system and has no images"))
 	case spec.GetDriverConfigJson() != "" && !json.Valid([]byte(spec.GetDriverConfigJson())):
 		return rpcerr.InvalidField("spec.driver_config_json", "is not JSON")
 	case spec.GetDriverConfigJson() != "":
-		return rpcerr.CapabilityUnsupported("driver_config_json", "spec.driver_config_json: the %s driver has no configuration of its own", spec.GetDriver())
+		return rpcerr.In("spec.driver_config_json", rpcerr.CapabilityUnsupported("driver_config_json", "the %s driver has no configuration of its own", spec.GetDriver()))
 	}
 	if err := CheckEnv(spec.GetEnv()); err != nil {
 		return err

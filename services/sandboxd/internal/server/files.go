@@ -20,6 +20,11 @@ import (
 // maxDownload bounds a download that names no bound.
 const maxDownload = 100 << 20
 
+// useFile is use for a request that names its user itself, and not in a specification.
+func (s *Server) useFile(ctx context.Context, name string, f func(*client.Client) error) error {
+	return rpcerr.Moved("spec.user", "user", s.use(ctx, name, f))
+}
+
 // ReadFile reads a file, or a part of it, in one answer.
 func (s *Server) ReadFile(ctx context.Context, req *sandboxv1.ReadFileRequest) (*sandboxv1.ReadFileResponse, error) {
 	read := &guestv1.ReadFileRequest{Path: req.GetPath(), Offset: req.GetOffset(), User: req.GetUser()}
@@ -32,7 +37,7 @@ func (s *Server) ReadFile(ctx context.Context, req *sandboxv1.ReadFileRequest) (
 		}
 	}
 	resp := &sandboxv1.ReadFileResponse{}
-	err := s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
+	err := s.useFile(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return c.Again(ctx, func(api guestv1.GuestServiceClient) error {
 			resp.Reset()
 			return download(ctx, api, read, func(piece *guestv1.ReadFileResponse) error {
@@ -57,7 +62,7 @@ func (s *Server) WriteFile(ctx context.Context, req *sandboxv1.WriteFileRequest)
 		return nil, tooLarge("content", maxInput)
 	}
 	resp := &sandboxv1.WriteFileResponse{}
-	err := s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
+	err := s.useFile(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return c.Again(ctx, func(api guestv1.GuestServiceClient) (err error) {
 			left := body
 			resp.Info, err = client.Upload(ctx, api, &guestv1.WriteFileRequest{Path: req.GetPath(), Mode: req.GetMode(), User: req.GetUser()}, func() ([]byte, error) {
@@ -84,7 +89,7 @@ func (s *Server) DownloadFile(req *sandboxv1.DownloadFileRequest, stream grpc.Se
 		read.MaxBytes = maxDownload
 	}
 	ctx := stream.Context()
-	return s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
+	return s.useFile(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
 			return download(ctx, api, read, func(piece *guestv1.ReadFileResponse) error {
 				if stream.Send(&sandboxv1.DownloadFileResponse{Chunk: piece.GetChunk(), Info: piece.GetInfo()}) != nil {
@@ -133,7 +138,7 @@ func (s *Server) UploadFile(stream grpc.ClientStreamingServer[sandboxv1.UploadFi
 	}
 	ctx := stream.Context()
 	resp := &sandboxv1.UploadFileResponse{}
-	err = s.use(ctx, first.GetSandbox(), func(c *client.Client) error {
+	err = s.useFile(ctx, first.GetSandbox(), func(c *client.Client) error {
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) (err error) {
 			to := &guestv1.WriteFileRequest{Path: first.GetPath(), Mode: first.GetMode(), User: first.GetUser(), Chunk: first.GetChunk()}
 			resp.Info, err = client.Upload(ctx, api, to, func() ([]byte, error) {
@@ -166,7 +171,7 @@ func (s *Server) ListFiles(ctx context.Context, req *sandboxv1.ListFilesRequest)
 		return nil, err
 	}
 	var listed *guestv1.ListFilesResponse
-	err = s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
+	err = s.useFile(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return c.Again(ctx, func(api guestv1.GuestServiceClient) (err error) {
 			listed, err = api.ListFiles(ctx, &guestv1.ListFilesRequest{Path: req.GetPath(), MaxDepth: req.GetMaxDepth(), User: req.GetUser()})
 			return err
@@ -193,7 +198,7 @@ func (s *Server) ListFiles(ctx context.Context, req *sandboxv1.ListFilesRequest)
 
 // RemoveFile removes a file, or a folder with all in it when told so.
 func (s *Server) RemoveFile(ctx context.Context, req *sandboxv1.RemoveFileRequest) (*sandboxv1.RemoveFileResponse, error) {
-	err := s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
+	err := s.useFile(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
 			_, err := api.RemoveFile(ctx, &guestv1.RemoveFileRequest{Path: req.GetPath(), Recursive: req.GetRecursive(), User: req.GetUser()})
 			return err

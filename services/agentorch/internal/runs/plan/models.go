@@ -131,26 +131,21 @@ func (c *modelCall) placed(err error) error {
 	if !ok {
 		return rpcerr.Wrap(err, "%s", c.field)
 	}
-	path, says, _ := strings.Cut(fault.Message, ": ")
-	if len(fault.Fields) > 0 {
-		path = fault.Fields[0].Path
+	if len(fault.Fields) == 0 {
+		return rpcerr.In(c.field, err)
 	}
-	if option, isOption := strings.CutPrefix(path, "config."); isOption {
+	path := fault.Fields[0].Path
+	switch option, isOption := strings.CutPrefix(path, "config."); {
+	case isOption:
 		option, _, _ = strings.Cut(option, ".")
-		field := c.fieldOf(option)
-		switch {
-		case field == "":
-		case len(fault.Fields) > 0:
+		if field := c.fieldOf(option); field != "" {
 			return rpcerr.Moved("config."+option, field, err)
-		default:
-			placed := *fault
-			placed.Message = field + ": " + says
-			return &placed
 		}
-	}
-	switch {
-	case len(fault.Fields) == 0 || path == "config" || strings.HasPrefix(path, "config."):
-		return rpcerr.Wrap(err, "%s", c.field)
+		fallthrough
+	case path == "config": // What causes the call causes its configuration.
+		whole := *fault
+		whole.Fields = nil
+		return rpcerr.In(c.field, &whole)
 	case path == "model":
 		return rpcerr.Moved("model", c.named, err)
 	}
@@ -284,7 +279,7 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 		return nil, call.placed(err)
 	}
 	if bound != "" && answer.GetPrices() == nil {
-		return nil, rpcerr.PriceUnknown(call.ref.GetModel(), bound)
+		return nil, priceUnknown(call.ref.GetModel(), bound)
 	}
 	provider, _, _ := strings.Cut(call.ref.GetModel(), "/")
 	for _, name := range answer.GetConfig().GetFallbackModels().GetValues() {
@@ -299,7 +294,7 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 			return nil, rpcerr.Moved("model", call.fieldOf("fallback_models"), err)
 		}
 		if bound != "" && checked.GetPrices() == nil {
-			return nil, rpcerr.PriceUnknown(fallback.GetModel(), bound)
+			return nil, priceUnknown(fallback.GetModel(), bound)
 		}
 	}
 	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
@@ -311,6 +306,12 @@ func (c Checker) checkCall(ctx context.Context, project string, call *modelCall,
 		warnings[i] = &agentv1.EvalWarning{Message: message, Model: call.ref.GetModel(), UnsentOptions: []string{option}, Field: call.step}
 	}
 	return warnings, nil
+}
+
+// priceUnknown is the error for a model without a known price where the field bound limits dollars.
+func priceUnknown(model, bound string) error {
+	err := rpcerr.PriceUnknown(model, bound)
+	return err.WithField(bound, "%s", err.Message)
 }
 
 // validate is a call of modelgw that only checks.
@@ -357,6 +358,13 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 		}
 		account = named
 	}
+	notConfigured := func(format string, args ...any) error {
+		field := "model"
+		if ref.GetAccount() != "" {
+			field = "account"
+		}
+		return rpcerr.In(field, rpcerr.ProviderNotConfigured(p.GetName(), account, format, args...))
+	}
 	var known []string
 	for _, a := range p.GetAccounts() {
 		known = append(known, a.GetName())
@@ -364,7 +372,7 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 			continue
 		}
 		if !a.GetUsable() {
-			return rpcerr.ProviderNotConfigured(p.GetName(), account, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
+			return notConfigured("the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
 		}
 		return nil
 	}
@@ -375,5 +383,5 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 	if len(known) > 0 {
 		configured = "configured are: " + strings.Join(known, ", ")
 	}
-	return rpcerr.ProviderNotConfigured(p.GetName(), account, "%s has no account %q; %s", p.GetName(), account, configured)
+	return notConfigured("%s has no account %q; %s", p.GetName(), account, configured)
 }

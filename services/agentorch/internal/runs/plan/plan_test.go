@@ -356,6 +356,9 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 			assert.True(t, rpcerr.Is(err, c.reason), "%v", err)
 			assert.ErrorContains(t, err, c.says)
 			assert.Truef(t, err != nil && strings.HasPrefix(err.Error(), "spec."), "%v", err)
+			if fault, ok := rpcerr.As(err); assert.True(t, ok) && assert.Len(t, fault.Fields, 1, "%v", err) {
+				assert.True(t, strings.HasPrefix(err.Error(), fault.Fields[0].Path+": "), "the details name %s: %v", fault.Fields[0].Path, err)
+			}
 		})
 	}
 	assert.Empty(t, f.Models.Requests(), "no model was called")

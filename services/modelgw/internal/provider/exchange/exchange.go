@@ -123,11 +123,10 @@ func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buff
 	if err == nil {
 		return body, nil
 	}
-	what := err.Error()
 	if u, ok := errors.AsType[*dialect.UnsupportedError](err); ok {
-		what = u.What
+		return nil, rpcerr.In(u.Field, rpcerr.CapabilityUnsupported(u.What, "%s: %w", x.Provider, err))
 	}
-	return nil, rpcerr.CapabilityUnsupported(what, "%s: %w", x.Provider, err)
+	return nil, rpcerr.CapabilityUnsupported(err.Error(), "%s: %w", x.Provider, err)
 }
 
 // Post sends a request and reads the answer, of which at most left bytes; it subtracts the read bytes from left. The

@@ -152,7 +152,10 @@ func TestTheKeyIsInNoErrorAndNoRecord(t *testing.T) {
 func TestWhatTheDialectCannotExpressIsSaid(t *testing.T) {
 	t.Parallel()
 	x := &exchange.Exchange{Codec: openaichat.Codec{}, Provider: "vendor"}
-	_, err := x.Encode(func([]byte) ([]byte, error) { return nil, &dialect.UnsupportedError{API: "it", What: "video"} })
+	_, err := x.Encode(func([]byte) ([]byte, error) {
+		return nil, &dialect.UnsupportedError{API: "it", What: "video", Field: "messages"}
+	})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
-	assert.ErrorContains(t, err, "vendor: it cannot take video")
+	assert.ErrorContains(t, err, "messages: vendor: it cannot take video")
+	assert.True(t, rpcerr.Concerns("messages", err))
 }

@@ -40,29 +40,29 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 
 // Check implements provider.Provider.
 func (m *model) Check(c *modelv1.GenerateConfig) error {
-	why := m.needsResponses(c)
-	if why == "" {
+	field, why := m.needsResponses(c)
+	if field == "" {
 		return nil
 	}
-	return rpcerr.CapabilityUnsupported("responses_api",
+	return rpcerr.In(field, rpcerr.CapabilityUnsupported("responses_api",
 		"%s/%s: %s needs OpenAI's Responses API, which is not built yet; use chat completions: by the model argument responses_api=false, "+
-			"by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why)
+			"by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why))
 }
 
-// needsResponses names the feature of a call that needs the Responses API; empty if there is none.
-func (m *model) needsResponses(c *modelv1.GenerateConfig) string {
+// needsResponses returns the field of a call that needs the Responses API, and the feature; empty if there is none.
+func (m *model) needsResponses(c *modelv1.GenerateConfig) (field, why string) {
 	_, images := chat.ImageOutput(c)
 	switch asked := m.args.ResponsesAPI; {
 	case images:
-		return "output of images"
+		return "config.modalities", "output of images"
 	case m.args.Background != nil && *m.args.Background:
-		return "a background request"
+		return "model_args_json/background", "a background request"
 	case asked != nil && *asked:
-		return "what the model argument responses_api asks for"
+		return "model_args_json/responses_api", "what the model argument responses_api asks for"
 	case asked == nil && m.atVendor && m.name.wantsResponses() && c.NumChoices == nil:
-		return "this model"
+		return "model", "this model"
 	default:
-		return ""
+		return "", ""
 	}
 }
 

@@ -120,6 +120,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), err)
 	assert.ErrorContains(t, err, "responses_api=false")
+	assert.True(t, rpcerr.Concerns("model", err))
 }
 
 // By default the name of a model decides at OpenAI's own address alone; the configuration of an account may say, and

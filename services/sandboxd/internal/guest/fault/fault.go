@@ -82,7 +82,7 @@ func UnknownUser(name string) error {
 
 // NoUserSwitch is the error of a sandbox that cannot run commands for other users.
 func NoUserSwitch(name string) error {
-	return rpcerr.CapabilityUnsupported("users", "cannot act as %q: this sandbox has a single user; run the platform as root for more", name)
+	return rpcerr.In("spec.user", rpcerr.CapabilityUnsupported("users", "cannot act as %q: this sandbox has a single user; run the platform as root for more", name))
 }
 
 // KeyUnknown is the error of a key that no command has.
