@@ -72,7 +72,7 @@ func describe(first chunk) file {
 	case *blobv1.DownloadBlobResponse:
 		ref := first.GetBlob()
 		return file{name: ref.GetHash(), mediaType: ref.GetMediaType(), size: ref.GetSize(), etag: ref.GetHash()}
-	case *sandboxv1.DownloadFileResponse: // The kernel reports size 0 for files that it generates.
+	case *sandboxv1.DownloadFileResponse: // The size is 0 for files that the kernel generates.
 		info := first.GetInfo()
 		return file{name: path.Base(info.GetPath()), size: info.GetSize(), changed: info.GetModifyTime().AsTime()}
 	case *agentv1.ExportEvalResponse:

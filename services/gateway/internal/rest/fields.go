@@ -2,7 +2,9 @@ package rest
 
 import (
 	"context"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -72,40 +74,43 @@ func (n naming) of(ctx context.Context, err error) error {
 	named := *e
 	named.Fields = make([]rpcerr.Field, 0, len(e.Fields))
 	for _, f := range e.Fields {
-		path := jsonPath(f.Path)
+		path := rpcerr.JSONPath(f.Path)
 		if rest, ok := strings.CutPrefix(path, within+"."); ok && within != "" {
 			path = rest
 		}
 		if path != f.Path && f.Path != "" {
 			named.Message = strings.ReplaceAll(named.Message, f.Path+": ", path+": ")
 		}
-		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: shared.ReplaceAllStringFunc(f.Description, jsonPath)})
+		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: shared.ReplaceAllStringFunc(f.Description, rpcerr.JSONPath)})
 	}
-	named.Message = shared.ReplaceAllStringFunc(named.Message, jsonPath)
+	named.Message = shared.ReplaceAllStringFunc(named.Message, rpcerr.JSONPath)
 	return &named
 }
 
-// jsonPath converts the names of a path to their JSON names. Keys of maps, which are in brackets, stay, and so do the
-// members of a JSON text, which follow a slash.
-func jsonPath(path string) string {
-	var out strings.Builder
-	depth, upper := 0, false
-	for i, c := range path {
-		switch {
-		case c == '/' && depth == 0:
-			return out.String() + path[i:]
-		case c == '[':
-			depth++
-		case c == ']':
-			depth--
-		case c == '_' && depth == 0:
-			upper = true
-			continue
-		}
-		if upper {
-			c, upper = []rune(strings.ToUpper(string(c)))[0], false
-		}
-		out.WriteRune(c)
+// maskName is a name of a field, or a path of several, in an error about a mask.
+var maskName = regexp.MustCompile(`[\w.]+`)
+
+// ofMask returns an error about the mask of an update with the names of fields as the caller spells them: as in the
+// query, else as in JSON. Err is an error that naming returned.
+func ofMask(r *http.Request, err error) error {
+	e, ok := rpcerr.As(err)
+	if !ok || len(e.Fields) != 1 || e.Fields[0].Path != "updateMask" {
+		return err
 	}
-	return out.String()
+	var sent []string
+	for _, mask := range slices.Concat(r.URL.Query()["updateMask"], r.URL.Query()["update_mask"]) {
+		sent = append(sent, strings.Split(mask, ",")...)
+	}
+	spell := func(text string) string {
+		return maskName.ReplaceAllStringFunc(text, func(name string) string {
+			if slices.Contains(sent, name) {
+				return name
+			}
+			return rpcerr.JSONPath(name)
+		})
+	}
+	named := *e
+	named.Message = spell(e.Message)
+	named.Fields = []rpcerr.Field{{Path: e.Fields[0].Path, Description: spell(e.Fields[0].Description)}}
+	return &named
 }

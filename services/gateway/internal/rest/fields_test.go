@@ -12,20 +12,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-func TestPathsAreNamedAsJSONDoes(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]string{
-		"":                              "",
-		"spec.max_samples":              "spec.maxSamples",
-		"spec.steps[0].params_json":     "spec.steps[0].paramsJson",
-		`spec.model_roles["my_role"]`:   `spec.modelRoles["my_role"]`,
-		"limits.time":                   "limits.time",
-		"a_b[0].params_json/tool_calls": "aB[0].paramsJson/tool_calls",
-	} {
-		assert.Equal(t, want, jsonPath(path))
-	}
-}
-
 // A message names keys and pages as the fields that it is about: a caller finds both in the same reference.
 func TestMessagesNameKeysAndPagesAsJSONDoes(t *testing.T) {
 	t.Parallel()

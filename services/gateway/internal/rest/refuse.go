@@ -79,7 +79,7 @@ func (n naming) answer(ctx context.Context, mux *runtime.ServeMux, m runtime.Mar
 	if own, ok := errors.AsType[spelled](err); ok {
 		err = own.error
 	} else {
-		err = n.of(ctx, err)
+		err = ofMask(r, n.of(ctx, err))
 	}
 	// Errors of the mapping itself, such as a query parameter that is no number, have no details.
 	if s := status.Convert(err); s.Code() == codes.InvalidArgument && len(s.Details()) == 0 {
