@@ -1,8 +1,10 @@
 package file_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,8 +130,9 @@ func TestErrorsNameTheirReason(t *testing.T) {
 	}
 }
 
-// What has opened nothing closes nothing: not the descriptor 0, which may be a connection or a file of somebody else.
-func TestAPathThatIsRefusedClosesNothing(t *testing.T) { // Not in parallel: others could take the descriptor.
+// An operation that has opened nothing closes nothing: not the descriptor 0, which may be a connection or a file of
+// another part.
+func TestAPathThatIsRefusedClosesNothing(t *testing.T) { // Not in parallel: others could open the descriptor.
 	p := place(t)
 	var before, after unix.Stat_t
 	require.NoError(t, unix.Fstat(0, &before))
@@ -151,6 +154,26 @@ func TestPartsOfAFile(t *testing.T) {
 		got, err := read(p, "f", tt.offset, tt.limit, tt.max)
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got)
+	}
+}
+
+// The kernel generates the content of such files during the read: their size is not that of the content.
+func TestASizeThatIsNotKnownIsNotGiven(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/proc/version", "/sys/devices/system/cpu/online"} {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skipf("this machine has no %s", path)
+		}
+		require.NoError(t, err)
+		r, err := place(t).Open(path, 0, 0, 1<<20)
+		require.NoError(t, err)
+		defer r.Close()
+		assert.Zero(t, r.Info.GetSize(), path)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err)
+		assert.NotEmpty(t, got)
+		assert.Equal(t, string(content[:4]), string(got[:4]), path)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
@@ -35,7 +37,9 @@ func (p Place) Open(path string, offset, limit, maxBytes int64) (*Reader, error)
 		if r.file, info, err = walk.Regular(full); err != nil {
 			return err
 		}
-		r.Info = describe(path, full, info)
+		if r.Info = describe(path, full, info); generated(r.file) {
+			r.Info.Size = 0
+		}
 		if rest := info.Size() - offset; maxBytes > 0 && rest > maxBytes && (limit <= 0 || limit > maxBytes) {
 			return fault.TooLarge(path, maxBytes)
 		}
@@ -47,6 +51,21 @@ func (p Place) Open(path string, offset, limit, maxBytes int64) (*Reader, error)
 		return nil, err
 	}
 	return r, nil
+}
+
+// generated reports whether the kernel makes the content of a file as it is read, so that the size of the file is not
+// that of its content.
+func generated(f *os.File) bool {
+	var at unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &at) != nil {
+		return false
+	}
+	switch at.Type {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
+		unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC:
+		return true
+	}
+	return false
 }
 
 // Read reads on; it fails with OUTPUT_LIMIT when the file grew over the bound.
