@@ -2,7 +2,7 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -80,8 +80,13 @@ func (a *Access) begin(sandbox string) (key string, end func(), err error) {
 }
 
 func (a *Access) add(action *toolv1.SandboxAction, err error) {
-	if err != nil {
-		action.Error = fmt.Sprint(err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // Go's text is not for transcripts.
+		action.Error = "timed out with its call"
+	case errors.Is(err, context.Canceled):
+		action.Error = "cancelled with its call"
+	case err != nil:
+		action.Error = err.Error()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -358,4 +358,11 @@ func TestWhatIsRecordedOfACommand(t *testing.T) {
 	assert.Equal(t, "a bug", access.Actions()[1].GetError())
 	assert.Nil(t, access.Actions()[1].ExitCode)
 	assert.Empty(t, access.Actions()[1].GetOptionsJson())
+
+	for cause, want := range map[error]string{context.DeadlineExceeded: "timed out with its call", context.Canceled: "cancelled with its call"} {
+		service.answer = func(context.Context, int) (*sandboxv1.ExecResponse, error) { return nil, cause }
+		_, err = box.Exec(t.Context(), echo)
+		require.ErrorIs(t, err, cause)
+		assert.Equal(t, want, access.Actions()[len(access.Actions())-1].GetError())
+	}
 }
