@@ -17,36 +17,18 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/servicetest"
 )
 
-// TestARateLimitIsAskedAgainUnderANewKey: the gateway has tried and keeps the failure under the key, so the run waits
-// and begins another effect.
-func TestARateLimitIsAskedAgainUnderANewKey(t *testing.T) {
+// A rate limit of a provider comes here when it has outlasted the retries that the configuration of the call allows. It
+// fails the run, as every other error of a provider does.
+func TestARateLimitThatOutlastsItsRetriesFailsTheRun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	asked := 0
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		if asked++; asked == 1 {
-			return nil, rpcerr.ProviderRateLimited("openai", 429, 30*time.Millisecond, "slow down")
-		}
-		return servicetest.Say("ok"), nil
+		return nil, rpcerr.ProviderRateLimited("openai", 429, 30*time.Millisecond, "slow down")
 	}
-	name := f.Create(spec(step("generate", ""))).Name
-	got := f.Finish(name)
-	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
-	assert.Equal(t, []string{"RUNNING", "WAITINGcapacity", "RUNNING", "end"}, f.phases(name))
-	assert.Equal(t, 1, got.Turns, "what failed was no turn")
-	var keys, reasons []string
-	for e, err := range f.Events(name) {
-		require.NoError(t, err)
-		if e.GetModelIntent() != nil {
-			keys = append(keys, e.GetModelIntent().GetRequestId())
-		}
-		if e.GetModelOutcome() != nil {
-			reasons = append(reasons, e.GetModelOutcome().GetError().GetReason())
-		}
-	}
-	require.Len(t, keys, 2)
-	assert.NotEqual(t, keys[0], keys[1])
-	assert.Equal(t, []string{"PROVIDER_RATE_LIMITED", ""}, reasons)
+	got := f.Finish(f.Create(spec(step("generate", ""))).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
+	assert.Equal(t, "PROVIDER_RATE_LIMITED", got.Error.GetReason())
+	assert.Len(t, f.Models.Requests(), 1)
 }
 
 // checked is a run that a program judges in its sandbox.

@@ -87,12 +87,11 @@ var shapes = map[string]shape{
 		return name
 	}},
 	// A scorer that asks a model: after each attempt and at the end, once refused by its provider.
-	"graded": {play: func(f *fleet) string {
+	"graded-attempts": {play: func(f *fleet) string {
 		f.Models.Answer = servicetest.ByTurn(
 			servicetest.Says("", call("c1", "submit", `{"answer": "41"}`)), servicetest.Says("", call("c2", "submit", `{"answer": "42"}`)),
 		)
-		slow := rpcerr.ProviderRateLimited("openai", 429, time.Second, "slow down")
-		s := graded(f, step("react", `{"attempts": 2, "prompt": null}`), verdict("I"), noVerdict(slow), verdict("C"))
+		s := graded(f, step("react", `{"attempts": 2, "prompt": null}`), verdict("I"), verdict("C"))
 		return f.start().ended(s)
 	}},
 	// A run of a sample that waits for a decision when its replica restarts, and is resumed.
@@ -196,6 +195,12 @@ var shapes = map[string]shape{
 	"error-of-a-provider": {play: func(f *fleet) string {
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			return nil, rpcerr.ProviderUnavailable("openai", 503, time.Second, "the provider says no")
+		}
+		return f.start().ended(spec(step("generate", "")))
+	}},
+	"error-of-a-rate-limit": {play: func(f *fleet) string {
+		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+			return nil, rpcerr.ProviderRateLimited("openai", 429, time.Second, "slow down")
 		}
 		return f.start().ended(spec(step("generate", "")))
 	}},
@@ -318,7 +323,6 @@ var shapes = map[string]shape{
 	"cancel-as-error": cancelled(agentv1.CancelMode_CANCEL_MODE_ERROR),
 
 	"wait-capacity": waiting(rpcerr.ConnectionQueueFull("openai/default", time.Second, "full")),
-	"wait-provider": waiting(rpcerr.ProviderRateLimited("openai", 429, time.Second, "slow down")),
 	"wait-budget":   waiting(rpcerr.BudgetExhausted("projects/p", time.Second, "spent")),
 	"wait-worker": {play: func(f *fleet) string {
 		there := f.unserved()

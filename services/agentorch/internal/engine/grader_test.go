@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/enum"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -95,26 +93,17 @@ func TestDeathAtEveryAppendOfAGradedLife(t *testing.T) {
 	dieEverywhere(t, want, gradedLife)
 }
 
-// A scorer's call that a provider turns away is repeated after its wait. Any other failure is the scorer's to judge.
+// A rate limit that has outlasted the retries of a scorer's call fails the run. Any other failure is the scorer's to
+// judge.
 func TestAScorersModelCallThatFails(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.Models.Answer = servicetest.ByTurn(servicetest.Says("Hello."), servicetest.Says("Hello."))
 	slow := rpcerr.ProviderRateLimited("openai", 429, 10*time.Millisecond, "slow down")
-	s := graded(f, step("generate", ""), noVerdict(slow), verdict("C"), noVerdict(rpcerr.ProviderUnavailable("openai", 503, 0, "gone")))
+	s := graded(f, step("generate", ""), noVerdict(slow), noVerdict(rpcerr.ProviderUnavailable("openai", 503, 0, "gone")))
 	f.start()
-	name := f.Create(s).Name
-	assert.Equal(t, []string{"asks=C"}, f.ending(f.Finish(name)).Scores)
-	var calls []string // of the scorer, and the waits between them
-	for e, err := range f.Events(name) {
-		require.NoError(t, err)
-		switch {
-		case e.GetModelIntent().GetPurpose() == run.PurposeScore:
-			calls = append(calls, "call")
-		case e.GetWaitChanged() != nil:
-			calls = append(calls, "wait "+enum.Word(e.GetWaitChanged().GetWait().GetReason()))
-		}
-	}
-	assert.Equal(t, []string{"call", "wait capacity", "wait ", "call"}, calls)
+	limited := f.Finish(f.Create(s).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, limited.Phase)
+	assert.Equal(t, "PROVIDER_RATE_LIMITED", limited.Error.GetReason())
 	assert.Equal(t, []string{"asks=PROVIDER_UNAVAILABLE"}, f.ending(f.Finish(f.Create(s).Name)).Scores)
 }

@@ -160,11 +160,26 @@ func (d *Step) receive() error {
 				return err
 			}
 		}
-		if answer.Wait == nil {
-			continue
+		var err error
+		if answer.Wait != nil {
+			err = d.waitOf(of, answer.Wait)
+		} else {
+			err = d.unrepeated(of, answer.Outcomes)
 		}
-		if err := d.waitOf(of, answer.Wait); err != nil {
+		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// unrepeated fails the run if one of the outcomes of an effect is an error after which the run would repeat the effect,
+// but only after a wait: there is none. A rate limit that has outlasted the retries of a call's configuration is one.
+func (d *Step) unrepeated(of *run.Intent, outcomes []*agentv1.Event) error {
+	for _, e := range outcomes {
+		o := e.GetModelOutcome()
+		if run.Repeatable(o.GetError()) && !o.GetInterrupted() && of != nil && !of.Outside() && !d.s.Stopping() && !d.s.Cuts(of) {
+			return d.raise(o.GetError())
 		}
 	}
 	return nil

@@ -156,12 +156,12 @@ func TestAWaitIsOfOneEffect(t *testing.T) {
 	assert.Nil(t, l.modelCall("one").Wait, "it is asked for again, under the same key")
 	assert.NotNil(t, l.modelCall("two").Wait)
 
-	turned := said(l.modelCall("one"), assistant(""))
-	turned.Outcomes[0].GetModelOutcome().Error = &agentv1.RunError{Reason: "PROVIDER_RATE_LIMITED"}
-	turned.Key, turned.Wait = l.live.Key(l.modelCall("one").Seq()), full("one", 60).Wait
+	lost := said(l.modelCall("one"), assistant(""))
+	lost.Outcomes[0].GetModelOutcome().Error = &agentv1.RunError{Reason: "EFFECT_INDETERMINATE"}
+	lost.Key, lost.Wait = l.live.Key(l.modelCall("one").Seq()), waits.ForDecision("a model call")
 	child := l.modelCall("one").Frame
-	l.step(answers(turned), nil)
-	assert.NotNil(t, child.Wait, "a call that was turned away is over: its agent waits, and asks for another")
+	l.step(answers(lost), nil)
+	assert.NotNil(t, child.Wait, "a lost call is over: its agent waits, and asks for another")
 	assert.Equal(t, agentv1.RunState_RUN_STATE_WAITING, l.live.Phase)
 }
 

@@ -189,11 +189,11 @@ func TestAWaitIsCut(t *testing.T) {
 
 	l = newLab(t)
 	l.step(nothing, nil)
-	turned := stoppedModel(l.live.Open[0])
-	turned.Outcomes[0].GetModelOutcome().Error.Reason = "PROVIDER_RATE_LIMITED"
-	turned.Key, turned.Wait = l.live.Key(l.live.Open[0].Seq()), wait
-	l.step(answers(turned), nil)
-	require.Equal(t, waits.Capacity, l.live.Frame.Wait.GetReason())
+	lost := stoppedModel(l.live.Open[0])
+	lost.Outcomes[0].GetModelOutcome().Error.Reason = "EFFECT_INDETERMINATE"
+	lost.Key, lost.Wait = l.live.Key(l.live.Open[0].Seq()), waits.ForDecision("a model call")
+	l.step(answers(lost), nil)
+	require.Equal(t, waits.Decision, l.live.Frame.Wait.GetReason())
 	d := l.step(commands(&agentv1.InterruptRunRequest{}), nil)
 	assert.Equal(t, agentv1.InterruptedWork_INTERRUPTED_WORK_GENERATE, d.Entries[1].Event.GetInterrupted().GetInterrupted())
 	assert.Equal(t, waits.Input, l.live.Wait.GetReason())

@@ -2,13 +2,11 @@ package decide_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -162,17 +160,16 @@ func TestWhatMayNotBeginYetStaysInTheInbox(t *testing.T) {
 	assert.Equal(t, "k", l.byKey("k").Event.GetModelIntent().GetClientKey())
 }
 
-// A provider that turned an asker's call away has the asker decide, and not the agent wait.
-func TestAnAskersCallThatIsTurnedAwayIsOver(t *testing.T) {
+// A lost call from outside is the asker's to repeat; the agent does not wait.
+func TestAnAskersCallThatIsLostIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.step(nothing, nil)
 	l.step(asks([]*agentv1.EffectRequest{outsideModel("k")}), nil)
-	turned := stoppedModel(l.byKey("k"))
-	turned.Outcomes[0].GetModelOutcome().Error.Reason = "PROVIDER_RATE_LIMITED"
-	turned.Key = l.live.Key(l.byKey("k").Seq())
-	turned.Wait = &agentv1.RunWait{Reason: waits.Capacity, RetryTime: timestamppb.New(began.Add(time.Hour))}
-	assert.Equal(t, []string{"model_outcome"}, kinds(l.step(answers(turned), nil)))
+	lost := stoppedModel(l.byKey("k"))
+	lost.Outcomes[0].GetModelOutcome().Error.Reason = "EFFECT_INDETERMINATE"
+	lost.Key, lost.Wait = l.live.Key(l.byKey("k").Seq()), waits.ForDecision("a model call")
+	assert.Equal(t, []string{"model_outcome"}, kinds(l.step(answers(lost), nil)))
 	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, l.live.Phase)
 }
 

@@ -22,7 +22,7 @@ import (
 
 // The reasons of waits in RunWait and EvalWait.
 const (
-	Capacity = agentv1.WaitReason_WAIT_REASON_CAPACITY // of a provider, or of the server's own calls to it
+	Capacity = agentv1.WaitReason_WAIT_REASON_CAPACITY // of the server's calls to a provider
 	Quota    = agentv1.WaitReason_WAIT_REASON_QUOTA    // of sandboxes
 	Engine   = agentv1.WaitReason_WAIT_REASON_ENGINE   // that makes sandboxes
 	Budget   = agentv1.WaitReason_WAIT_REASON_BUDGET
@@ -48,14 +48,14 @@ const (
 	budgetWait = 30 * time.Second
 )
 
-// ForError returns the wait that an error demands, which shows the run's lack of capacity; nil for all other errors.
-// After the wait an effect that did not begin is requested under the same key. A call that a provider rejected is over,
-// and another call is made.
+// ForError returns the wait that an error demands, which shows the platform's lack of capacity; nil for all other
+// errors. After the wait the effect, which did not begin, is requested under the same key. The rate limit of a provider
+// is no such error: its retries are those that the configuration of the call allows.
 func ForError(err error, now time.Time) *agentv1.RunWait {
 	wait := &agentv1.RunWait{Message: err.Error()}
 	after := defaultWait
 	switch rpcerr.Reason(err) {
-	case errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED:
+	case errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL:
 		wait.Reason = Capacity
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
 		wait.Reason = Quota
