@@ -28,9 +28,10 @@ const (
 // BridgeSession is a program's access to a run.
 type BridgeSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/runs/{run}/bridgeSessions/{bridge_session}`. The id is the server's.
+	// Format: `projects/{project}/runs/{run}/bridgeSessions/{bridge_session}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Addresses of the endpoints by the vendor's format: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. Open: as RawRequest.dialect is.
+	// Addresses of the endpoints by the vendor's format: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. Open:
+	// as RawRequest.dialect is.
 	BaseUrls map[string]string `protobuf:"bytes,2,rep,name=base_urls,json=baseUrls,proto3" json:"base_urls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When it was opened.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -116,12 +117,12 @@ func (x *BridgeSession) GetSpan() string {
 	return ""
 }
 
-// CreateBridgeSessionRequest asks for a session.
+// CreateBridgeSessionRequest requests a session.
 type CreateBridgeSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The run. Format: `projects/{project}/runs/{run}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. When it ends, and whose it is.
+	// Optional. When it ends, and for which agent it acts.
 	BridgeSession *BridgeSession `protobuf:"bytes,2,opt,name=bridge_session,json=bridgeSession,proto3" json:"bridge_session,omitempty"`
 	// Optional. Key of the request, at most 128 bytes.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -180,12 +181,12 @@ func (x *CreateBridgeSessionRequest) GetRequestId() string {
 	return ""
 }
 
-// CreateBridgeSessionResponse holds a session and its token.
+// CreateBridgeSessionResponse contains a session and its token.
 type CreateBridgeSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	BridgeSession *BridgeSession `protobuf:"bytes,1,opt,name=bridge_session,json=bridgeSession,proto3" json:"bridge_session,omitempty"`
-	// What the program sends in place of the vendor's key.
+	// The token that the program sends in place of the vendor's key.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -281,12 +282,12 @@ func (x *GetBridgeSessionRequest) GetName() string {
 	return ""
 }
 
-// ListBridgeSessionsRequest asks for sessions.
+// ListBridgeSessionsRequest requests sessions.
 type ListBridgeSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The run. Format: `projects/{project}/runs/{run}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -345,7 +346,7 @@ func (x *ListBridgeSessionsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListBridgeSessionsResponse holds a page of sessions.
+// ListBridgeSessionsResponse contains a page of sessions.
 type ListBridgeSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sessions.

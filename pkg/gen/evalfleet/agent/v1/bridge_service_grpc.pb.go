@@ -29,19 +29,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BridgeService lets a program outside the platform act within a run: what it asks of models through the session's endpoints is an effect of the run, under
-// the run's own keys, limits and journal. Every method may be called concurrently.
+// BridgeService lets a program outside the platform act within a run. The model calls that it makes through the
+// session's endpoints are effects of the run, under the run's own keys, limits and journal. Its methods are safe for
+// concurrent use.
 type BridgeServiceClient interface {
-	// CreateBridgeSession opens a session of a run whose agent is `bridge`. Its token is in this answer and nowhere else.
-	// A run that has ended fails with RUN_FINISHED. With a request_id a repeated call gives the same session, and a new token in place of the first.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CreateBridgeSession opens a session of a run whose agent is `bridge`. Only this response contains its token. A run
+	// that has ended fails with RUN_FINISHED. With a request_id a repeated call returns the same session, with a new
+	// token that replaces the first. Not built yet: fails with NOT_BUILT_YET.
 	CreateBridgeSession(ctx context.Context, in *CreateBridgeSessionRequest, opts ...grpc.CallOption) (*CreateBridgeSessionResponse, error)
-	// GetBridgeSession gives one session, without its token. Not built yet: fails with NOT_BUILT_YET.
+	// GetBridgeSession returns one session, without its token. Not built yet: fails with NOT_BUILT_YET.
 	GetBridgeSession(ctx context.Context, in *GetBridgeSessionRequest, opts ...grpc.CallOption) (*BridgeSession, error)
 	// ListBridgeSessions lists the sessions of a run, oldest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBridgeSessions(ctx context.Context, in *ListBridgeSessionsRequest, opts ...grpc.CallOption) (*ListBridgeSessionsResponse, error)
-	// CloseBridgeSession ends a session: its token is worth nothing, calls that are open are cancelled. Closing a closed one gives it again.
-	// The run continues when its session has ended, and a run that ends closes its sessions. Not built yet: fails with NOT_BUILT_YET.
+	// CloseBridgeSession ends a session: its token becomes invalid, and open calls are cancelled. Closing a closed
+	// session returns it again. The run continues when its session has ended, and a run that ends closes its sessions.
+	// Not built yet: fails with NOT_BUILT_YET.
 	CloseBridgeSession(ctx context.Context, in *CloseBridgeSessionRequest, opts ...grpc.CallOption) (*BridgeSession, error)
 }
 
@@ -97,19 +99,21 @@ func (c *bridgeServiceClient) CloseBridgeSession(ctx context.Context, in *CloseB
 // All implementations must embed UnimplementedBridgeServiceServer
 // for forward compatibility.
 //
-// BridgeService lets a program outside the platform act within a run: what it asks of models through the session's endpoints is an effect of the run, under
-// the run's own keys, limits and journal. Every method may be called concurrently.
+// BridgeService lets a program outside the platform act within a run. The model calls that it makes through the
+// session's endpoints are effects of the run, under the run's own keys, limits and journal. Its methods are safe for
+// concurrent use.
 type BridgeServiceServer interface {
-	// CreateBridgeSession opens a session of a run whose agent is `bridge`. Its token is in this answer and nowhere else.
-	// A run that has ended fails with RUN_FINISHED. With a request_id a repeated call gives the same session, and a new token in place of the first.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CreateBridgeSession opens a session of a run whose agent is `bridge`. Only this response contains its token. A run
+	// that has ended fails with RUN_FINISHED. With a request_id a repeated call returns the same session, with a new
+	// token that replaces the first. Not built yet: fails with NOT_BUILT_YET.
 	CreateBridgeSession(context.Context, *CreateBridgeSessionRequest) (*CreateBridgeSessionResponse, error)
-	// GetBridgeSession gives one session, without its token. Not built yet: fails with NOT_BUILT_YET.
+	// GetBridgeSession returns one session, without its token. Not built yet: fails with NOT_BUILT_YET.
 	GetBridgeSession(context.Context, *GetBridgeSessionRequest) (*BridgeSession, error)
 	// ListBridgeSessions lists the sessions of a run, oldest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBridgeSessions(context.Context, *ListBridgeSessionsRequest) (*ListBridgeSessionsResponse, error)
-	// CloseBridgeSession ends a session: its token is worth nothing, calls that are open are cancelled. Closing a closed one gives it again.
-	// The run continues when its session has ended, and a run that ends closes its sessions. Not built yet: fails with NOT_BUILT_YET.
+	// CloseBridgeSession ends a session: its token becomes invalid, and open calls are cancelled. Closing a closed
+	// session returns it again. The run continues when its session has ended, and a run that ends closes its sessions.
+	// Not built yet: fails with NOT_BUILT_YET.
 	CloseBridgeSession(context.Context, *CloseBridgeSessionRequest) (*BridgeSession, error)
 	mustEmbedUnimplementedBridgeServiceServer()
 }

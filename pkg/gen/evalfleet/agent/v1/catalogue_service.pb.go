@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// KeyRole says what the holder of a key may do.
+// KeyRole is what the holder of a key may do.
 type KeyRole int32
 
 const (
@@ -35,7 +35,7 @@ const (
 	KeyRole_KEY_ROLE_VIEWER KeyRole = 1
 	// Read, and steer what runs.
 	KeyRole_KEY_ROLE_OPERATOR KeyRole = 2
-	// Read, steer, and make runs and evaluations.
+	// Read, steer, and create runs and evaluations.
 	KeyRole_KEY_ROLE_SUBMITTER KeyRole = 3
 	// All, keys of the project included.
 	KeyRole_KEY_ROLE_ADMIN KeyRole = 4
@@ -86,7 +86,7 @@ func (KeyRole) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_catalogue_service_proto_rawDescGZIP(), []int{0}
 }
 
-// CreateProjectRequest asks for a project.
+// CreateProjectRequest requests a project.
 type CreateProjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Lower-case letters, digits and `-`, at most 63.
@@ -187,10 +187,10 @@ func (x *GetProjectRequest) GetName() string {
 	return ""
 }
 
-// ListProjectsRequest asks for projects.
+// ListProjectsRequest requests projects.
 type ListProjectsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -242,7 +242,7 @@ func (x *ListProjectsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListProjectsResponse holds a page of projects.
+// ListProjectsResponse contains a page of projects.
 type ListProjectsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The projects by name.
@@ -297,14 +297,14 @@ func (x *ListProjectsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// CreateKeyRequest asks for a key.
+// CreateKeyRequest requests a key.
 type CreateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. Principal, role, right to content, end.
 	Key *Key `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -361,12 +361,12 @@ func (x *CreateKeyRequest) GetRequestId() string {
 	return ""
 }
 
-// CreateKeyResponse holds the key.
+// CreateKeyResponse contains the key.
 type CreateKeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key's record.
 	Key *Key `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// What to send as bearer token. Shown once.
+	// The bearer token to send. It is shown once.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -416,12 +416,12 @@ func (x *CreateKeyResponse) GetSecret() string {
 	return ""
 }
 
-// ListKeysRequest asks for keys.
+// ListKeysRequest requests keys.
 type ListKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -480,7 +480,7 @@ func (x *ListKeysRequest) GetPageToken() string {
 	return ""
 }
 
-// ListKeysResponse holds a page of keys.
+// ListKeysResponse contains a page of keys.
 type ListKeysResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys.
@@ -618,14 +618,14 @@ func (*DeleteKeyResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_catalogue_service_proto_rawDescGZIP(), []int{9}
 }
 
-// Project is a tenant: names, keys, caches, quotas and costs of two projects never meet.
+// Project is a tenant. Two projects share no names, keys, caches, quotas or costs.
 type Project struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Name for people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -693,7 +693,7 @@ type Key struct {
 	Role KeyRole `protobuf:"varint,3,opt,name=role,proto3,enum=evalfleet.agent.v1.KeyRole" json:"role,omitempty"`
 	// Optional. Whether it may see content.
 	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Optional. When it expires.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`

@@ -31,20 +31,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CatalogueService keeps the projects and their keys. Every method may be called concurrently.
+// CatalogueService manages the projects and their keys. Its methods are safe for concurrent use.
 type CatalogueServiceClient interface {
-	// CreateProject makes a project. Not built yet: fails with NOT_BUILT_YET.
+	// CreateProject creates a project. Not built yet: fails with NOT_BUILT_YET.
 	CreateProject(ctx context.Context, in *CreateProjectRequest, opts ...grpc.CallOption) (*Project, error)
-	// GetProject gives one project. Not built yet: fails with NOT_BUILT_YET.
+	// GetProject returns one project. Not built yet: fails with NOT_BUILT_YET.
 	GetProject(ctx context.Context, in *GetProjectRequest, opts ...grpc.CallOption) (*Project, error)
 	// ListProjects lists projects by name. Not built yet: fails with NOT_BUILT_YET.
 	ListProjects(ctx context.Context, in *ListProjectsRequest, opts ...grpc.CallOption) (*ListProjectsResponse, error)
-	// CreateKey makes a key for a principal. The key is in this answer and nowhere else; only its hash is kept.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CreateKey creates a key for a principal. Only this response contains the key; the server stores its hash alone. Not
+	// built yet: fails with NOT_BUILT_YET.
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
 	// ListKeys lists keys without their secrets. Not built yet: fails with NOT_BUILT_YET.
 	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
-	// DeleteKey makes a key worthless. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteKey invalidates a key. Not built yet: fails with NOT_BUILT_YET.
 	DeleteKey(ctx context.Context, in *DeleteKeyRequest, opts ...grpc.CallOption) (*DeleteKeyResponse, error)
 }
 
@@ -120,20 +120,20 @@ func (c *catalogueServiceClient) DeleteKey(ctx context.Context, in *DeleteKeyReq
 // All implementations must embed UnimplementedCatalogueServiceServer
 // for forward compatibility.
 //
-// CatalogueService keeps the projects and their keys. Every method may be called concurrently.
+// CatalogueService manages the projects and their keys. Its methods are safe for concurrent use.
 type CatalogueServiceServer interface {
-	// CreateProject makes a project. Not built yet: fails with NOT_BUILT_YET.
+	// CreateProject creates a project. Not built yet: fails with NOT_BUILT_YET.
 	CreateProject(context.Context, *CreateProjectRequest) (*Project, error)
-	// GetProject gives one project. Not built yet: fails with NOT_BUILT_YET.
+	// GetProject returns one project. Not built yet: fails with NOT_BUILT_YET.
 	GetProject(context.Context, *GetProjectRequest) (*Project, error)
 	// ListProjects lists projects by name. Not built yet: fails with NOT_BUILT_YET.
 	ListProjects(context.Context, *ListProjectsRequest) (*ListProjectsResponse, error)
-	// CreateKey makes a key for a principal. The key is in this answer and nowhere else; only its hash is kept.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CreateKey creates a key for a principal. Only this response contains the key; the server stores its hash alone. Not
+	// built yet: fails with NOT_BUILT_YET.
 	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
 	// ListKeys lists keys without their secrets. Not built yet: fails with NOT_BUILT_YET.
 	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
-	// DeleteKey makes a key worthless. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteKey invalidates a key. Not built yet: fails with NOT_BUILT_YET.
 	DeleteKey(context.Context, *DeleteKeyRequest) (*DeleteKeyResponse, error)
 	mustEmbedUnimplementedCatalogueServiceServer()
 }

@@ -26,15 +26,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EffectRequest asks a run for an effect from outside of its agent, as a program does that acts for the agent: a command in
-// the run's inbox. It becomes an intent of the run, under the run's own key, limits and journal; what comes of it is the
-// outcome in the journal. Both have the asker's key. No effect begins in a run that is stopping, or for an agent that is
-// not at work: CommandReceived.outdated says so.
+// EffectRequest asks a run for an effect from outside of its agent, on behalf of a program that acts for the agent. It
+// is a command in the run's inbox. It becomes an intent of the run, under the run's own key, limits and journal; the
+// journal has the outcome. Both have the caller's key. No effect begins in a run that is stopping, or for an agent that
+// is not active: CommandReceived.outdated reports that.
 type EffectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The asker's key, at most 128 bytes, unique within the run: the same key is the same effect.
+	// Required. The caller's key, at most 128 bytes, unique within the run: the same key is the same effect.
 	ClientKey string `protobuf:"bytes,1,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
-	// Optional. The agent on whose behalf it is asked for: the span of its events. Default: the agent of the run's step.
+	// Optional. The agent on whose behalf the effect is requested: the span of its events. Default: the agent of the
+	// run's step.
 	Span string `protobuf:"bytes,2,opt,name=span,proto3" json:"span,omitempty"`
 	// Required. The effect.
 	//

@@ -88,19 +88,19 @@ func (DatasetFormat) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{0}
 }
 
-// EvalState is where an eval is in its life.
+// EvalState is the state of an eval.
 type EvalState int32
 
 const (
 	// Not set. Never sent.
 	EvalState_EVAL_STATE_UNSPECIFIED EvalState = 0
-	// Made, not begun.
+	// Created, not started.
 	EvalState_EVAL_STATE_PENDING EvalState = 1
 	// Samples are running.
 	EvalState_EVAL_STATE_RUNNING EvalState = 2
 	// Stopped by its owner; it can be resumed.
 	EvalState_EVAL_STATE_PAUSED EvalState = 3
-	// All samples are done, and where there are scorers, each model has a score.
+	// All samples have ended and, if there are scorers, each model has a score.
 	EvalState_EVAL_STATE_SUCCEEDED EvalState = 4
 	// Errors of samples ended it, or nothing was scored; it can be resumed.
 	EvalState_EVAL_STATE_FAILED EvalState = 5
@@ -157,7 +157,7 @@ func (EvalState) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{1}
 }
 
-// EvalSpec is an evaluation: a dataset, the agent that works on each sample, and the scorers that judge.
+// EvalSpec specifies an evaluation: a dataset, the agent that works on each sample, and the scorers.
 type EvalSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Name of the task.
@@ -170,35 +170,36 @@ type EvalSpec struct {
 	Models []*ModelRef `protobuf:"bytes,4,rep,name=models,proto3" json:"models,omitempty"`
 	// Optional. Models by role.
 	ModelRoles map[string]*ModelRef `protobuf:"bytes,5,rep,name=model_roles,json=modelRoles,proto3" json:"model_roles,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Configuration over the models' own.
+	// Optional. Configuration that overrides the models' own.
 	Config *v1.GenerateConfig `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`
-	// Optional. Tools of every step that names none of its own.
+	// Optional. Tools of every step that lists none of its own.
 	Tools []*v11.ToolRef `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Optional. Sandboxes of each sample by environment name; `default` is the default one.
+	// Optional. Sandboxes of each sample by environment name. Tools use `default` if none is named.
 	Sandboxes map[string]*v12.SandboxSpec `protobuf:"bytes,8,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Scorers, in order.
 	Scorers []*ScorerRef `protobuf:"bytes,9,rep,name=scorers,proto3" json:"scorers,omitempty"`
-	// Optional. Metrics instead of the scorers' own.
+	// Optional. Metrics that replace the scorers' own.
 	Metrics []*MetricRef `protobuf:"bytes,10,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	// Optional. Default 1.
 	Epochs *Epochs `protobuf:"bytes,11,opt,name=epochs,proto3" json:"epochs,omitempty"`
 	// Optional. Bounds of each sample.
 	Limits *RunLimits `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Optional. Samples that run at once; default: what the model's connections and the sandboxes allow.
+	// Optional. Maximum number of samples that run at once; default: what the model's connections and the sandboxes
+	// allow.
 	MaxSamples *int32 `protobuf:"varint,13,opt,name=max_samples,json=maxSamples,proto3,oneof" json:"max_samples,omitempty"`
-	// Optional. Which samples: the first so many, or a range.
+	// Optional. Which samples: a number of them from the first, or a range.
 	Limit *SampleRange `protobuf:"bytes,14,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Optional. Which samples: ids, with `*` and `?`. Exclusive with `limit`.
+	// Optional. Which samples: ids, with the wildcards `*` and `?`. Exclusive with `limit`.
 	SampleIds []string `protobuf:"bytes,15,rep,name=sample_ids,json=sampleIds,proto3" json:"sample_ids,omitempty"`
 	// Optional. Shuffle the samples by this seed before a limit is applied.
 	ShuffleSeed *int64 `protobuf:"varint,16,opt,name=shuffle_seed,json=shuffleSeed,proto3,oneof" json:"shuffle_seed,omitempty"`
-	// Optional. When errors of samples end the eval; default: the first one.
+	// Optional. When errors of samples end the eval; default: the first error does.
 	FailOnError *FailOnError `protobuf:"bytes,17,opt,name=fail_on_error,json=failOnError,proto3" json:"fail_on_error,omitempty"`
 	// Optional. Tries of a sample after an error; default 0.
 	RetryOnError int32 `protobuf:"varint,18,opt,name=retry_on_error,json=retryOnError,proto3" json:"retry_on_error,omitempty"`
 	// Optional. Score samples that ended with an error.
 	ScoreOnError bool `protobuf:"varint,19,opt,name=score_on_error,json=scoreOnError,proto3" json:"score_on_error,omitempty"`
-	// Optional. Go on with the other samples although `fail_on_error` was met, and end as failed.
+	// Optional. Continue with the other samples after `fail_on_error` was met, and end as failed.
 	ContinueOnFail bool `protobuf:"varint,20,opt,name=continue_on_fail,json=continueOnFail,proto3" json:"continue_on_fail,omitempty"`
 	// Optional. Approval policies.
 	Approval []*v11.ApprovalPolicy `protobuf:"bytes,21,rep,name=approval,proto3" json:"approval,omitempty"`
@@ -208,11 +209,11 @@ type EvalSpec struct {
 	MetadataJson string `protobuf:"bytes,23,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
 	// Optional. Version of the task; default 0.
 	TaskVersion string `protobuf:"bytes,24,opt,name=task_version,json=taskVersion,proto3" json:"task_version,omitempty"`
-	// Optional. Where the task was read from, for people.
+	// Optional. The file of the task, for people.
 	TaskFile string `protobuf:"bytes,25,opt,name=task_file,json=taskFile,proto3" json:"task_file,omitempty"`
 	// Optional. Arguments of the task. A JSON object, as text.
 	TaskArgsJson string `protobuf:"bytes,26,opt,name=task_args_json,json=taskArgsJson,proto3" json:"task_args_json,omitempty"`
-	// Optional. Which raw provider calls are kept; default ERRORS.
+	// Optional. Which raw provider calls are stored; default ERRORS.
 	RecordCalls RecordCalls `protobuf:"varint,27,opt,name=record_calls,json=recordCalls,proto3,enum=evalfleet.agent.v1.RecordCalls" json:"record_calls,omitempty"`
 	// Optional. Name for people.
 	DisplayName string `protobuf:"bytes,28,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
@@ -460,7 +461,7 @@ type Revision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Commit, abbreviated.
 	Commit string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Optional. Where the repository is from; without credentials.
+	// Optional. Origin of the repository, without credentials.
 	Origin string `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
 	// Whether the folder has changes that are not in the commit.
 	Dirty         bool `protobuf:"varint,3,opt,name=dirty,proto3" json:"dirty,omitempty"`
@@ -581,7 +582,7 @@ type Epochs struct {
 	Count *int32 `protobuf:"varint,1,opt,name=count,proto3,oneof" json:"count,omitempty"`
 	// Reducers over the epochs of a sample; default `mean`.
 	Reducers []string `protobuf:"bytes,2,rep,name=reducers,proto3" json:"reducers,omitempty"`
-	// True when `reducers` is meant to be empty: scores are not reduced.
+	// True if `reducers` is empty on purpose: scores are not reduced.
 	NoReducers    bool `protobuf:"varint,3,opt,name=no_reducers,json=noReducers,proto3" json:"no_reducers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -638,7 +639,7 @@ func (x *Epochs) GetNoReducers() bool {
 	return false
 }
 
-// FailOnError says when errors of samples end an eval.
+// FailOnError is the rule by which errors of samples end an eval.
 type FailOnError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule.
@@ -717,7 +718,7 @@ type FailOnError_Enabled struct {
 }
 
 type FailOnError_Threshold struct {
-	// Below 1 a part of all samples, else a number of samples, at which it ends.
+	// Below 1 a fraction of all samples, else a number of samples, at which the eval ends.
 	Threshold float64 `protobuf:"fixed64,2,opt,name=threshold,proto3,oneof"`
 }
 
@@ -725,7 +726,7 @@ func (*FailOnError_Enabled) isFailOnError_Rule() {}
 
 func (*FailOnError_Threshold) isFailOnError_Rule() {}
 
-// Dataset is where samples come from.
+// Dataset is the source of the samples.
 type Dataset struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Name, for people and logs.
@@ -738,7 +739,7 @@ type Dataset struct {
 	//	*Dataset_File
 	//	*Dataset_Worker
 	Source isDataset_Source `protobuf_oneof:"source"`
-	// Optional. Where the file was, for people and logs.
+	// Optional. The path of the file, for people and logs.
 	Location      string `protobuf:"bytes,5,opt,name=location,proto3" json:"location,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -832,12 +833,12 @@ type Dataset_Inline struct {
 }
 
 type Dataset_File struct {
-	// A file kept as a body: JSONL, CSV or JSON, perhaps gzipped.
+	// A stored file: JSONL, CSV or JSON, optionally gzipped.
 	File *DatasetFile `protobuf:"bytes,3,opt,name=file,proto3,oneof"`
 }
 
 type Dataset_Worker struct {
-	// A worker that makes samples.
+	// A worker that generates samples.
 	Worker string `protobuf:"bytes,4,opt,name=worker,proto3,oneof"`
 }
 
@@ -900,10 +901,10 @@ type DatasetFile struct {
 	Blob *v13.BlobRef `protobuf:"bytes,1,opt,name=blob,proto3" json:"blob,omitempty"`
 	// Required. Its format; gzip is recognised by itself.
 	Format DatasetFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.agent.v1.DatasetFormat" json:"format,omitempty"`
-	// Optional. Which field of a sample comes from where; default: the column of the field's name. A JSON object, as text: a value is a column, `{"template": "…{column}…"}`,
-	// or `{"column": …, "pattern": …, "group": …}`.
+	// Optional. The source of each field of a sample; default: the column with the field's name. A JSON object, as text:
+	// a value is a column, `{"template": "…{column}…"}`, or `{"column": …, "pattern": …, "group": …}`.
 	FieldsJson string `protobuf:"bytes,3,opt,name=fields_json,json=fieldsJson,proto3" json:"fields_json,omitempty"`
-	// Optional. Give ids 1 to n although the file has ids.
+	// Optional. Assign ids 1 to n even if the file has ids.
 	AutoId bool `protobuf:"varint,4,opt,name=auto_id,json=autoId,proto3" json:"auto_id,omitempty"`
 	// Optional. Shuffle the choices of each sample by this seed.
 	ShuffleChoicesSeed *int64 `protobuf:"varint,5,opt,name=shuffle_choices_seed,json=shuffleChoicesSeed,proto3,oneof" json:"shuffle_choices_seed,omitempty"`
@@ -997,13 +998,13 @@ func (x *DatasetFile) GetColumns() []string {
 // Sample is one question.
 type Sample struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The conversation to begin with.
+	// Required. The initial conversation.
 	Input []*v1.ChatMessage `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
-	// True when the input was given as one text.
+	// True if the input was given as one text.
 	InputText bool `protobuf:"varint,2,opt,name=input_text,json=inputText,proto3" json:"input_text,omitempty"`
-	// Optional. Id; default its place in the dataset, from 1.
+	// Optional. Id; default its position in the dataset, from 1.
 	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
-	// True when the id was an integer.
+	// True if the id was an integer.
 	IntegerId bool `protobuf:"varint,4,opt,name=integer_id,json=integerId,proto3" json:"integer_id,omitempty"`
 	// Optional. What is right.
 	Target *Target `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
@@ -1011,7 +1012,7 @@ type Sample struct {
 	Choices []string `protobuf:"bytes,6,rep,name=choices,proto3" json:"choices,omitempty"`
 	// Optional. Metadata. A JSON object, as text.
 	MetadataJson string `protobuf:"bytes,7,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
-	// Optional. Files placed in sandboxes, by path or by `environment:path`.
+	// Optional. Files to place in sandboxes, by path or by `environment:path`.
 	Files map[string]*SampleFile `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Script that runs in the default sandbox after the files are placed.
 	Setup string `protobuf:"bytes,9,opt,name=setup,proto3" json:"setup,omitempty"`
@@ -1121,10 +1122,10 @@ func (x *Sample) GetSandbox() *v12.SandboxSpec {
 	return nil
 }
 
-// SampleFile is what a file of a sample holds; nothing where nothing is set.
+// SampleFile is the content of a file of a sample; empty if nothing is set.
 type SampleFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it holds.
+	// The content.
 	//
 	// Types that are valid to be assigned to Body:
 	//
@@ -1224,7 +1225,7 @@ type SampleFile_Text struct {
 }
 
 type SampleFile_Blob struct {
-	// Body in the project's blobs, at most 64 MiB in all files of a sandbox.
+	// A body in the project's blobs, at most 64 MiB in all files of a sandbox.
 	Blob *v13.BlobRef `protobuf:"bytes,3,opt,name=blob,proto3,oneof"`
 }
 
@@ -1237,17 +1238,18 @@ func (*SampleFile_Blob) isSampleFile_Body() {}
 // Eval is an evaluation: the fold of its journal.
 type Eval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/evals/{eval}`. The id is the server's.
+	// Format: `projects/{project}/evals/{eval}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional in an update. What it is made of; inline samples are left out. What a specification requires is required of a new one alone.
+	// Optional in an update. The specification, without inline samples. The requirements of a specification apply to a
+	// new evaluation only.
 	Spec *EvalSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Where it is in its life.
+	// The state.
 	State EvalState `protobuf:"varint,3,opt,name=state,proto3,enum=evalfleet.agent.v1.EvalState" json:"state,omitempty"`
 	// Why, for people.
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// Samples by what became of them.
 	Progress *EvalProgress `protobuf:"bytes,5,opt,name=progress,proto3" json:"progress,omitempty"`
-	// Results, once there are any.
+	// Results, if there are any yet.
 	Results *EvalResults `protobuf:"bytes,6,opt,name=results,proto3" json:"results,omitempty"`
 	// What it used, by model.
 	Usage map[string]*v1.ModelUsage `protobuf:"bytes,7,rep,name=usage,proto3" json:"usage,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1255,7 +1257,7 @@ type Eval struct {
 	RoleUsage map[string]*v1.ModelUsage `protobuf:"bytes,8,rep,name=role_usage,json=roleUsage,proto3" json:"role_usage,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The error that ended it.
 	Error *RunError `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its first sample began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -1263,10 +1265,10 @@ type Eval struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Sequence number of the last event.
 	Head int64 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`
-	// Optional in an update. Changes with `state` and with the fields of `spec` that UpdateEval can change. Events of samples do not
-	// change it.
+	// Optional in an update. Changes with `state` and with the fields of `spec` that UpdateEval can change. Events of
+	// samples do not change it.
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
-	// What is not done as the specification asks for, known since it was made.
+	// Deviations from the specification, known since the creation.
 	Warnings      []*EvalWarning `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1412,32 +1414,32 @@ type EvalProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All.
 	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// Not begun.
+	// Not started.
 	Pending int32 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
-	// At work.
+	// Running.
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	// Waiting durably.
 	Waiting int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Done and scored.
+	// Ended and scored.
 	Succeeded int32 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Ended by an error.
 	Failed int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
 	// Cancelled.
 	Cancelled int32 `protobuf:"varint,7,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Done, ended by a limit.
+	// Ended by a limit.
 	Limited int32 `protobuf:"varint,8,opt,name=limited,proto3" json:"limited,omitempty"`
 	// Tokens so far.
 	TotalTokens int64 `protobuf:"varint,9,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// Dollars so far, where prices are known. Unset: not known of any model.
+	// Dollars so far of models with a known price. Unset: no model has one.
 	TotalCost *float64 `protobuf:"fixed64,10,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
-	// What those wait for that wait now: runs that wait durably, and those whose effects' owner does not answer.
+	// What the waiting samples wait for: runs with a durable wait, and runs whose effects' owner does not answer.
 	Waits []*EvalWait `protobuf:"bytes,11,rep,name=waits,proto3" json:"waits,omitempty"`
-	// Of those that ended, how many went on although a sandbox of theirs could not be used; their samples say why.
+	// How many of the ended samples continued after one of their sandboxes had failed; the samples have the cause.
 	SandboxFaults int32 `protobuf:"varint,12,opt,name=sandbox_faults,json=sandboxFaults,proto3" json:"sandbox_faults,omitempty"`
-	// True when total_cost leaves out a model whose price is not known: it cost that much or more.
+	// True if total_cost excludes a model without a known price, and so is a lower bound.
 	CostPartial bool `protobuf:"varint,13,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
-	// How often a model call of runs that have ended was lost with the process that made it. What lost calls cost is in neither
-	// total_tokens nor total_cost: no provider reports it.
+	// How many model calls of ended runs were lost with the process that made them. Neither total_tokens nor total_cost
+	// contains lost calls: no provider reports their usage.
 	LostModelCalls int32 `protobuf:"varint,14,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1651,7 +1653,7 @@ type EvalSample struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The dataset's id, as text.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// True when that id is an integer.
+	// True if that id is an integer.
 	IntegerId bool `protobuf:"varint,3,opt,name=integer_id,json=integerId,proto3" json:"integer_id,omitempty"`
 	// Epoch, from 1.
 	Epoch int32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1659,10 +1661,10 @@ type EvalSample struct {
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	// Its run, once it has one.
 	Run string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
-	// Where that run is in its life.
+	// The state of that run.
 	State RunState `protobuf:"varint,7,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
-	// The scores. An answer or an explanation over 64 KiB is cut with a mark, and larger metadata is left out; the run has
-	// all of them.
+	// The scores. An answer or an explanation over 64 KiB is truncated with a mark, and larger metadata is omitted; the
+	// run has all of them.
 	Scores []*NamedScore `protobuf:"bytes,8,rep,name=scores,proto3" json:"scores,omitempty"`
 	// The limit that ended it.
 	Limit *LimitReached `protobuf:"bytes,9,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1676,21 +1678,23 @@ type EvalSample struct {
 	TotalTime *durationpb.Duration `protobuf:"bytes,13,opt,name=total_time,json=totalTime,proto3" json:"total_time,omitempty"`
 	// Wall time less waiting.
 	WorkingTime *durationpb.Duration `protobuf:"bytes,14,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
-	// Why a sandbox could not be used, where a tool's answer said so and the run went on.
+	// Why a sandbox failed, if the result of a tool reported that and the run continued.
 	SandboxFault string `protobuf:"bytes,15,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
-	// Model calls of the agent so far. 0 also for one that an earlier version finished.
+	// Model calls of the agent so far. 0 also for a sample that an earlier version finished.
 	Turns int32 `protobuf:"varint,16,opt,name=turns,proto3" json:"turns,omitempty"`
-	// Attempts of model calls that failed and were made again, those of a call that is open included. 0 also for one that an earlier version finished.
+	// Failed attempts of model calls that were retried, those of an open call included. 0 also for a sample that an
+	// earlier version finished.
 	Retries int32 `protobuf:"varint,17,opt,name=retries,proto3" json:"retries,omitempty"`
 	// What it waits for, while its run waits.
 	Wait *RunWait `protobuf:"bytes,18,opt,name=wait,proto3" json:"wait,omitempty"`
 	// What its run does now, for people, as of a run.
 	Activity string `protobuf:"bytes,19,opt,name=activity,proto3" json:"activity,omitempty"`
-	// What is known of an open effect of its run: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
+	// The latest note of an open effect of its run, such as why an attempt failed and when the next begins. Unset if
+	// there is none.
 	Note *v14.Note `protobuf:"bytes,20,opt,name=note,proto3" json:"note,omitempty"`
-	// When its run's first step began, while it runs. Total_time is set when it has ended.
+	// When the first step of its run began, while it runs. Total_time is set when it has ended.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// How often a model call of its last run was lost with the process that made it, at an unknown cost.
+	// How many model calls of its last run were lost with the process that made them, at an unknown cost.
 	LostModelCalls int32 `protobuf:"varint,22,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v13.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
@@ -1953,7 +1957,7 @@ func (x *EvalResults) GetScores() []*ScoreResult {
 	return nil
 }
 
-// ScoreResult holds the metrics of a scorer.
+// ScoreResult contains the metrics of a scorer.
 type ScoreResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name within the results.

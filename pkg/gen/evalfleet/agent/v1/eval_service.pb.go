@@ -79,18 +79,18 @@ func (LogFormat) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{0}
 }
 
-// CreateEvalRequest asks for an evaluation.
+// CreateEvalRequest requests an evaluation.
 type CreateEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. What to evaluate.
 	Spec *EvalSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. Check only; the answer then has no name.
 	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,21 +161,22 @@ func (x *CreateEvalRequest) GetOffloaded() []*v1.OffloadedField {
 	return nil
 }
 
-// CreateEvalFromTaskRequest is a task file, and what flags of `evalfleet eval run` say. What is set wins over the file.
+// CreateEvalFromTaskRequest is a task file, and the values of flags of `evalfleet eval run`. A set field overrides the
+// file.
 type CreateEvalFromTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. The text of the task file, which is YAML.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	// Optional. Name of the task file: errors begin with it, and a task without a name is called by it. Default `task.yaml`.
+	// Optional. Name of the task file. Errors begin with it, and it names a task without a name. Default `task.yaml`.
 	FileName string `protobuf:"bytes,3,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
-	// What the task file, `model_args` and `sets` name by path, such as a dataset: the SHA-256 of a body of the project that UploadBlob or PutBlob keeps, 64 hexadecimal digits, by the path as
-	// it is written there.
+	// The files that the task file, `model_args` and `sets` name by path, such as a dataset. The key is the path as
+	// written there. The value is the SHA-256 of a body of the project from UploadBlob or PutBlob, 64 hexadecimal digits.
 	Files map[string]string `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Models, `provider/name`, in place of those of the file.
+	// Optional. Models, `provider/name`, that replace those of the file.
 	Models []string `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
-	// Optional. Arguments of all models, in place of those of the file. Each value is YAML.
+	// Optional. Arguments of all models that replace those of the file. Each value is YAML.
 	ModelArgs map[string]string `protobuf:"bytes,6,rep,name=model_args,json=modelArgs,proto3" json:"model_args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Only these samples by position; not with `sample_ids`.
 	Limit *SampleRange `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -191,11 +192,11 @@ type CreateEvalFromTaskRequest struct {
 	Sets []string `protobuf:"bytes,12,rep,name=sets,proto3" json:"sets,omitempty"`
 	// Optional. Tags beside those of the file.
 	Tags []string `protobuf:"bytes,13,rep,name=tags,proto3" json:"tags,omitempty"`
-	// Optional. Let sandboxes be made although a part of their isolation is missing.
+	// Optional. Allow sandboxes with a missing part of their isolation.
 	AllowUnisolated bool `protobuf:"varint,14,opt,name=allow_unisolated,json=allowUnisolated,proto3" json:"allow_unisolated,omitempty"`
 	// Optional. The commit that the task file is of.
 	Revision *Revision `protobuf:"bytes,15,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. Check only; the answer then has no name.
 	ValidateOnly  bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -462,12 +463,12 @@ func (x *WaitEvalRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// ListEvalsRequest asks for evaluations.
+// ListEvalsRequest requests evaluations.
 type ListEvalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -535,7 +536,7 @@ func (x *ListEvalsRequest) GetStates() []EvalState {
 	return nil
 }
 
-// ListEvalsResponse holds a page of evaluations.
+// ListEvalsResponse contains a page of evaluations.
 type ListEvalsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The evaluations, newest first, without content.
@@ -590,18 +591,18 @@ func (x *ListEvalsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// WatchEvalRequest says what to watch.
+// WatchEvalRequest selects what to watch.
 type WatchEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Go on after this place; empty: from the beginning.
+	// Optional. Continue after this position; empty: from the beginning.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Optional. With the progress as it changes, at most four times a second.
+	// Optional. Include the progress as it changes, at most four times a second.
 	Progress bool `protobuf:"varint,3,opt,name=progress,proto3" json:"progress,omitempty"`
-	// Optional. With content; default without. It is for the progress and the samples too.
+	// Optional. With content; default without. It applies to the progress and the samples too.
 	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
-	// Optional. With an empty cursor, only events that come from now on; the cursor of now is sent first, in a heartbeat.
+	// Optional. With an empty cursor, only events from now on. The current cursor is sent first, in a heartbeat.
 	FromHead      bool `protobuf:"varint,5,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,10 +673,11 @@ func (x *WatchEvalRequest) GetFromHead() bool {
 	return false
 }
 
-// WatchEvalResponse is one event, or the progress. Without either it is a heartbeat.
+// WatchEvalResponse is one event, or the progress. A response without either is a heartbeat.
 type WatchEvalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With an event and in a heartbeat, the place after the last event: give it to watch on after it.
+	// With an event and in a heartbeat, the position after the last event. Pass it as the cursor to continue after that
+	// event.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// What is new; unset in a heartbeat.
 	//
@@ -684,9 +686,10 @@ type WatchEvalResponse struct {
 	//	*WatchEvalResponse_Event
 	//	*WatchEvalResponse_Progress
 	Update isWatchEvalResponse_Update `protobuf_oneof:"update"`
-	// With the progress: what is known of open effects of its runs, the latest first, at most ten.
+	// With the progress: notes of open effects of its runs, the latest first, at most ten.
 	Notes []*RunNote `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
-	// With the progress: running samples, in the order in which their runs were made, at most twenty. EvalProgress counts them all.
+	// With the progress: running samples, in the order in which their runs were created, at most twenty. EvalProgress
+	// counts all of them.
 	Running       []*EvalSample `protobuf:"bytes,5,rep,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -793,7 +796,7 @@ type CancelEvalRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -896,7 +899,7 @@ func (x *DeleteEvalRequest) GetName() string {
 	return ""
 }
 
-// DeleteEvalResponse says that an evaluation is deleted.
+// DeleteEvalResponse confirms that an evaluation is deleted.
 type DeleteEvalResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -938,7 +941,7 @@ type ResumeEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -988,16 +991,16 @@ func (x *ResumeEvalRequest) GetRequestId() string {
 	return ""
 }
 
-// ListSamplesRequest asks for samples.
+// ListSamplesRequest requests samples.
 type ListSamplesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Optional. Only those whose run is in one of these states.
+	// Optional. Only samples whose run is in one of these states.
 	States []RunState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=evalfleet.agent.v1.RunState" json:"states,omitempty"`
 	// Optional. With content; default without.
 	Content       bool `protobuf:"varint,5,opt,name=content,proto3" json:"content,omitempty"`
@@ -1070,7 +1073,7 @@ func (x *ListSamplesRequest) GetContent() bool {
 	return false
 }
 
-// ListSamplesResponse holds a page of samples.
+// ListSamplesResponse contains a page of samples.
 type ListSamplesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The samples.
@@ -1183,9 +1186,11 @@ func (x *GetSampleRequest) GetContent() bool {
 // UpdateEvalRequest changes an evaluation.
 type UpdateEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and new values in its specification. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH if the evaluation has another etag when it applies the update.
+	// Required. Its name and new values in its specification. If `etag` is set, over REST also by the header `If-Match`,
+	// and the evaluation has another etag when it applies the update, the call fails with ETAG_MISMATCH.
 	Eval *Eval `protobuf:"bytes,1,opt,name=eval,proto3" json:"eval,omitempty"`
-	// Optional. What to change: `spec.tags`, `spec.metadata_json`, `spec.max_samples`. A field that is named and not set is emptied. Default: those that are set; over REST those in the body.
+	// Optional. What to change: `spec.tags`, `spec.metadata_json`, `spec.max_samples`. A field that is named but not set
+	// is cleared. Default: the fields that are set; over REST those in the body.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Optional. Why.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1251,7 +1256,8 @@ type ExportEvalRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Format of the log; default EVAL.
 	Format LogFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.agent.v1.LogFormat" json:"format,omitempty"`
-	// Optional. Place of the model in the specification, from 1; a log is about one model, so an evaluation of several needs it.
+	// Optional. Position of the model in the specification, from 1. A log has one model, so an evaluation of several
+	// models needs it.
 	Model         int32 `protobuf:"varint,3,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1315,9 +1321,9 @@ type ExportEvalResponse struct {
 	Chunk []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
 	// In the first chunk: name of the file.
 	FileName string `protobuf:"bytes,2,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
-	// Samples that the chunks so far hold.
+	// Number of samples in the chunks so far.
 	SamplesDone int32 `protobuf:"varint,3,opt,name=samples_done,json=samplesDone,proto3" json:"samples_done,omitempty"`
-	// Samples that the file will hold.
+	// Number of samples in the file.
 	SamplesTotal  int32 `protobuf:"varint,4,opt,name=samples_total,json=samplesTotal,proto3" json:"samples_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1381,7 +1387,7 @@ func (x *ExportEvalResponse) GetSamplesTotal() int32 {
 	return 0
 }
 
-// ListScorersRequest asks for scorers.
+// ListScorersRequest requests scorers.
 type ListScorersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -1427,7 +1433,7 @@ func (x *ListScorersRequest) GetParent() string {
 	return ""
 }
 
-// ListScorersResponse holds what can judge.
+// ListScorersResponse contains the names of scorers, metrics and reducers.
 type ListScorersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The scorers by name.

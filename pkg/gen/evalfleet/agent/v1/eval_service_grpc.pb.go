@@ -39,38 +39,47 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EvalService makes, watches and steers evaluations. Every method may be called concurrently. What a method answers is
-// without content, unless its request asks for it.
+// EvalService creates, watches and steers evaluations. Its methods are safe for concurrent use. Responses omit content
+// unless the request asks for it.
 type EvalServiceClient interface {
-	// CreateEval checks a whole evaluation and makes it: every name is resolved, every row of the dataset read. It answers when the evaluation is durable; it lives by itself from then on.
+	// CreateEval checks a whole evaluation and creates it: it resolves every name and reads every row of the dataset. It
+	// answers when the evaluation is durable; the evaluation then runs independently of the caller.
 	CreateEval(ctx context.Context, in *CreateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// CreateEvalFromTask makes the evaluation that a task file describes, the one that `evalfleet eval run FILE` makes: CreateEval of what the file says, with the same errors, which name
-	// lines and keys of the file. Files that it names are uploaded first, and named in `files`.
+	// CreateEvalFromTask creates the evaluation that a task file describes, as `evalfleet eval run FILE` does: it is
+	// CreateEval of the file's content. Its errors name lines and keys of the file. Files that the task file names are
+	// uploaded first, and listed in `files`.
 	CreateEvalFromTask(ctx context.Context, in *CreateEvalFromTaskRequest, opts ...grpc.CallOption) (*Eval, error)
-	// GetEval gives one evaluation: the fold of its journal.
+	// GetEval returns one evaluation: the fold of its journal.
 	GetEval(ctx context.Context, in *GetEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// WaitEval answers when the evaluation has ended or `timeout` is over, with the evaluation as it is then: its state says which. Call it again to wait on.
+	// WaitEval answers when the evaluation has ended or after `timeout`, with the evaluation as it is then: its state
+	// shows which. Call it again to continue to wait.
 	WaitEval(ctx context.Context, in *WaitEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ListEvals lists evaluations, newest first.
 	ListEvals(ctx context.Context, in *ListEvalsRequest, opts ...grpc.CallOption) (*ListEvalsResponse, error)
-	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
+	// WatchEval streams an evaluation's events and, on request, its progress as it changes. To receive events of a
+	// sample, watch its run. Over REST it is server-sent events.
 	WatchEval(ctx context.Context, in *WatchEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEvalResponse], error)
-	// CancelEval stops an evaluation: no further sample starts, running samples are cancelled, finished samples stay. It can be resumed. It answers when the cancel is durable: when the runs have ended or, if that takes longer than half a second, with the evaluation as it is then, running with a `state_reason` that begins with `cancelling`.
+	// CancelEval stops an evaluation: no further sample starts, running samples are cancelled, finished samples stay. It
+	// can be resumed. It answers when the cancel is durable: when the runs have ended or, if that takes longer than half
+	// a second, with the evaluation as it is then, running with a `state_reason` that begins with `cancelling`.
 	CancelEval(ctx context.Context, in *CancelEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
-	// seconds, and their space comes back. A crash does not stop it.
+	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when the deletion is
+	// durable: the evaluation is gone, its runs follow within seconds, and their space is freed. A crash does not stop
+	// it.
 	DeleteEval(ctx context.Context, in *DeleteEvalRequest, opts ...grpc.CallOption) (*DeleteEvalResponse, error)
-	// ResumeEval continues an evaluation that was cancelled or failed, or that succeeded although samples failed: finished samples stay, the others run again. A running evaluation is returned as it is; where
-	// every sample is done it fails with RUN_FINISHED.
+	// ResumeEval continues an evaluation that was cancelled or failed, or that succeeded although samples failed:
+	// finished samples stay, the others run again. A running evaluation is returned as it is. If every sample is done, it
+	// fails with RUN_FINISHED.
 	ResumeEval(ctx context.Context, in *ResumeEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// ListSamples lists an evaluation's samples by epoch, then by their place in the dataset.
+	// ListSamples lists an evaluation's samples by epoch, then by their position in the dataset.
 	ListSamples(ctx context.Context, in *ListSamplesRequest, opts ...grpc.CallOption) (*ListSamplesResponse, error)
-	// GetSample gives one sample.
+	// GetSample returns one sample.
 	GetSample(ctx context.Context, in *GetSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
 	// UpdateEval changes tags, metadata and the number of concurrent samples of a running evaluation.
 	UpdateEval(ctx context.Context, in *UpdateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// ExportEval streams an evaluation as a log file that Inspect reads. It contains the finished samples; a running evaluation can be exported too, and again later. The concatenated chunks are the file.
-	// Over REST the answer is the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
+	// ExportEval streams an evaluation as a log file for Inspect. The file contains the finished samples; a running
+	// evaluation can be exported too, and again later. The concatenated chunks are the file. Over REST the response is
+	// the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
 	ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error)
 	// ListScorers lists scorers, metrics and reducers.
 	ListScorers(ctx context.Context, in *ListScorersRequest, opts ...grpc.CallOption) (*ListScorersResponse, error)
@@ -246,38 +255,47 @@ func (c *evalServiceClient) ListScorers(ctx context.Context, in *ListScorersRequ
 // All implementations must embed UnimplementedEvalServiceServer
 // for forward compatibility.
 //
-// EvalService makes, watches and steers evaluations. Every method may be called concurrently. What a method answers is
-// without content, unless its request asks for it.
+// EvalService creates, watches and steers evaluations. Its methods are safe for concurrent use. Responses omit content
+// unless the request asks for it.
 type EvalServiceServer interface {
-	// CreateEval checks a whole evaluation and makes it: every name is resolved, every row of the dataset read. It answers when the evaluation is durable; it lives by itself from then on.
+	// CreateEval checks a whole evaluation and creates it: it resolves every name and reads every row of the dataset. It
+	// answers when the evaluation is durable; the evaluation then runs independently of the caller.
 	CreateEval(context.Context, *CreateEvalRequest) (*Eval, error)
-	// CreateEvalFromTask makes the evaluation that a task file describes, the one that `evalfleet eval run FILE` makes: CreateEval of what the file says, with the same errors, which name
-	// lines and keys of the file. Files that it names are uploaded first, and named in `files`.
+	// CreateEvalFromTask creates the evaluation that a task file describes, as `evalfleet eval run FILE` does: it is
+	// CreateEval of the file's content. Its errors name lines and keys of the file. Files that the task file names are
+	// uploaded first, and listed in `files`.
 	CreateEvalFromTask(context.Context, *CreateEvalFromTaskRequest) (*Eval, error)
-	// GetEval gives one evaluation: the fold of its journal.
+	// GetEval returns one evaluation: the fold of its journal.
 	GetEval(context.Context, *GetEvalRequest) (*Eval, error)
-	// WaitEval answers when the evaluation has ended or `timeout` is over, with the evaluation as it is then: its state says which. Call it again to wait on.
+	// WaitEval answers when the evaluation has ended or after `timeout`, with the evaluation as it is then: its state
+	// shows which. Call it again to continue to wait.
 	WaitEval(context.Context, *WaitEvalRequest) (*Eval, error)
 	// ListEvals lists evaluations, newest first.
 	ListEvals(context.Context, *ListEvalsRequest) (*ListEvalsResponse, error)
-	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
+	// WatchEval streams an evaluation's events and, on request, its progress as it changes. To receive events of a
+	// sample, watch its run. Over REST it is server-sent events.
 	WatchEval(*WatchEvalRequest, grpc.ServerStreamingServer[WatchEvalResponse]) error
-	// CancelEval stops an evaluation: no further sample starts, running samples are cancelled, finished samples stay. It can be resumed. It answers when the cancel is durable: when the runs have ended or, if that takes longer than half a second, with the evaluation as it is then, running with a `state_reason` that begins with `cancelling`.
+	// CancelEval stops an evaluation: no further sample starts, running samples are cancelled, finished samples stay. It
+	// can be resumed. It answers when the cancel is durable: when the runs have ended or, if that takes longer than half
+	// a second, with the evaluation as it is then, running with a `state_reason` that begins with `cancelling`.
 	CancelEval(context.Context, *CancelEvalRequest) (*Eval, error)
-	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
-	// seconds, and their space comes back. A crash does not stop it.
+	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when the deletion is
+	// durable: the evaluation is gone, its runs follow within seconds, and their space is freed. A crash does not stop
+	// it.
 	DeleteEval(context.Context, *DeleteEvalRequest) (*DeleteEvalResponse, error)
-	// ResumeEval continues an evaluation that was cancelled or failed, or that succeeded although samples failed: finished samples stay, the others run again. A running evaluation is returned as it is; where
-	// every sample is done it fails with RUN_FINISHED.
+	// ResumeEval continues an evaluation that was cancelled or failed, or that succeeded although samples failed:
+	// finished samples stay, the others run again. A running evaluation is returned as it is. If every sample is done, it
+	// fails with RUN_FINISHED.
 	ResumeEval(context.Context, *ResumeEvalRequest) (*Eval, error)
-	// ListSamples lists an evaluation's samples by epoch, then by their place in the dataset.
+	// ListSamples lists an evaluation's samples by epoch, then by their position in the dataset.
 	ListSamples(context.Context, *ListSamplesRequest) (*ListSamplesResponse, error)
-	// GetSample gives one sample.
+	// GetSample returns one sample.
 	GetSample(context.Context, *GetSampleRequest) (*EvalSample, error)
 	// UpdateEval changes tags, metadata and the number of concurrent samples of a running evaluation.
 	UpdateEval(context.Context, *UpdateEvalRequest) (*Eval, error)
-	// ExportEval streams an evaluation as a log file that Inspect reads. It contains the finished samples; a running evaluation can be exported too, and again later. The concatenated chunks are the file.
-	// Over REST the answer is the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
+	// ExportEval streams an evaluation as a log file for Inspect. The file contains the finished samples; a running
+	// evaluation can be exported too, and again later. The concatenated chunks are the file. Over REST the response is
+	// the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
 	ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error
 	// ListScorers lists scorers, metrics and reducers.
 	ListScorers(context.Context, *ListScorersRequest) (*ListScorersResponse, error)

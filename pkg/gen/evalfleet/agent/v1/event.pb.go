@@ -31,7 +31,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OwnerChangeReason says why a run's owner changed.
+// OwnerChangeReason is the reason for which a run's owner changed.
 type OwnerChangeReason int32
 
 const (
@@ -92,19 +92,19 @@ func (OwnerChangeReason) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
-// LogLevel says how grave a line of a log is.
+// LogLevel is the severity of a line of a log.
 type LogLevel int32
 
 const (
 	// Not set. Never sent.
 	LogLevel_LOG_LEVEL_UNSPECIFIED LogLevel = 0
-	// For who looks for a fault.
+	// For debugging.
 	LogLevel_LOG_LEVEL_DEBUG LogLevel = 1
 	// Each step.
 	LogLevel_LOG_LEVEL_TRACE LogLevel = 2
 	// A request over HTTP.
 	LogLevel_LOG_LEVEL_HTTP LogLevel = 3
-	// Something that was done in a sandbox.
+	// An action in a sandbox.
 	LogLevel_LOG_LEVEL_SANDBOX LogLevel = 4
 	// What happens when all is well.
 	LogLevel_LOG_LEVEL_INFO LogLevel = 5
@@ -169,7 +169,7 @@ func (LogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
-// CompactionType says how a history was made shorter.
+// CompactionType is the way in which a history was shortened.
 type CompactionType int32
 
 const (
@@ -177,9 +177,9 @@ const (
 	CompactionType_COMPACTION_TYPE_UNSPECIFIED CompactionType = 0
 	// A summary replaces messages.
 	CompactionType_COMPACTION_TYPE_SUMMARY CompactionType = 1
-	// Parts of messages were taken out.
+	// Parts of messages were removed.
 	CompactionType_COMPACTION_TYPE_EDIT CompactionType = 2
-	// The oldest messages were taken out.
+	// The oldest messages were removed.
 	CompactionType_COMPACTION_TYPE_TRIM CompactionType = 3
 )
 
@@ -226,7 +226,7 @@ func (CompactionType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
-// CheckpointTrigger says what set a checkpoint off.
+// CheckpointTrigger is the cause of a checkpoint.
 type CheckpointTrigger int32
 
 const (
@@ -287,7 +287,7 @@ func (CheckpointTrigger) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
-// CommandType says what an operator's command is for.
+// CommandType is the kind of an operator's command.
 type CommandType int32
 
 const (
@@ -305,9 +305,9 @@ const (
 	CommandType_COMMAND_TYPE_CANCEL CommandType = 5
 	// To change its limits.
 	CommandType_COMMAND_TYPE_LIMITS CommandType = 6
-	// To change a call that waits; of an evaluation, what may be changed of it.
+	// To change a call that waits; for an evaluation, to update it.
 	CommandType_COMMAND_TYPE_EDIT CommandType = 7
-	// To decide what an item of the inbox asks.
+	// To answer an item of the inbox.
 	CommandType_COMMAND_TYPE_DECIDE CommandType = 8
 	// To stop one call.
 	CommandType_COMMAND_TYPE_CANCEL_CALL CommandType = 9
@@ -437,13 +437,13 @@ func (ApprovalDecision) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
-// InputOutcome says whether a person answered.
+// InputOutcome is the kind of a person's answer.
 type InputOutcome int32
 
 const (
 	// Not set. Never sent.
 	InputOutcome_INPUT_OUTCOME_UNSPECIFIED InputOutcome = 0
-	// There is an answer.
+	// The person answered.
 	InputOutcome_INPUT_OUTCOME_ACCEPTED InputOutcome = 1
 	// The person does not answer.
 	InputOutcome_INPUT_OUTCOME_DECLINED InputOutcome = 2
@@ -494,7 +494,7 @@ func (InputOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
-// InterruptSource says what cut a turn.
+// InterruptSource is the cause of an interrupt.
 type InterruptSource int32
 
 const (
@@ -608,38 +608,39 @@ func (InterruptedWork) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
-// Event is one row of a journal: of a run or of an eval. The journal is the durability record, the transcript, the live stream and the source of every export.
+// Event is one row of a journal: of a run or of an eval. The journal is the durability record, the transcript, the live
+// stream and the source of every export.
 //
-// Sequence numbers are dense. A long thing is two events with one id: an intent, journaled before anything happens, and
-// its outcome. What was said and shown is in fields with the option `content`, of which a kind has one that is a message,
-// for what may be long; a viewer without the right to content gets the event without them. A reader that does not know a
-// kind carries the event through; one that would own the run must know every critical kind.
+// Sequence numbers are dense. Work that takes time is two events with one id: an intent, journaled before anything
+// happens, and its outcome. Content is in fields with the option `content`; content that may be large is in one field
+// of the kind, a message. A viewer without the right to content receives the event without these fields. A reader
+// passes an event of an unknown kind on unchanged. A replica that owns the run must know every critical kind.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Journal. Format: `projects/{project}/runs/{run}` or `projects/{project}/evals/{eval}`.
 	Journal string `protobuf:"bytes,1,opt,name=journal,proto3" json:"journal,omitempty"`
-	// Place in the journal, from 1, without gaps. 0 for a live event that is not journaled (a delta).
+	// Position in the journal, from 1, without gaps. 0 for a live event that is not journaled (a delta).
 	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// When it was appended.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// Who brought it about: `system`, `agent`. Open: or a principal, such as `user:ada`.
+	// Who caused it: `system`, `agent`. Open: or a principal, such as `user:ada`.
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Identity of the thing: intent and outcome share it.
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
-	// Span that it belongs to; empty: the run itself. Of an agent that began beside others it is the id of its AgentBegan:
-	// the conversation, calls and effects of that agent.
+	// Span of the event; empty: the run itself. For an agent that began beside others it is the id of its AgentBegan: it
+	// identifies the conversation, calls and effects of that agent.
 	Span string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
-	// True when a replica must know the kind to own the journal.
+	// True if a replica must know the kind to own the journal.
 	Critical bool `protobuf:"varint,7,opt,name=critical,proto3" json:"critical,omitempty"`
 	// Working time of the run at this event.
 	WorkingStart *durationpb.Duration `protobuf:"bytes,8,opt,name=working_start,json=workingStart,proto3" json:"working_start,omitempty"`
 	// Epoch of the journal's owner that appended it.
 	Epoch int64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Conversation of the run that it belongs to; empty: the first one. A run has several where an agent hands over to
-	// others, calls them or forks.
+	// Conversation of the event within the run; empty: the first one. A run has several if an agent hands over to others,
+	// calls them or forks.
 	Conversation string `protobuf:"bytes,10,opt,name=conversation,proto3" json:"conversation,omitempty"`
-	// What a replica must be able to do to own the journal from here on, such as `conversations` or a limit of a later
-	// version. One that lacks any leaves the journal to others.
+	// Capabilities that a replica needs to own the journal from here on, such as `conversations` or a limit of a later
+	// version. A replica without one of them leaves the journal to others.
 	Features []string `protobuf:"bytes,11,rep,name=features,proto3" json:"features,omitempty"`
 	// What happened.
 	//
@@ -704,7 +705,7 @@ type Event struct {
 	//	*Event_Delta
 	//	*Event_Extension
 	Kind isEvent_Kind `protobuf_oneof:"kind"`
-	// Values that are stored apart, in the project's blobs. An answer gives them in their places as far as it has room.
+	// Values that are stored in the project's blobs. A response contains them in their fields as far as there is room.
 	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1358,7 +1359,7 @@ type isEvent_Kind interface {
 }
 
 type Event_RunCreated struct {
-	// The run was made; all that decides its course.
+	// The run was created, with everything that decides its course.
 	RunCreated *RunCreated `protobuf:"bytes,20,opt,name=run_created,json=runCreated,proto3,oneof"`
 }
 
@@ -1448,12 +1449,12 @@ type Event_ToolOutcome struct {
 }
 
 type Event_SandboxIntent struct {
-	// A sandbox is about to be made.
+	// A sandbox is about to be created.
 	SandboxIntent *SandboxIntent `protobuf:"bytes,45,opt,name=sandbox_intent,json=sandboxIntent,proto3,oneof"`
 }
 
 type Event_SandboxOutcome struct {
-	// A sandbox was made, or could not be.
+	// A sandbox was created, or its creation failed.
 	SandboxOutcome *SandboxOutcome `protobuf:"bytes,46,opt,name=sandbox_outcome,json=sandboxOutcome,proto3,oneof"`
 }
 
@@ -1468,7 +1469,7 @@ type Event_SandboxActed struct {
 }
 
 type Event_ScoreIntent struct {
-	// A scorer is about to judge.
+	// A scorer is about to run.
 	ScoreIntent *ScoreIntent `protobuf:"bytes,49,opt,name=score_intent,json=scoreIntent,proto3,oneof"`
 }
 
@@ -1488,12 +1489,12 @@ type Event_ExecOutcome struct {
 }
 
 type Event_WorkerIntent struct {
-	// A worker is about to be asked for something that is no tool.
+	// A worker is about to be called for something other than a tool.
 	WorkerIntent *WorkerIntent `protobuf:"bytes,53,opt,name=worker_intent,json=workerIntent,proto3,oneof"`
 }
 
 type Event_WorkerOutcome struct {
-	// The worker answered, or could not be asked.
+	// The worker answered, or the call failed.
 	WorkerOutcome *WorkerOutcome `protobuf:"bytes,54,opt,name=worker_outcome,json=workerOutcome,proto3,oneof"`
 }
 
@@ -1528,12 +1529,12 @@ type Event_Compacted struct {
 }
 
 type Event_Branched struct {
-	// A branch was made from a place in the history.
+	// A branch was created from a position in the history.
 	Branched *Branched `protobuf:"bytes,66,opt,name=branched,proto3,oneof"`
 }
 
 type Event_Anchored struct {
-	// A place in the history that branches can name.
+	// A position in the history that branches can name.
 	Anchored *Anchored `protobuf:"bytes,67,opt,name=anchored,proto3,oneof"`
 }
 
@@ -1543,7 +1544,7 @@ type Event_Checkpointed struct {
 }
 
 type Event_SubtaskIntent struct {
-	// A piece of work of its own, with input and result.
+	// A subtask, with input and result.
 	SubtaskIntent *SubtaskIntent `protobuf:"bytes,69,opt,name=subtask_intent,json=subtaskIntent,proto3,oneof"`
 }
 
@@ -1568,7 +1569,7 @@ type Event_CommandReceived struct {
 }
 
 type Event_ApprovalRequested struct {
-	// An approval is asked for.
+	// An approval is requested.
 	ApprovalRequested *ApprovalRequested `protobuf:"bytes,81,opt,name=approval_requested,json=approvalRequested,proto3,oneof"`
 }
 
@@ -1578,7 +1579,7 @@ type Event_ApprovalDecided struct {
 }
 
 type Event_InputRequested struct {
-	// A person is asked.
+	// A question to a person.
 	InputRequested *InputRequested `protobuf:"bytes,83,opt,name=input_requested,json=inputRequested,proto3,oneof"`
 }
 
@@ -1593,7 +1594,7 @@ type Event_Interrupted struct {
 }
 
 type Event_CancelAcknowledged struct {
-	// A cancel was acknowledged: nothing with a later sequence number starts.
+	// A cancel took effect: nothing with a later sequence number starts.
 	CancelAcknowledged *CancelAcknowledged `protobuf:"bytes,86,opt,name=cancel_acknowledged,json=cancelAcknowledged,proto3,oneof"`
 }
 
@@ -1608,7 +1609,7 @@ type Event_SampleInvalidated struct {
 }
 
 type Event_EvalCreated struct {
-	// An eval was made; all that decides its course.
+	// An eval was created, with everything that decides its course.
 	EvalCreated *EvalCreated `protobuf:"bytes,100,opt,name=eval_created,json=evalCreated,proto3,oneof"`
 }
 
@@ -1618,7 +1619,7 @@ type Event_EvalStateChanged struct {
 }
 
 type Event_SampleAdmitted struct {
-	// A sample was given a run.
+	// A sample received a run.
 	SampleAdmitted *SampleAdmitted `protobuf:"bytes,102,opt,name=sample_admitted,json=sampleAdmitted,proto3,oneof"`
 }
 
@@ -1768,13 +1769,14 @@ type RunCreated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run's specification without content.
 	Spec *RunSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Definitions of the tools as they were when the run was made.
+	// Definitions of the tools at the creation of the run.
 	Tools []*v12.ToolDefinition `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Version of the fold.
 	FoldVersion int32 `protobuf:"varint,3,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
-	// The conversation to begin with and all else in the specification that is content: input, target, choices, metadata, store, prompts.
+	// The initial conversation and all other content of the specification: input, target, choices, metadata, store,
+	// prompts.
 	Content *RunCreatedContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// What is not done as the specification asks for.
+	// Deviations from the specification.
 	Warnings      []*EvalWarning `protobuf:"bytes,6,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1848,7 +1850,7 @@ func (x *RunCreated) GetWarnings() []*EvalWarning {
 // RunCreatedContent is the content of a run's specification.
 type RunCreatedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The conversation to begin with.
+	// The initial conversation.
 	Input []*v11.ChatMessage `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
 	// What is right.
 	Target *Target `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
@@ -1936,7 +1938,7 @@ func (x *RunCreatedContent) GetSteps() []*AgentRef {
 	return nil
 }
 
-// RunStateChanged says that a run's state changed.
+// RunStateChanged records that a run's state changed.
 type RunStateChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The state now. That a run is WAITING follows from its waits.
@@ -1982,16 +1984,16 @@ func (x *RunStateChanged) GetState() RunState {
 	return RunState_RUN_STATE_UNSPECIFIED
 }
 
-// WaitChanged records that something waits, or no longer waits. A run is WAITING while nothing is under way and everything that
-// could go on waits.
+// WaitChanged records that something waits, or no longer waits. A run is WAITING while no work is in flight and all
+// remaining work waits.
 type WaitChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Seq of the intent whose effect waits, and is asked for again afterwards with the same key; with it all of the same
-	// key. 0: the agent of the event's span.
+	// Seq of the intent whose effect waits. The effect is requested again after the wait with the same key, together with
+	// all effects of that key. 0: the agent of the event's span.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// What it waits for. Unset when the wait is over.
 	Wait *RunWait `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
-	// True when the run as a whole waits, whatever its agents could do.
+	// True if the run as a whole waits, whatever its agents could do.
 	Run           bool `protobuf:"varint,3,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2048,14 +2050,14 @@ func (x *WaitChanged) GetRun() bool {
 	return false
 }
 
-// OwnerChanged says that another replica owns the run.
+// OwnerChanged records that another replica owns the run.
 type OwnerChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The owner.
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Why.
 	Reason OwnerChangeReason `protobuf:"varint,2,opt,name=reason,proto3,enum=evalfleet.agent.v1.OwnerChangeReason" json:"reason,omitempty"`
-	// Optional. How long the run could not be driven before that. Its bounds of time do not count it.
+	// Optional. How long no replica drove the run before. Its time limits do not count it.
 	Away          *durationpb.Duration `protobuf:"bytes,3,opt,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2197,8 +2199,8 @@ func (x *RunFinished) GetWorkingTime() *durationpb.Duration {
 // SpanBegan opens a span; the event's id is the span's.
 type SpanBegan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Kind of span: `init`, `solvers`, `solver`, `agent`, `tool`, `handoff`, `scorers`, `scorer`, `subtask`. Open: agents and
-	// extensions have kinds of their own.
+	// Kind of span: `init`, `solvers`, `solver`, `agent`, `tool`, `handoff`, `scorers`, `scorer`, `subtask`. Open: agents
+	// and extensions have kinds of their own.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Name for people.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -2296,7 +2298,7 @@ func (*SpanEnded) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
-// StepBegan says that a step of the run began.
+// StepBegan records that a step of the run began.
 type StepBegan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Index of the step, from 0.
@@ -2351,12 +2353,12 @@ func (x *StepBegan) GetName() string {
 	return ""
 }
 
-// StepEnded says that a step of the run ended.
+// StepEnded records that a step of the run ended.
 type StepEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Index of the step, from 0.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// True when the run is complete and later steps are left out.
+	// True if the run is complete and later steps are left out.
 	Completed     bool `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2411,7 +2413,7 @@ type MessageAdded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its position: appended when unset, else inserted before this index.
 	Index *int32 `protobuf:"varint,1,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// Who speaks.
+	// The role of the message.
 	Role v11.Role `protobuf:"varint,2,opt,name=role,proto3,enum=evalfleet.model.v1.Role" json:"role,omitempty"`
 	// The message.
 	Content       *v11.ChatMessage `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -2473,16 +2475,16 @@ func (x *MessageAdded) GetContent() *v11.ChatMessage {
 // HistoryChanged changes the conversation by ids.
 type HistoryChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why: `submit`, `trim`, `compaction`, `handoff`, `operator`. Open: each agent names its own.
+	// Reason: `submit`, `trim`, `compaction`, `handoff`, `operator`. Open: each agent has its own.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Ids of messages to take out.
+	// Ids of messages to remove.
 	RemovedIds []string `protobuf:"bytes,2,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
-	// True when the whole conversation is replaced, as `order` says.
+	// True if the whole conversation is replaced, as `order` defines.
 	ReplaceAll bool `protobuf:"varint,3,opt,name=replace_all,json=replaceAll,proto3" json:"replace_all,omitempty"`
 	// Messages that replace those of the same id, or new ones.
 	Content *HistoryContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// With `replace_all`, the conversation in its order: the id of a message of before, which stays as it is, or an empty
-	// text for the next message of `content`. So a change costs what is new.
+	// With `replace_all`, the conversation in its order: the id of an earlier message, which stays as it is, or an empty
+	// text for the next message of `content`. The size of the event is that of the new messages.
 	Order         []string `protobuf:"bytes,5,rep,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2553,7 +2555,7 @@ func (x *HistoryChanged) GetOrder() []string {
 	return nil
 }
 
-// HistoryContent holds messages.
+// HistoryContent contains messages.
 type HistoryContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.
@@ -2602,9 +2604,9 @@ func (x *HistoryContent) GetMessages() []*v11.ChatMessage {
 // OutputSet sets the output without a model call, or changes its completion.
 type OutputSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why: `submit`, `handoff`, `agent`. Open: each agent names its own.
+	// Reason: `submit`, `handoff`, `agent`. Open: each agent has its own.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. New text of the completion alone.
+	// Optional. New text of the completion only.
 	Completion *string `protobuf:"bytes,2,opt,name=completion,proto3,oneof" json:"completion,omitempty"`
 	// Optional. The whole output.
 	Content       *v11.ModelOutput `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -2718,7 +2720,7 @@ func (x *StoreChanged) GetContent() *StoreContent {
 	return nil
 }
 
-// StoreContent holds changes of a store.
+// StoreContent contains changes of a store.
 type StoreContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes.
@@ -2764,7 +2766,8 @@ func (x *StoreContent) GetChanges() []*v12.StoreChange {
 	return nil
 }
 
-// ModelIntent records that a model is about to be called, with the current conversation. The event's id names the call; its key is `{run}/{seq}`.
+// ModelIntent records that a model is about to be called, with the current conversation. The event's id names the call;
+// its key is `{run}/{seq}`.
 type ModelIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model, `provider/name`.
@@ -2773,7 +2776,7 @@ type ModelIntent struct {
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// Number of the call within the run, from 1; 0 for a call that is no turn.
 	Turn int32 `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`
-	// Messages sent: the first so many of the conversation; those in `content` replace them when set.
+	// Messages sent: this number of them, from the first of the conversation; if set, those in `content` replace them.
 	MessageCount int32 `protobuf:"varint,4,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
 	// Names of the tools on offer, in order.
 	Tools []string `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -2781,13 +2784,13 @@ type ModelIntent struct {
 	ToolChoice *v12.ToolChoice `protobuf:"bytes,6,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// How to generate, all layers merged.
 	Config *v11.GenerateConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// For what: `agent`, `score`, `approval`, `outside` (asked for from outside). Open: as Attribution.purpose is.
+	// Purpose: `agent`, `score`, `approval`, `outside` (requested from outside). Open: as Attribution.purpose is.
 	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. What is sent in place of the conversation and of the agent's tools.
 	Content *ModelIntentContent `protobuf:"bytes,10,opt,name=content,proto3" json:"content,omitempty"`
-	// Of a call that was asked for from outside, the asker's key; empty: the agent's own.
+	// For a call that was requested from outside, the caller's key; empty: the agent's own call.
 	ClientKey     string `protobuf:"bytes,11,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2900,7 +2903,7 @@ func (x *ModelIntent) GetClientKey() string {
 	return ""
 }
 
-// ModelIntentContent is what a model is sent that is not the conversation.
+// ModelIntentContent is what a model receives in place of the conversation.
 type ModelIntentContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.
@@ -2955,7 +2958,7 @@ func (x *ModelIntentContent) GetTools() []*v12.ToolInfo {
 	return nil
 }
 
-// ModelOutcome says how a model call ended.
+// ModelOutcome records how a model call ended.
 type ModelOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the intent.
@@ -2964,7 +2967,7 @@ type ModelOutcome struct {
 	Usage *v11.ModelUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Why the model stopped.
 	StopReason v11.StopReason `protobuf:"varint,3,opt,name=stop_reason,json=stopReason,proto3,enum=evalfleet.model.v1.StopReason" json:"stop_reason,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v13.Timing `protobuf:"bytes,4,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Whether the response cache was used.
 	Cache v11.CacheUse `protobuf:"varint,5,opt,name=cache,proto3,enum=evalfleet.model.v1.CacheUse" json:"cache,omitempty"`
@@ -2974,7 +2977,8 @@ type ModelOutcome struct {
 	FailedAttempts []*v11.FailedAttempt `protobuf:"bytes,7,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	// The answer.
 	Content *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
-	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig; of a member of extra_body `extra_body.NAME`.
+	// Options of the intent's configuration that were not sent to the provider. Names of GenerateConfig; a member of
+	// extra_body is `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,9,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// True if the call was stopped while its run continues: it has no answer and is no failure.
 	Interrupted   bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
@@ -3082,16 +3086,16 @@ func (x *ModelOutcome) GetInterrupted() bool {
 	return false
 }
 
-// ModelOutcomeContent is what a model said.
+// ModelOutcomeContent is the content of a model's answer.
 type ModelOutcomeContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The output.
 	Output *v11.ModelOutput `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	// Optional. What was said to the provider.
+	// Optional. The request to the provider and its answer.
 	Call *v11.ModelCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// Warnings of the provider's adapter.
 	Warnings []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Optional. What was said to the provider in the latest failed attempts before the answer, oldest first.
+	// Optional. The latest failed attempts before the answer, oldest first.
 	FailedCalls   []*v11.ModelCall `protobuf:"bytes,5,rep,name=failed_calls,json=failedCalls,proto3" json:"failed_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3155,7 +3159,7 @@ func (x *ModelOutcomeContent) GetFailedCalls() []*v11.ModelCall {
 	return nil
 }
 
-// ToolsReviewed holds the reviews of a message's calls.
+// ToolsReviewed contains the reviews of a message's calls.
 type ToolsReviewed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the assistant message.
@@ -3228,7 +3232,7 @@ type ToolDecision struct {
 	Decision v12.ReviewDecision `protobuf:"varint,2,opt,name=decision,proto3,enum=evalfleet.tool.v1.ReviewDecision" json:"decision,omitempty"`
 	// Name of the approver that decided.
 	Approver string `protobuf:"bytes,3,opt,name=approver,proto3" json:"approver,omitempty"`
-	// True when the call may run beside its neighbours.
+	// True if the call may run beside its neighbours.
 	Parallel      bool `protobuf:"varint,4,opt,name=parallel,proto3" json:"parallel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3292,7 +3296,7 @@ func (x *ToolDecision) GetParallel() bool {
 	return false
 }
 
-// ToolsReviewedContent holds reviews.
+// ToolsReviewedContent contains reviews.
 type ToolsReviewedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the calls.
@@ -3338,7 +3342,8 @@ func (x *ToolsReviewedContent) GetReviews() []*v12.ToolReview {
 	return nil
 }
 
-// ToolIntent says that a tool is about to be called. Its effect has the request's key, the call's id and its index in the request.
+// ToolIntent records that a tool is about to be called. Its effect has the request's key, the call's id and its index
+// in the request.
 type ToolIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
@@ -3347,7 +3352,7 @@ type ToolIntent struct {
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
 	// Key of the request that executes it.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// True when agentorch runs it itself (submit, handoff, agent as tool).
+	// True if agentorch runs it itself (submit, handoff, agent as tool).
 	Caller bool `protobuf:"varint,4,opt,name=caller,proto3" json:"caller,omitempty"`
 	// Id of the assistant message.
 	MessageId string `protobuf:"bytes,5,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
@@ -3465,10 +3470,10 @@ func (x *ToolIntent) GetClientKey() string {
 	return ""
 }
 
-// ToolOutcome says how a tool call ended.
+// ToolOutcome records how a tool call ended.
 type ToolOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Seq of the intent; 0 when the call never began (parse error, unknown tool, rejected).
+	// Seq of the intent; 0 if the call never began (parse error, unknown tool, rejected).
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// The call's id.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -3480,9 +3485,9 @@ type ToolOutcome struct {
 	Failure *v12.ToolFailure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
 	// Set when the text was cut.
 	Truncation *v12.Truncation `protobuf:"bytes,6,opt,name=truncation,proto3" json:"truncation,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v13.Timing `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
-	// Id of the result's message; empty when there is none.
+	// Id of the result's message; empty if there is none.
 	MessageId string `protobuf:"bytes,8,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The result.
 	Content *ToolOutcomeContent `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
@@ -3647,7 +3652,7 @@ func (x *ToolOutcomeContent) GetCall() *v12.ToolCall {
 	return nil
 }
 
-// SandboxIntent says that a sandbox is about to be made.
+// SandboxIntent records that a sandbox is about to be created.
 type SandboxIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the environment.
@@ -3702,7 +3707,7 @@ func (x *SandboxIntent) GetRequestId() string {
 	return ""
 }
 
-// SandboxOutcome says whether a sandbox was made.
+// SandboxOutcome records whether a sandbox was created.
 type SandboxOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the intent.
@@ -3711,7 +3716,7 @@ type SandboxOutcome struct {
 	Environment string `protobuf:"bytes,2,opt,name=environment,proto3" json:"environment,omitempty"`
 	// The sandbox without what was placed in it, and without its timing.
 	Sandbox *v14.Sandbox `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Set when it could not be made.
+	// Set if the creation failed.
 	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// How long it took, waiting included.
 	Timing        *v13.Timing `protobuf:"bytes,5,opt,name=timing,proto3" json:"timing,omitempty"`
@@ -3784,14 +3789,14 @@ func (x *SandboxOutcome) GetTiming() *v13.Timing {
 	return nil
 }
 
-// SandboxRemoved says that a sandbox was removed, or left to its lease.
+// SandboxRemoved records that a sandbox was removed, or left until its lease ends.
 type SandboxRemoved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the environment.
 	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
 	// The sandbox.
 	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// True when it was left to its lease.
+	// True if it was left to its lease.
 	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3851,7 +3856,7 @@ func (x *SandboxRemoved) GetKept() bool {
 // SandboxActed records a command or file operation outside a tool call.
 type SandboxActed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was done.
+	// The action.
 	Content       *v12.SandboxAction `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3894,18 +3899,18 @@ func (x *SandboxActed) GetContent() *v12.SandboxAction {
 	return nil
 }
 
-// ExecIntent says that a command is about to run in a sandbox. Its key is `{run}/{seq}`.
+// ExecIntent records that a command is about to run in a sandbox. Its key is `{run}/{seq}`.
 type ExecIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the environment.
 	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// For what: `score`, `setup`, `outside` (asked for from outside). Open: as Attribution.purpose is.
+	// Purpose: `score`, `setup`, `outside` (requested from outside). Open: as Attribution.purpose is.
 	Purpose string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// The command.
 	Content *v14.ExecSpec `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// Of a command that was asked for from outside, the asker's key; empty: the run's own.
+	// For a command that was requested from outside, the caller's key; empty: the run's own command.
 	ClientKey     string `protobuf:"bytes,5,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3976,14 +3981,14 @@ func (x *ExecIntent) GetClientKey() string {
 	return ""
 }
 
-// ExecOutcome says how that command ended.
+// ExecOutcome records how that command ended.
 type ExecOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the intent.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// Set when it could not be run.
 	Error *RunError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v13.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// How it ended, output cut to 64 KiB of each stream.
 	Content *v14.ExecResult `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -4058,10 +4063,11 @@ func (x *ExecOutcome) GetInterrupted() bool {
 	return false
 }
 
-// WorkerIntent records that a worker is about to be asked: to score, or how an agent continues. The request follows from the journal.
+// WorkerIntent records that a worker is about to be called: to score, or to decide how an agent continues. The request
+// follows from the journal.
 type WorkerIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who, as it was pinned.
+	// The worker, as pinned.
 	Worker *WorkerRef `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Key of the effect.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -4122,14 +4128,14 @@ func (x *WorkerIntent) GetPurpose() string {
 	return ""
 }
 
-// WorkerOutcome says what a worker answered.
+// WorkerOutcome records a worker's answer.
 type WorkerOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the intent.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
-	// Set when it could not be asked, or failed.
+	// Set if the call failed.
 	Error *RunError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v13.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
 	// The answer.
 	Content *WorkerAnswer `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -4259,14 +4265,14 @@ func (x *WorkerAnswer) GetStoreChanges() []*v12.StoreChange {
 	return nil
 }
 
-// ScoreIntent says that a scorer is about to judge.
+// ScoreIntent records that a scorer is about to run.
 type ScoreIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name within the results.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The scorer.
 	Scorer *ScorerRef `protobuf:"bytes,2,opt,name=scorer,proto3" json:"scorer,omitempty"`
-	// Key of the effect, where it has one.
+	// Key of the effect, if it has one.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// True if the run continues after it.
 	Intermediate  bool `protobuf:"varint,4,opt,name=intermediate,proto3" json:"intermediate,omitempty"`
@@ -4332,7 +4338,7 @@ func (x *ScoreIntent) GetIntermediate() bool {
 	return false
 }
 
-// ScoreOutcome says how a scorer judged.
+// ScoreOutcome records how a scorer judged.
 type ScoreOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the intent.
@@ -4345,7 +4351,7 @@ type ScoreOutcome struct {
 	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// True if the run continues after it.
 	Intermediate bool `protobuf:"varint,5,opt,name=intermediate,proto3" json:"intermediate,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v13.Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
 	// The judgement.
 	Content       *ScoreContent `protobuf:"bytes,7,opt,name=content,proto3" json:"content,omitempty"`
@@ -4487,12 +4493,12 @@ func (x *ScoreContent) GetTarget() *Target {
 	return nil
 }
 
-// LimitHit says that a limit was reached.
+// LimitHit records that a limit was reached.
 type LimitHit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limit.
 	Limit *LimitReached `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// True when it ends the run; false when a scope inside the run caught it.
+	// True if it ends the run; false if a scope inside the run caught it.
 	EndsRun       bool `protobuf:"varint,2,opt,name=ends_run,json=endsRun,proto3" json:"ends_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4593,7 +4599,7 @@ type Info struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is about, such as `overflow-stop`; stable, for programs.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// Optional. Who says it.
+	// Optional. The source of the note.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// Text or other data.
 	Content       *InfoContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -4652,7 +4658,7 @@ func (x *Info) GetContent() *InfoContent {
 	return nil
 }
 
-// InfoContent is what a note says.
+// InfoContent is the content of a note.
 type InfoContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// JSON text: a string, or any other value.
@@ -4749,7 +4755,7 @@ type LogLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How grave it is.
 	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=evalfleet.agent.v1.LogLevel" json:"level,omitempty"`
-	// Who logged it.
+	// The logger.
 	Logger string `protobuf:"bytes,2,opt,name=logger,proto3" json:"logger,omitempty"`
 	// The line.
 	Content       *LogLineContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -4808,7 +4814,7 @@ func (x *LogLine) GetContent() *LogLineContent {
 	return nil
 }
 
-// LogLineContent is what a line says.
+// LogLineContent is the content of a line.
 type LogLineContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The line.
@@ -4854,7 +4860,7 @@ func (x *LogLineContent) GetMessage() string {
 	return ""
 }
 
-// Compacted says that part of the history was replaced to save context.
+// Compacted records that part of the history was replaced to save context.
 type Compacted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How.
@@ -4936,7 +4942,7 @@ func (x *Compacted) GetContent() *HistoryContent {
 	return nil
 }
 
-// Branched says that a branch was made.
+// Branched records that a branch was created.
 type Branched struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the anchor.
@@ -5037,7 +5043,7 @@ func (x *Anchored) GetSource() string {
 	return ""
 }
 
-// Checkpointed says that a checkpoint was written.
+// Checkpointed records that a checkpoint was written.
 type Checkpointed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the checkpoint.
@@ -5101,7 +5107,7 @@ func (x *Checkpointed) GetSnapshots() map[string]string {
 	return nil
 }
 
-// SubtaskIntent says that a piece of work began.
+// SubtaskIntent records that a subtask began.
 type SubtaskIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name.
@@ -5165,12 +5171,12 @@ func (x *SubtaskIntent) GetContent() *InfoContent {
 	return nil
 }
 
-// SubtaskOutcome says that it ended.
+// SubtaskOutcome records that a subtask ended.
 type SubtaskOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the intent.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v13.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Result.
 	Content       *InfoContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -5229,15 +5235,16 @@ func (x *SubtaskOutcome) GetContent() *InfoContent {
 	return nil
 }
 
-// AgentBegan says that an agent begins to work beside the one whose span the event has, which hears of its end. The event's
-// id is the span of the new one.
+// AgentBegan records that an agent begins to work beside the agent of the event's span, which receives its outcome. The
+// event's id is the span of the new agent.
 type AgentBegan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name for people.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Bounds of this agent and those that it begins. One that is reached ends the agent and not the run.
+	// Optional. Bounds of this agent and of the agents that it begins. A bound that is reached ends the agent and not the
+	// run.
 	Limits *RunLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	// The agent and what it begins with.
+	// The agent and its initial state.
 	Content       *AgentBeganContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5294,15 +5301,14 @@ func (x *AgentBegan) GetContent() *AgentBeganContent {
 	return nil
 }
 
-// AgentBeganContent is an agent and what it begins with.
+// AgentBeganContent is an agent and its initial state.
 type AgentBeganContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent, with its parameters as they were resolved.
 	Agent *AgentRef `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The conversation to begin with.
+	// The initial conversation.
 	Messages []*v11.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Definitions of its tools as they were when it began, as far as they are not those that the run has under the same name
-	// (RunCreated.tools).
+	// Definitions of its tools when it began, except those that the run has under the same name (RunCreated.tools).
 	Tools         []*v12.ToolDefinition `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5359,14 +5365,14 @@ func (x *AgentBeganContent) GetTools() []*v12.ToolDefinition {
 	return nil
 }
 
-// AgentEnded says how that agent ended.
+// AgentEnded records how an agent ended.
 type AgentEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of AgentBegan.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// Optional. Its own bound that ended it.
 	Limit *LimitReached `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// True where it was stopped before it had ended by itself.
+	// True if it was stopped before it had ended by itself.
 	Interrupted bool `protobuf:"varint,3,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	// Optional. Its output.
 	Content       *v11.ModelOutput `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -5432,7 +5438,7 @@ func (x *AgentEnded) GetContent() *v11.ModelOutput {
 	return nil
 }
 
-// CommandReceived says that an operator's command arrived.
+// CommandReceived records that an operator's command arrived.
 type CommandReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the command, as its sender gave it.
@@ -5441,12 +5447,11 @@ type CommandReceived struct {
 	Type CommandType `protobuf:"varint,2,opt,name=type,proto3,enum=evalfleet.agent.v1.CommandType" json:"type,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What it says.
+	// The messages of the command.
 	Content *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// With CANCEL: what becomes of the run.
 	Mode CancelMode `protobuf:"varint,5,opt,name=mode,proto3,enum=evalfleet.agent.v1.CancelMode" json:"mode,omitempty"`
-	// True where the command has no effect: its etag was not that of the run, or the agent or the call that
-	// it is for is not at work.
+	// True if the command has no effect: its etag was not that of the run, or its agent or its call is not active.
 	Outdated bool `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	// With CANCEL_CALL: seq of the call's intent.
 	Intent int64 `protobuf:"varint,7,opt,name=intent,proto3" json:"intent,omitempty"`
@@ -5542,12 +5547,12 @@ func (x *CommandReceived) GetClientKey() string {
 	return ""
 }
 
-// CommandContent is what a command says.
+// CommandContent is the content of a command.
 type CommandContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With MESSAGE: the messages.
 	Messages []*v11.ChatMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	// With EDIT: the call as it should run.
+	// With EDIT: the new call.
 	Call          *v12.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5597,7 +5602,7 @@ func (x *CommandContent) GetCall() *v12.ToolCall {
 	return nil
 }
 
-// ApprovalRequested says that a person is asked about a call.
+// ApprovalRequested records that a person is asked to approve a call.
 type ApprovalRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/inboxItems/{inbox_item}`.
@@ -5677,7 +5682,7 @@ type ApprovalContent struct {
 	Call *v12.ToolCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// How to show it.
 	View *v12.ToolCallView `protobuf:"bytes,2,opt,name=view,proto3" json:"view,omitempty"`
-	// What the model said beside it.
+	// The text of the model beside the call.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5734,10 +5739,10 @@ func (x *ApprovalContent) GetMessage() string {
 	return ""
 }
 
-// ApprovalDecided says how an approval was decided, by a person or by a policy.
+// ApprovalDecided records how a person or a policy decided an approval.
 type ApprovalDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/inboxItems/{inbox_item}`; empty for a policy's own decision.
+	// Format: `projects/{project}/inboxItems/{inbox_item}`; empty for the decision of a policy.
 	Approval string `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
 	// The call's id.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -5816,12 +5821,12 @@ func (x *ApprovalDecided) GetContent() *ApprovalDecidedContent {
 	return nil
 }
 
-// ApprovalDecidedContent is what a decision says.
+// ApprovalDecidedContent is the content of a decision.
 type ApprovalDecidedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Why.
 	Explanation string `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// Optional. The call as it should run.
+	// Optional. The call to run.
 	Modified      *v12.ToolCall `protobuf:"bytes,2,opt,name=modified,proto3" json:"modified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5871,7 +5876,7 @@ func (x *ApprovalDecidedContent) GetModified() *v12.ToolCall {
 	return nil
 }
 
-// InputRequested says that a person is asked.
+// InputRequested records a question to a person.
 type InputRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// JSON Schema of the answer's fields. JSON text.
@@ -5926,12 +5931,12 @@ func (x *InputRequested) GetContent() *InfoContent {
 	return nil
 }
 
-// InputAnswered says what a person answered.
+// InputAnswered records a person's answer.
 type InputAnswered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Seq of the request.
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
-	// Whether there is an answer.
+	// The kind of the answer.
 	Outcome InputOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=evalfleet.agent.v1.InputOutcome" json:"outcome,omitempty"`
 	// The answer.
 	Content       *InfoContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -5990,19 +5995,19 @@ func (x *InputAnswered) GetContent() *InfoContent {
 	return nil
 }
 
-// Interrupted says that the turn of the span's agent was cut: what the agent had under way is being stopped, and each of its
-// outcomes says so. Agents that it had set to work end.
+// Interrupted records that the turn of the span's agent was interrupted: its work in flight is being stopped, and each
+// of its outcomes is marked so. Agents that it had begun end.
 type Interrupted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What cut it.
 	Source InterruptSource `protobuf:"varint,1,opt,name=source,proto3,enum=evalfleet.agent.v1.InterruptSource" json:"source,omitempty"`
-	// What it was at: BETWEEN_TURNS where nothing was cut.
+	// The work that was interrupted: BETWEEN_TURNS if there was none.
 	Interrupted InterruptedWork `protobuf:"varint,2,opt,name=interrupted,proto3,enum=evalfleet.agent.v1.InterruptedWork" json:"interrupted,omitempty"`
 	// Id of the cut tool call, the first of several.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Seq of the cut model call's intent, 0 for none.
 	Intent int64 `protobuf:"varint,4,opt,name=intent,proto3" json:"intent,omitempty"`
-	// True where only what was asked for from outside is stopped, and the agent's own turn is not cut.
+	// True if only effects that were requested from outside are stopped, and the agent's own turn continues.
 	Outside       bool `protobuf:"varint,5,opt,name=outside,proto3" json:"outside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6073,7 +6078,8 @@ func (x *Interrupted) GetOutside() bool {
 	return false
 }
 
-// CancelAcknowledged says that a cancel took effect: every open intent was finished, cancelled or entombed.
+// CancelAcknowledged records that a cancel took effect: every open intent has finished, was cancelled or has a
+// tombstone.
 type CancelAcknowledged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the command.
@@ -6245,9 +6251,9 @@ type EvalCreated struct {
 	Spec *EvalSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Number of samples in the dataset.
 	Samples int32 `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`
-	// The dataset as a stored body, in the platform's own form.
+	// The dataset as a stored body, in the platform's own format.
 	Dataset *v1.BlobRef `protobuf:"bytes,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
-	// What is not done as the specification asks for.
+	// Deviations from the specification.
 	Warnings []*EvalWarning `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Version of the fold.
 	FoldVersion   int32 `protobuf:"varint,5,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
@@ -6320,7 +6326,7 @@ func (x *EvalCreated) GetFoldVersion() int32 {
 	return 0
 }
 
-// EvalStateChanged says that an eval's state changed.
+// EvalStateChanged records that an eval's state changed.
 type EvalStateChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The state now.
@@ -6384,7 +6390,7 @@ func (x *EvalStateChanged) GetError() *RunError {
 	return nil
 }
 
-// SampleAdmitted says that a sample was given a run.
+// SampleAdmitted records that a sample was given a run.
 type SampleAdmitted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the sample, as text.
@@ -6397,9 +6403,9 @@ type SampleAdmitted struct {
 	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Model, when the eval has several.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// Place of the sample among those that the eval selected, from 0.
+	// Position of the sample among those that the eval selected, from 0.
 	Position int32 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`
-	// Place of the model in the specification, from 0.
+	// Position of the model in the specification, from 0.
 	ModelIndex    int32 `protobuf:"varint,7,opt,name=model_index,json=modelIndex,proto3" json:"model_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6484,15 +6490,15 @@ func (x *SampleAdmitted) GetModelIndex() int32 {
 	return 0
 }
 
-// SampleFinished says that a sample's run ended, or why it can have none.
+// SampleFinished records that a sample's run ended, or why the sample cannot have a run.
 type SampleFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the sample, as text. Empty where the samples could not be read when it ended: SampleAdmitted of the same run
-	// has it.
+	// Id of the sample, as text. Empty if the samples could not be read when it ended: SampleAdmitted of the same run has
+	// it.
 	Sample string `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
 	// Epoch, from 1.
 	Epoch int32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Its run. Empty where none could be made, as for a sample that lacks what the task needs: the error says why.
+	// Its run. Empty if none could be created, as for a sample that lacks what the task needs: `error` has the cause.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	// How it ended.
 	State RunState `protobuf:"varint,4,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
@@ -6510,17 +6516,17 @@ type SampleFinished struct {
 	WorkingTime *durationpb.Duration `protobuf:"bytes,10,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
 	// The scores.
 	Content *SampleFinishedContent `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`
-	// Why a sandbox could not be used, where a tool's answer said so and the run went on.
+	// Why a sandbox failed, if the result of a tool reported that and the run continued.
 	SandboxFault string `protobuf:"bytes,12,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
-	// Place of the sample among those that the eval selected, from 0; told where there is no run.
+	// Position of the sample among those that the eval selected, from 0; set if there is no run.
 	Position int32 `protobuf:"varint,13,opt,name=position,proto3" json:"position,omitempty"`
-	// Place of the model in the specification, from 0; told where there is no run.
+	// Position of the model in the specification, from 0; set if there is no run.
 	ModelIndex int32 `protobuf:"varint,14,opt,name=model_index,json=modelIndex,proto3" json:"model_index,omitempty"`
 	// Model calls of the agent.
 	Turns int32 `protobuf:"varint,15,opt,name=turns,proto3" json:"turns,omitempty"`
-	// Attempts of model calls that failed and were made again.
+	// Failed attempts of model calls that were retried.
 	Retries int32 `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
-	// How often a model call of the run was lost with the process that made it, at an unknown cost.
+	// How many model calls of the run were lost with the process that made them, at an unknown cost.
 	LostModelCalls int32 `protobuf:"varint,17,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -6675,10 +6681,10 @@ func (x *SampleFinished) GetLostModelCalls() int32 {
 	return 0
 }
 
-// SampleFinishedContent holds scores.
+// SampleFinishedContent contains scores.
 type SampleFinishedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the scorers, with long texts cut: the run has all of them.
+	// In the order of the scorers, with long texts truncated: the run has all of them.
 	Scores        []*NamedScore `protobuf:"bytes,1,rep,name=scores,proto3" json:"scores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6721,7 +6727,7 @@ func (x *SampleFinishedContent) GetScores() []*NamedScore {
 	return nil
 }
 
-// ResultsComputed holds an eval's results.
+// ResultsComputed records an eval's results.
 type ResultsComputed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The results.
@@ -6774,7 +6780,7 @@ type EvalUpdated struct {
 	ChangesJson string `protobuf:"bytes,1,opt,name=changes_json,json=changesJson,proto3" json:"changes_json,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// True where nothing changes, since the command's etag was not that of the evaluation.
+	// True if nothing changes, since the command's etag was not that of the evaluation.
 	Outdated      bool `protobuf:"varint,3,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

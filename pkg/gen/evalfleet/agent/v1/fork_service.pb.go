@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ForkRunRequest names a run and a place in it.
+// ForkRunRequest names a run and a position in it.
 type ForkRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
@@ -34,11 +34,13 @@ type ForkRunRequest struct {
 	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// Optional. What the new run has otherwise than this one.
 	Changes *RunSpec `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. What of `changes` replaces the run's own. A field that is named and not set is emptied. Default: those that are set.
+	// Optional. Which fields of `changes` replace the run's own. A field that is named but not set is cleared. Default:
+	// those that are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Optional, over REST also in the header `If-Match`. The run's; the call fails with ETAG_MISMATCH where it has changed since.
+	// Optional. The etag of the run as it was read; over REST also in the header `If-Match`. If the run has another etag,
+	// the call fails with ETAG_MISMATCH.
 	Etag          string `protobuf:"bytes,6,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,9 +26,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ForkService makes runs from parts of others. Every method may be called concurrently.
+// ForkService creates runs from parts of others. Its methods are safe for concurrent use.
 type ForkServiceClient interface {
-	// ForkRun makes a run that shares this one's journal up to a place. Not built yet: fails with NOT_BUILT_YET.
+	// ForkRun creates a run that shares this one's journal up to a position. Not built yet: fails with NOT_BUILT_YET.
 	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
 }
 
@@ -54,9 +54,9 @@ func (c *forkServiceClient) ForkRun(ctx context.Context, in *ForkRunRequest, opt
 // All implementations must embed UnimplementedForkServiceServer
 // for forward compatibility.
 //
-// ForkService makes runs from parts of others. Every method may be called concurrently.
+// ForkService creates runs from parts of others. Its methods are safe for concurrent use.
 type ForkServiceServer interface {
-	// ForkRun makes a run that shares this one's journal up to a place. Not built yet: fails with NOT_BUILT_YET.
+	// ForkRun creates a run that shares this one's journal up to a position. Not built yet: fails with NOT_BUILT_YET.
 	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
 	mustEmbedUnimplementedForkServiceServer()
 }

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UnknownOutcomeDecision says what to do with an effect whose outcome is not known.
+// UnknownOutcomeDecision is what to do with an effect whose outcome is unknown.
 type UnknownOutcomeDecision int32
 
 const (
@@ -85,13 +85,13 @@ func (UnknownOutcomeDecision) EnumDescriptor() ([]byte, []int) {
 // InboxItem is something that waits, or waited, for a person.
 type InboxItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/inboxItems/{inbox_item}`. The id is the server's.
+	// Format: `projects/{project}/inboxItems/{inbox_item}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The run that waits. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// Seq of the event in the run's journal that asks.
+	// Seq of the event in the run's journal that caused the item.
 	Seq int64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When it was asked.
+	// When the item appeared.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Optional. When it ends without an answer; default never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
@@ -103,7 +103,7 @@ type InboxItem struct {
 	//	*InboxItem_Input
 	//	*InboxItem_UnknownOutcome
 	Question isInboxItem_Question `protobuf_oneof:"question"`
-	// The answer, once there is one. None once the item has ended without.
+	// The answer, once there is one. Unset for an item that ended without an answer.
 	Answer *InboxAnswer `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Who answered.
 	Actor string `protobuf:"bytes,10,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -248,7 +248,7 @@ type InboxItem_Input struct {
 }
 
 type InboxItem_UnknownOutcome struct {
-	// An effect that was begun and whose outcome is not known.
+	// An effect that began and whose outcome is unknown.
 	UnknownOutcome *UnknownOutcome `protobuf:"bytes,8,opt,name=unknown_outcome,json=unknownOutcome,proto3,oneof"`
 }
 
@@ -258,7 +258,7 @@ func (*InboxItem_Input) isInboxItem_Question() {}
 
 func (*InboxItem_UnknownOutcome) isInboxItem_Question() {}
 
-// UnknownOutcome is an effect that may have taken place.
+// UnknownOutcome is an effect that may have happened.
 type UnknownOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is, such as `a model call` or the name of a tool.
@@ -313,7 +313,7 @@ func (x *UnknownOutcome) GetIntent() int64 {
 	return 0
 }
 
-// InboxAnswer is an answer of the kind that the item asks for.
+// InboxAnswer is an answer of the item's kind.
 type InboxAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The answer.
@@ -397,12 +397,13 @@ type isInboxAnswer_Answer interface {
 }
 
 type InboxAnswer_Approval struct {
-	// Of an approval: `approve`, `modify`, `reject`, `escalate` or `terminate`, why, and with `modify` the call.
+	// For an approval: `approve`, `modify`, `reject`, `escalate` or `terminate`, the reason, and with `modify` the
+	// call.
 	Approval *ApprovalDecided `protobuf:"bytes,1,opt,name=approval,proto3,oneof"`
 }
 
 type InboxAnswer_Input struct {
-	// Of a question: `accepted`, `declined` or `cancelled`, and what was answered.
+	// For a question: `accepted`, `declined` or `cancelled`, and the answer.
 	Input *InputAnswered `protobuf:"bytes,2,opt,name=input,proto3,oneof"`
 }
 
@@ -472,20 +473,20 @@ func (x *GetInboxItemRequest) GetContent() bool {
 	return false
 }
 
-// ListInboxItemsRequest asks for items.
+// ListInboxItemsRequest requests items.
 type ListInboxItemsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Optional. Those that are over too; default only those that wait.
 	ShowEnded bool `protobuf:"varint,4,opt,name=show_ended,json=showEnded,proto3" json:"show_ended,omitempty"`
-	// Optional. Only those of this run. Format: `projects/{project}/runs/{run}`.
+	// Optional. Only items of this run. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
-	// Optional. Only those of the runs of this evaluation. Format: `projects/{project}/evals/{eval}`.
+	// Optional. Only items of the runs of this evaluation. Format: `projects/{project}/evals/{eval}`.
 	Eval string `protobuf:"bytes,6,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. With content; default without.
 	Content       bool `protobuf:"varint,7,opt,name=content,proto3" json:"content,omitempty"`
@@ -572,7 +573,7 @@ func (x *ListInboxItemsRequest) GetContent() bool {
 	return false
 }
 
-// ListInboxItemsResponse holds a page of items.
+// ListInboxItemsResponse contains a page of items.
 type ListInboxItemsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The items.
@@ -632,9 +633,9 @@ type AnswerInboxItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/inboxItems/{inbox_item}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. The answer, of the kind that the item asks for.
+	// Required. The answer, of the item's kind.
 	Answer *InboxAnswer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -691,14 +692,14 @@ func (x *AnswerInboxItemRequest) GetRequestId() string {
 	return ""
 }
 
-// WatchInboxRequest says what to watch.
+// WatchInboxRequest selects what to watch.
 type WatchInboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. Go on after this place; default: from those that wait now.
+	// Optional. Continue after this position; default: from the items that wait now.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Optional. Only those of the runs of this evaluation. Format: `projects/{project}/evals/{eval}`.
+	// Optional. Only items of the runs of this evaluation. Format: `projects/{project}/evals/{eval}`.
 	Eval string `protobuf:"bytes,3,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. With content; default without.
 	Content       bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -769,7 +770,7 @@ type WatchInboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The current state of the item; unset in a heartbeat.
 	InboxItem *InboxItem `protobuf:"bytes,1,opt,name=inbox_item,json=inboxItem,proto3" json:"inbox_item,omitempty"`
-	// Place after this change.
+	// Position after this change.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,17 +29,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InboxService shows all that waits for a person, of whatever kind, and takes the answers: a tool call to approve, a question of an agent, an effect whose
-// outcome is not known. Every method may be called concurrently.
+// InboxService lists everything that waits for a person, and accepts the answers: a tool call to approve, a question of
+// an agent, an effect with an unknown outcome. Its methods are safe for concurrent use.
 type InboxServiceClient interface {
-	// GetInboxItem gives one item. Not built yet: fails with NOT_BUILT_YET.
+	// GetInboxItem returns one item. Not built yet: fails with NOT_BUILT_YET.
 	GetInboxItem(ctx context.Context, in *GetInboxItemRequest, opts ...grpc.CallOption) (*InboxItem, error)
 	// ListInboxItems lists items, oldest first. Not built yet: fails with NOT_BUILT_YET.
 	ListInboxItems(ctx context.Context, in *ListInboxItemsRequest, opts ...grpc.CallOption) (*ListInboxItemsResponse, error)
-	// AnswerInboxItem answers an item. The same answer again is the same; another one fails with ETAG_MISMATCH, as does an answer to an item whose run has
-	// ended meanwhile. Not built yet: fails with NOT_BUILT_YET.
+	// AnswerInboxItem answers an item. Repeating the same answer has no effect. Another answer fails with ETAG_MISMATCH,
+	// as does an answer to an item whose run has ended since. Not built yet: fails with NOT_BUILT_YET.
 	AnswerInboxItem(ctx context.Context, in *AnswerInboxItemRequest, opts ...grpc.CallOption) (*InboxItem, error)
-	// WatchInbox streams items as they come and are answered, until the caller leaves. Not built yet: fails with NOT_BUILT_YET.
+	// WatchInbox streams items when they appear and when they are answered, until the caller leaves. Not built yet: fails
+	// with NOT_BUILT_YET.
 	WatchInbox(ctx context.Context, in *WatchInboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchInboxResponse], error)
 }
 
@@ -104,17 +105,18 @@ type InboxService_WatchInboxClient = grpc.ServerStreamingClient[WatchInboxRespon
 // All implementations must embed UnimplementedInboxServiceServer
 // for forward compatibility.
 //
-// InboxService shows all that waits for a person, of whatever kind, and takes the answers: a tool call to approve, a question of an agent, an effect whose
-// outcome is not known. Every method may be called concurrently.
+// InboxService lists everything that waits for a person, and accepts the answers: a tool call to approve, a question of
+// an agent, an effect with an unknown outcome. Its methods are safe for concurrent use.
 type InboxServiceServer interface {
-	// GetInboxItem gives one item. Not built yet: fails with NOT_BUILT_YET.
+	// GetInboxItem returns one item. Not built yet: fails with NOT_BUILT_YET.
 	GetInboxItem(context.Context, *GetInboxItemRequest) (*InboxItem, error)
 	// ListInboxItems lists items, oldest first. Not built yet: fails with NOT_BUILT_YET.
 	ListInboxItems(context.Context, *ListInboxItemsRequest) (*ListInboxItemsResponse, error)
-	// AnswerInboxItem answers an item. The same answer again is the same; another one fails with ETAG_MISMATCH, as does an answer to an item whose run has
-	// ended meanwhile. Not built yet: fails with NOT_BUILT_YET.
+	// AnswerInboxItem answers an item. Repeating the same answer has no effect. Another answer fails with ETAG_MISMATCH,
+	// as does an answer to an item whose run has ended since. Not built yet: fails with NOT_BUILT_YET.
 	AnswerInboxItem(context.Context, *AnswerInboxItemRequest) (*InboxItem, error)
-	// WatchInbox streams items as they come and are answered, until the caller leaves. Not built yet: fails with NOT_BUILT_YET.
+	// WatchInbox streams items when they appear and when they are answered, until the caller leaves. Not built yet: fails
+	// with NOT_BUILT_YET.
 	WatchInbox(*WatchInboxRequest, grpc.ServerStreamingServer[WatchInboxResponse]) error
 	mustEmbedUnimplementedInboxServiceServer()
 }

@@ -34,9 +34,9 @@ type Quota struct {
 	MaxRuns *int64 `protobuf:"varint,2,opt,name=max_runs,json=maxRuns,proto3,oneof" json:"max_runs,omitempty"`
 	// Optional. Sandboxes that live; unset is no bound.
 	MaxSandboxes *int64 `protobuf:"varint,3,opt,name=max_sandboxes,json=maxSandboxes,proto3,oneof" json:"max_sandboxes,omitempty"`
-	// Optional. Bytes of bodies that are kept; unset is no bound.
+	// Optional. Bytes of stored bodies; unset means no bound.
 	MaxBlobBytes *int64 `protobuf:"varint,4,opt,name=max_blob_bytes,json=maxBlobBytes,proto3,oneof" json:"max_blob_bytes,omitempty"`
-	// Optional. Share beside other projects where there is not enough for all; default 1.
+	// Optional. Share relative to other projects if capacity is short; default 1.
 	Weight *float64 `protobuf:"fixed64,5,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// What is used now: the same members.
 	Used *QuotaUse `protobuf:"bytes,6,opt,name=used,proto3" json:"used,omitempty"`
@@ -132,7 +132,7 @@ type QuotaUse struct {
 	Runs int64 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
 	// Sandboxes that live.
 	Sandboxes int64 `protobuf:"varint,2,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	// Bytes of bodies that are kept.
+	// Bytes of stored bodies.
 	BlobBytes     int64 `protobuf:"varint,3,opt,name=blob_bytes,json=blobBytes,proto3" json:"blob_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -238,9 +238,11 @@ func (x *GetQuotaRequest) GetName() string {
 // UpdateQuotaRequest sets a quota.
 type UpdateQuotaRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and bounds. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the bounds were changed since.
+	// Required. Its name and bounds. If `etag` is set, over REST also by the header `If-Match`, and the quota has another
+	// one, the call fails with ETAG_MISMATCH.
 	Quota *Quota `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
-	// Optional. What to change. A bound that is named and not set is lifted. Default: those that are set; over REST those in the body.
+	// Optional. What to change. A bound that is named but not set is removed. Default: those that are set; over REST
+	// those in the body.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,10 +27,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// QuotaService bounds what a project may have at once, and its share where projects compete. Tokens and money are bounded by budgets. Every method may be
-// called concurrently.
+// QuotaService bounds the concurrent resources of a project, and sets its share if projects compete. Budgets bound
+// tokens and money. Its methods are safe for concurrent use.
 type QuotaServiceClient interface {
-	// GetQuota gives a project's quota, with what is used of it. Not built yet: fails with NOT_BUILT_YET.
+	// GetQuota returns a project's quota and its usage. Not built yet: fails with NOT_BUILT_YET.
 	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*Quota, error)
 	// UpdateQuota sets and lifts bounds. Running work continues; new work waits. Not built yet: fails with NOT_BUILT_YET.
 	UpdateQuota(ctx context.Context, in *UpdateQuotaRequest, opts ...grpc.CallOption) (*Quota, error)
@@ -68,10 +68,10 @@ func (c *quotaServiceClient) UpdateQuota(ctx context.Context, in *UpdateQuotaReq
 // All implementations must embed UnimplementedQuotaServiceServer
 // for forward compatibility.
 //
-// QuotaService bounds what a project may have at once, and its share where projects compete. Tokens and money are bounded by budgets. Every method may be
-// called concurrently.
+// QuotaService bounds the concurrent resources of a project, and sets its share if projects compete. Budgets bound
+// tokens and money. Its methods are safe for concurrent use.
 type QuotaServiceServer interface {
-	// GetQuota gives a project's quota, with what is used of it. Not built yet: fails with NOT_BUILT_YET.
+	// GetQuota returns a project's quota and its usage. Not built yet: fails with NOT_BUILT_YET.
 	GetQuota(context.Context, *GetQuotaRequest) (*Quota, error)
 	// UpdateQuota sets and lifts bounds. Running work continues; new work waits. Not built yet: fails with NOT_BUILT_YET.
 	UpdateQuota(context.Context, *UpdateQuotaRequest) (*Quota, error)

@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/agent/v1/run.proto
 
-// Package evalfleet.agent.v1 holds agents and their runs, the journal's events, limits, approvals, evaluations and administration.
+// Package evalfleet.agent.v1 defines agents and their runs, the journal's events, limits, approvals, evaluations and
+// administration.
 
 package agentv1
 
@@ -33,17 +34,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OnPark says what becomes of a run's sandboxes while it waits for long.
+// OnPark is what happens to a run's sandboxes during a long wait.
 type OnPark int32
 
 const (
 	// Not set; read as KEEP.
 	OnPark_ON_PARK_UNSPECIFIED OnPark = 0
-	// They are kept for 24 hours.
+	// They stay for 24 hours.
 	OnPark_ON_PARK_KEEP OnPark = 1
 	// They are paused. Not built yet: fails with NOT_BUILT_YET.
 	OnPark_ON_PARK_PAUSE OnPark = 2
-	// They are removed and made again from snapshots. Not built yet: fails with NOT_BUILT_YET.
+	// They are removed and restored from snapshots. Not built yet: fails with NOT_BUILT_YET.
 	OnPark_ON_PARK_SNAPSHOT OnPark = 3
 )
 
@@ -90,7 +91,7 @@ func (OnPark) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{0}
 }
 
-// RecordCalls says which raw calls of providers are kept.
+// RecordCalls selects the raw calls of providers that are stored.
 type RecordCalls int32
 
 const (
@@ -147,19 +148,19 @@ func (RecordCalls) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{1}
 }
 
-// RunState is where a run is in its life.
+// RunState is the state of a run.
 type RunState int32
 
 const (
 	// Not set. Never sent.
 	RunState_RUN_STATE_UNSPECIFIED RunState = 0
-	// Made, not begun.
+	// Created, not started.
 	RunState_RUN_STATE_PENDING RunState = 1
-	// At work.
+	// Running.
 	RunState_RUN_STATE_RUNNING RunState = 2
-	// Waiting durably: for capacity, a person, a budget, a version, or a hold.
+	// Waiting durably, for the reason in `wait`.
 	RunState_RUN_STATE_WAITING RunState = 3
-	// The agent is done; scorers judge.
+	// The agent is done; scorers run.
 	RunState_RUN_STATE_SCORING RunState = 4
 	// Ended, by the agent or by a limit, and scored.
 	RunState_RUN_STATE_SUCCEEDED RunState = 5
@@ -220,14 +221,14 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
-// WaitReason says what a run or an evaluation waits for. A run that waits for STORE, FAULT, REPLICA or a later version's
-// event cannot say so in its journal: the server adds it.
+// WaitReason is what a run or an evaluation waits for. The server adds the waits for STORE, FAULT, REPLICA and a later
+// version's event, which a journal cannot contain.
 type WaitReason int32
 
 const (
 	// Not set. Never sent.
 	WaitReason_WAIT_REASON_UNSPECIFIED WaitReason = 0
-	// A provider, or the server's own calls to it.
+	// A place among the server's calls to a provider.
 	WaitReason_WAIT_REASON_CAPACITY WaitReason = 1
 	// Sandboxes that it may have.
 	WaitReason_WAIT_REASON_QUOTA WaitReason = 2
@@ -243,23 +244,23 @@ const (
 	WaitReason_WAIT_REASON_INPUT WaitReason = 7
 	// The end of an operator's hold.
 	WaitReason_WAIT_REASON_HOLD WaitReason = 8
-	// Room on the disk: it is nearly full, and nothing new begins.
+	// Space on the disk: it is nearly full, and no new work begins.
 	WaitReason_WAIT_REASON_DISK WaitReason = 9
-	// A later version of the server, which wrote its journal or a command and has to go on with it.
+	// A later version of the server, which wrote its journal or a command and has to continue it.
 	WaitReason_WAIT_REASON_VERSION WaitReason = 10
 	// The database, which refuses writes. It continues by itself.
 	WaitReason_WAIT_REASON_STORE WaitReason = 11
-	// The end of a fault of the server, whose log has the cause. It is tried again.
+	// The end of a fault of the server, whose log has the cause. The server retries.
 	WaitReason_WAIT_REASON_FAULT WaitReason = 12
-	// A decision: an effect was lost too often with the processes that ran it. ResumeRun has it done anew, CancelRun ends the
+	// A decision: an effect was lost too often with the processes that ran it. ResumeRun repeats it, CancelRun ends the
 	// run.
 	WaitReason_WAIT_REASON_DECISION WaitReason = 13
 	// Of an evaluation alone: a service of the platform, which does not answer. It continues by itself.
 	WaitReason_WAIT_REASON_SERVICE WaitReason = 14
-	// Of an evaluation alone: its journal, its samples or its scorers, which cannot be loaded. It continues by itself when they
-	// can be loaded again, and can be cancelled until then, unless its journal cannot be read.
+	// Of an evaluation alone: its journal, its samples or its scorers, which cannot be loaded. It continues by itself
+	// when they can be loaded again, and can be cancelled until then, unless its journal cannot be read.
 	WaitReason_WAIT_REASON_LOADING WaitReason = 15
-	// A replica: none has taken it yet. One that has fewer runs than the others does so soon.
+	// A replica: none has claimed it yet. The replica with the fewest runs does so soon.
 	WaitReason_WAIT_REASON_REPLICA WaitReason = 16
 )
 
@@ -332,7 +333,7 @@ func (WaitReason) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
-// CancelMode says what becomes of a run that is cancelled.
+// CancelMode is the outcome of a run that is cancelled.
 type CancelMode int32
 
 const (
@@ -473,7 +474,7 @@ func (LimitType) EnumDescriptor() ([]byte, []int) {
 // Agent is a kind of agent or solver that runs can use.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/agents/{agent}`; built-in agents belong to every project.
+	// Format: `projects/{project}/agents/{agent}`. Built-in agents belong to every project.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Name for people, tools and transcripts.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
@@ -481,7 +482,7 @@ type Agent struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// JSON Schema of its parameters. JSON text.
 	ParametersJson string `protobuf:"bytes,4,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// True when it is part of the platform.
+	// True if it is part of the platform.
 	Builtin       bool `protobuf:"varint,5,opt,name=builtin,proto3" json:"builtin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -565,7 +566,8 @@ type AgentRef struct {
 	DisplayName string `protobuf:"bytes,4,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Optional. Agents that this one can call or hand over to.
 	Agents []*AgentRef `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty"`
-	// Optional. Workers that serve functions of this agent, such as `continue` of react. Filled in when the run or evaluation is made.
+	// Optional. Workers that serve functions of this agent, such as `continue` of react. The server sets it at the
+	// creation of the run or evaluation.
 	Workers       []*WorkerRef `protobuf:"bytes,6,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,7 +652,7 @@ type ModelRef struct {
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// Optional. Account of the provider; default `default`.
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// Optional. The model's own configuration, under the run's.
+	// Optional. The model's own configuration, which the run's overrides.
 	Config *v11.GenerateConfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
 	// Optional. Arguments of the provider. A JSON object, as text.
 	ModelArgsJson string `protobuf:"bytes,4,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
@@ -725,7 +727,7 @@ func (x *ModelRef) GetBaseUrl() string {
 	return ""
 }
 
-// RunLimits bounds a run. A bound that is reached ends the run, which is then still scored. Zero is a bound; unset is none.
+// RunLimits bounds a run. A reached bound ends the run, which is still scored. Zero is a bound; unset means none.
 type RunLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Messages in the conversation.
@@ -736,7 +738,7 @@ type RunLimits struct {
 	TokenFormula string `protobuf:"bytes,3,opt,name=token_formula,json=tokenFormula,proto3" json:"token_formula,omitempty"`
 	// Model calls of the agent.
 	Turns *int32 `protobuf:"varint,4,opt,name=turns,proto3,oneof" json:"turns,omitempty"`
-	// Wall time; scoring then has half of it.
+	// Wall time. Scoring then has half of it.
 	Time *durationpb.Duration `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	// Wall time less waiting for capacity, retries and people.
 	WorkingTime *durationpb.Duration `protobuf:"bytes,6,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
@@ -825,10 +827,10 @@ func (x *RunLimits) GetCost() float64 {
 	return 0
 }
 
-// RunSpec is what a run is made of. What decides its course is pinned in its journal when it is made.
+// RunSpec specifies a run. Everything that decides its course is pinned in its journal at its creation.
 type RunSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The conversation to begin with.
+	// The initial conversation.
 	Input []*v11.ChatMessage `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
 	// Optional. The same as an input of one user message with this text.
 	Prompt string `protobuf:"bytes,21,opt,name=prompt,proto3" json:"prompt,omitempty"`
@@ -838,15 +840,16 @@ type RunSpec struct {
 	Model *ModelRef `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// Optional. Models by role, such as `grader`.
 	ModelRoles map[string]*ModelRef `protobuf:"bytes,4,rep,name=model_roles,json=modelRoles,proto3" json:"model_roles,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Configuration over the model's own.
+	// Optional. Configuration that overrides the model's own.
 	Config *v11.GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
-	// Optional. Tools of every step that names none of its own.
+	// Optional. Tools of every step that lists none of its own.
 	Tools []*v1.ToolRef `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Optional. Sandboxes by environment name; `default` is the default one. They are made when the run begins and removed when it ends.
+	// Optional. Sandboxes by environment name. Tools use `default` if none is named. They are created when the run begins
+	// and removed when it ends.
 	Sandboxes map[string]*v12.SandboxSpec `protobuf:"bytes,7,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Bounds.
 	Limits *RunLimits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Optional. Scorers that judge the outcome, in order.
+	// Optional. Scorers of the outcome, in order.
 	Scorers []*ScorerRef `protobuf:"bytes,9,rep,name=scorers,proto3" json:"scorers,omitempty"`
 	// Optional. What is right, for scorers.
 	Target *Target `protobuf:"bytes,10,opt,name=target,proto3" json:"target,omitempty"`
@@ -862,13 +865,13 @@ type RunSpec struct {
 	Attribution *v13.Attribution `protobuf:"bytes,15,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Optional. Labels, for lists.
 	Labels map[string]string `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. What becomes of the sandboxes while the run waits for long; default KEEP.
+	// Optional. What happens to the sandboxes during a long wait of the run; default KEEP.
 	OnPark OnPark `protobuf:"varint,17,opt,name=on_park,json=onPark,proto3,enum=evalfleet.agent.v1.OnPark" json:"on_park,omitempty"`
-	// Optional. Whether an error of the run lets it still be scored; default false.
+	// Optional. Whether a run that ends with an error is still scored; default false.
 	ScoreOnError bool `protobuf:"varint,18,opt,name=score_on_error,json=scoreOnError,proto3" json:"score_on_error,omitempty"`
-	// Optional. Which raw provider calls are kept; default ERRORS.
+	// Optional. Which raw provider calls are stored; default ERRORS.
 	RecordCalls RecordCalls `protobuf:"varint,19,opt,name=record_calls,json=recordCalls,proto3,enum=evalfleet.agent.v1.RecordCalls" json:"record_calls,omitempty"`
-	// Optional. Keep the sandboxes when the run ends, under their lease.
+	// Optional. Keep the sandboxes when the run ends, until their leases end.
 	KeepSandboxes bool `protobuf:"varint,20,opt,name=keep_sandboxes,json=keepSandboxes,proto3" json:"keep_sandboxes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1056,7 +1059,7 @@ type Target struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The texts.
 	Values []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
-	// True when it was given as a list, also of one.
+	// True if it was given as a list, also of one.
 	List          bool `protobuf:"varint,2,opt,name=list,proto3" json:"list,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1109,11 +1112,11 @@ func (x *Target) GetList() bool {
 // Run is one run of an agent: the fold of its journal.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/runs/{run}`. The id is the server's.
+	// Format: `projects/{project}/runs/{run}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is made of.
+	// The specification.
 	Spec *RunSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Where it is in its life.
+	// The state.
 	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
 	// What it waits for, when it waits.
 	Wait *RunWait `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -1121,7 +1124,7 @@ type Run struct {
 	Head int64 `protobuf:"varint,5,opt,name=head,proto3" json:"head,omitempty"`
 	// Raised with every change of owner.
 	Epoch int64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its first step began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -1151,35 +1154,35 @@ type Run struct {
 	Store map[string]string `protobuf:"bytes,20,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Its sandboxes by environment name.
 	Sandboxes map[string]string `protobuf:"bytes,21,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Changes with `limits`, and when the state becomes SCORING or one in which the run has ended. Other events do not change
-	// it, so that an update can follow a read of a run at work.
+	// Changes with `limits`, and when the state becomes SCORING or one in which the run has ended. Other events do not
+	// change it, so that an update can follow a read of a running run.
 	Etag string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The replica that owns it; empty while none has taken it.
+	// The replica that owns it; empty until a replica has claimed it.
 	Owner string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Why a sandbox could not be used, where a tool's answer said so and the run went on: the first time.
+	// Why a sandbox failed for the first time, if the result of a tool reported that and the run continued.
 	SandboxFault string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
-	// Attempts of model calls that failed and were made again, those of a call that is open included.
+	// Failed attempts of model calls that were retried, those of an open call included.
 	Retries int32 `protobuf:"varint,25,opt,name=retries,proto3" json:"retries,omitempty"`
-	// What it does now, for people: the effects that are open, the oldest first and five at most, such as `model openai/gpt-4o`, `tool bash`
-	// or `sandbox default`. Empty where none is. In lists it may be one effect behind.
+	// The current activity, for people: the open effects, the oldest first and five at most, such as `model
+	// openai/gpt-4o`, `tool bash` or `sandbox default`. Empty if there is none. In lists it may be one effect behind.
 	Activity string `protobuf:"bytes,26,opt,name=activity,proto3" json:"activity,omitempty"`
-	// How often a model call was lost because the process that made it ended before there was an answer. A lost call may have
-	// cost as much as one with an answer; no provider reports its tokens, so `usage` has none of them.
+	// How many model calls were lost because the process that made them ended before there was an answer. A lost call may
+	// have cost as much as one with an answer; no provider reports its tokens, so `usage` contains none of them.
 	LostModelCalls int32 `protobuf:"varint,27,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
-	// True from when an operator's cancel is in the journal until the run has ended.
+	// True after an operator's cancel was journaled, until the run has ended.
 	Cancelling bool `protobuf:"varint,28,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
-	// What is known of an open effect: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
+	// The latest note of an open effect, such as why an attempt failed and when the next begins. Unset if there is none.
 	Note *v13.Note `protobuf:"bytes,29,opt,name=note,proto3" json:"note,omitempty"`
-	// What is not done as the specification asks for, known since it was made. A run of an evaluation has none: they are the
-	// evaluation's.
+	// Deviations from the specification, known since the creation. A run of an evaluation has none: the evaluation has
+	// them.
 	Warnings []*EvalWarning `protobuf:"bytes,30,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// The limits in force, retuned ones included.
 	Limits *RunLimits `protobuf:"bytes,31,opt,name=limits,proto3" json:"limits,omitempty"`
-	// What it has used of each limit, whether bounded or not. `tokens` are those that `limits.token_formula` counts. `time` is
-	// as of the answer; in lists it is unset until the run has ended.
+	// The usage of each limit, whether bounded or not. `tokens` are those that `limits.token_formula` counts. `time` is
+	// as of the response; in lists it is unset until the run has ended.
 	Used *RunLimits `protobuf:"bytes,32,opt,name=used,proto3" json:"used,omitempty"`
-	// What its effects and agents wait for, each wait once, also while others go on. `wait` is the oldest of them while nothing
-	// goes on.
+	// What its effects and agents wait for, each wait once, also while other work continues. `wait` is the oldest of them
+	// while no work continues.
 	Waits []*RunWait `protobuf:"bytes,33,rep,name=waits,proto3" json:"waits,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v14.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
@@ -1455,21 +1458,21 @@ func (x *Run) GetOffloaded() []*v14.OffloadedField {
 	return nil
 }
 
-// EvalWarning says what an evaluation or a run does otherwise than it was asked to.
+// EvalWarning is a deviation of an evaluation or a run from its specification.
 type EvalWarning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For people.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// The model that it is about, `provider/name`.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// Options of the model's configuration that its provider is not sent, one in each warning; of a model that is not called
-	// with its own configuration all of that. Names of GenerateConfig, such as `temperature`; of a member of extra_body
-	// `extra_body.NAME`, of a model argument `model_args.NAME`.
+	// Options of the model's configuration that are not sent to its provider, one in each warning. For a model that is
+	// not called with its own configuration, all options of that. Names of GenerateConfig, such as `temperature`; a
+	// member of extra_body is `extra_body.NAME`, a model argument `model_args.NAME`.
 	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
-	// The field of the specification to whose options it is limited, such as `spec.steps[0]`; empty where it is about all calls
-	// of the model. With `spec.config` no call of any model is given what `spec.config` says of the option. With `spec.model` and
-	// `spec.model_roles["NAME"]` no call is given what the model's own configuration there says; the former is of an evaluation
-	// the one of its models that `model` names.
+	// The field of the specification whose options the warning is about, such as `spec.steps[0]`; empty if it is about
+	// all calls of the model. With `spec.config` no call of any model receives the option from `spec.config`. With
+	// `spec.model` and `spec.model_roles["NAME"]` no call receives the model's own configuration there; in an evaluation
+	// the former is the model that `model` names.
 	Field         string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1533,7 +1536,7 @@ func (x *EvalWarning) GetField() string {
 	return ""
 }
 
-// RunWait says what a run waits for.
+// RunWait is what a run waits for.
 type RunWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
@@ -1544,10 +1547,11 @@ type RunWait struct {
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	// Optional. When it is tried again.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
-	// Optional. What it waits for, where that has a name: the kind and the name of what a worker should serve, such as `tool square`.
+	// Optional. The name of what it waits for, if there is one: the kind and the name of an offer of workers, such as
+	// `tool square`.
 	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Optional. The agent that waits, or whose effect does: the span of its events. Unset: the agent of the run's step, or the
-	// run as a whole.
+	// Optional. The agent that waits, or whose effect waits: the span of its events. Unset: the agent of the run's step,
+	// or the run as a whole.
 	Span          string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1625,18 +1629,19 @@ func (x *RunWait) GetSpan() string {
 	return ""
 }
 
-// RunNote is what is known of an effect of a run while it is open. It is no part of the journal, which holds the intent and, once the effect has ended, the outcome.
+// RunNote is the progress of an open effect of a run. It is not part of the journal, which has the intent and, once the
+// effect has ended, the outcome.
 type RunNote struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// Sequence number of the intent.
 	Intent int64 `protobuf:"varint,2,opt,name=intent,proto3" json:"intent,omitempty"`
-	// Optional. The dataset's id of the sample that the run is for, as text.
+	// Optional. The dataset's id of the run's sample, as text.
 	Sample string `protobuf:"bytes,3,opt,name=sample,proto3" json:"sample,omitempty"`
 	// Optional. Epoch of the sample, from 1.
 	Epoch int32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// What is known; unset when that is over.
+	// The progress; unset when the effect has ended.
 	Note          *v13.Note `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1707,7 +1712,7 @@ func (x *RunNote) GetNote() *v13.Note {
 	return nil
 }
 
-// LimitReached says which limit ended a run.
+// LimitReached is the limit that ended a run.
 type LimitReached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which.
@@ -1780,12 +1785,12 @@ func (x *LimitReached) GetMessage() string {
 	return ""
 }
 
-// RunError says which error ended a run.
+// RunError is the error that ended a run.
 type RunError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reason as in ErrorInfo.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people; never a secret, a prompt or an upstream body.
+	// For people. It may quote a provider's error; it never contains a secret or a prompt.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunView says how much of a run to give.
+// RunView selects how much of a run to return.
 type RunView int32
 
 const (
@@ -80,16 +80,16 @@ func (RunView) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{0}
 }
 
-// CreateRunRequest asks for a run.
+// CreateRunRequest requests a run.
 type CreateRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. What to run.
 	Spec *RunSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -158,7 +158,7 @@ type GetRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. How much to give; default BASIC.
+	// Optional. How much to return; default BASIC.
 	View          RunView `protobuf:"varint,2,opt,name=view,proto3,enum=evalfleet.agent.v1.RunView" json:"view,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -215,7 +215,7 @@ type WaitRunRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. How long to wait, at most 600s; default 60s.
 	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Optional. How much to give; default BASIC.
+	// Optional. How much to return; default BASIC.
 	View          RunView `protobuf:"varint,3,opt,name=view,proto3,enum=evalfleet.agent.v1.RunView" json:"view,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,22 +272,22 @@ func (x *WaitRunRequest) GetView() RunView {
 	return RunView_RUN_VIEW_UNSPECIFIED
 }
 
-// ListRunsRequest asks for runs.
+// ListRunsRequest requests runs.
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Optional. Only those in one of these states.
 	States []RunState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=evalfleet.agent.v1.RunState" json:"states,omitempty"`
-	// Optional. Only those of this eval. Format: `projects/{project}/evals/{eval}`.
+	// Optional. Only runs of this eval. Format: `projects/{project}/evals/{eval}`.
 	Eval string `protobuf:"bytes,5,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. Only those with all these labels.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Only those that wait for this: a reason of a run's wait, which SERVICE and LOADING are not.
+	// Optional. Only runs that wait for this: a reason of a run's wait, so not SERVICE and LOADING.
 	WaitingFor    WaitReason `protobuf:"varint,7,opt,name=waiting_for,json=waitingFor,proto3,enum=evalfleet.agent.v1.WaitReason" json:"waiting_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -372,7 +372,7 @@ func (x *ListRunsRequest) GetWaitingFor() WaitReason {
 	return WaitReason_WAIT_REASON_UNSPECIFIED
 }
 
-// ListRunsResponse holds a page of runs.
+// ListRunsResponse contains a page of runs.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The runs, newest first, without content.
@@ -427,18 +427,18 @@ func (x *ListRunsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// WatchRunRequest says what to watch.
+// WatchRunRequest selects what to watch.
 type WatchRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Go on after this place; empty: from the beginning.
+	// Optional. Continue after this position; empty: from the beginning.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Optional. With content; default without.
 	Content bool `protobuf:"varint,3,opt,name=content,proto3" json:"content,omitempty"`
-	// Optional. With pieces of answers as they come.
+	// Optional. Include pieces of answers as they arrive.
 	Deltas bool `protobuf:"varint,4,opt,name=deltas,proto3" json:"deltas,omitempty"`
-	// Optional. With an empty cursor, only events that come from now on; the cursor of now is sent first, in a heartbeat.
+	// Optional. With an empty cursor, only events from now on. The current cursor is sent first, in a heartbeat.
 	FromHead      bool `protobuf:"varint,5,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -509,10 +509,10 @@ func (x *WatchRunRequest) GetFromHead() bool {
 	return false
 }
 
-// WatchRunResponse is one event, or what is known of an open effect. Without either it is a heartbeat.
+// WatchRunResponse is one event, or the progress of an open effect. A response without either is a heartbeat.
 type WatchRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place after the last event: give it to watch on after it.
+	// Position after the last event. Pass it as the cursor to continue after that event.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// What is new; unset in a heartbeat.
 	//
@@ -597,8 +597,8 @@ type WatchRunResponse_Event struct {
 }
 
 type WatchRunResponse_Note struct {
-	// The progress of an open effect, between events: first the current value when the watch has caught up, then each change.
-	// A slow watcher misses what was overtaken.
+	// The progress of an open effect, between events: first the current value when the watch has caught up, then each
+	// change. A slow watcher skips intermediate values.
 	Note *RunNote `protobuf:"bytes,3,opt,name=note,proto3,oneof"`
 }
 
@@ -606,14 +606,14 @@ func (*WatchRunResponse_Event) isWatchRunResponse_Update() {}
 
 func (*WatchRunResponse_Note) isWatchRunResponse_Update() {}
 
-// WatchProjectRequest says what to watch.
+// WatchProjectRequest selects what to watch.
 type WatchProjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. Continue after this place; empty: from the beginning. Changes since then are sent, some perhaps twice.
+	// Optional. Continue after this position; empty: from the beginning. Changes since then are sent, some perhaps twice.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Optional. With an empty cursor, only what changes from now on; the cursor of now is sent first, in a heartbeat.
+	// Optional. With an empty cursor, only changes from now on. The current cursor is sent first, in a heartbeat.
 	FromHead bool `protobuf:"varint,3,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
 	// Optional. Leave out the runs of evaluations' samples.
 	WithoutSamples bool `protobuf:"varint,4,opt,name=without_samples,json=withoutSamples,proto3" json:"without_samples,omitempty"`
@@ -679,12 +679,12 @@ func (x *WatchProjectRequest) GetWithoutSamples() bool {
 	return false
 }
 
-// WatchProjectResponse is one run or evaluation that changed. Without either it is a heartbeat.
+// WatchProjectResponse is one run or evaluation that changed. A response without either is a heartbeat.
 type WatchProjectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place after the change: give it to watch on after it.
+	// Position after the change. Pass it as the cursor to continue after that change.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// What changed, as it is now; unset in a heartbeat.
+	// The run or evaluation, as it is now; unset in a heartbeat.
 	//
 	// Types that are valid to be assigned to Update:
 	//
@@ -775,14 +775,14 @@ func (*WatchProjectResponse_Run) isWatchProjectResponse_Update() {}
 
 func (*WatchProjectResponse_Eval) isWatchProjectResponse_Update() {}
 
-// ListRunEventsRequest asks for events.
+// ListRunEventsRequest requests events.
 type ListRunEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// Optional. Events after this one.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. With content; default without.
 	Content       bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
@@ -848,7 +848,7 @@ func (x *ListRunEventsRequest) GetContent() bool {
 	return false
 }
 
-// ListRunEventsResponse holds events.
+// ListRunEventsResponse contains events.
 type ListRunEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The events, in order; a page ends early when it would be too large.
@@ -912,7 +912,7 @@ type CancelRunRequest struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Optional. What becomes of the run; default CANCEL.
 	Mode CancelMode `protobuf:"varint,3,opt,name=mode,proto3,enum=evalfleet.agent.v1.CancelMode" json:"mode,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1022,7 +1022,7 @@ func (x *DeleteRunRequest) GetName() string {
 	return ""
 }
 
-// DeleteRunResponse says that a run is deleted.
+// DeleteRunResponse confirms that a run is deleted.
 type DeleteRunResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1066,15 +1066,15 @@ type PostMessageRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// User messages.
 	Messages []*v11.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The same as one user message with this text. With a request_id its id follows from that, so that a repeated request
-	// has the same message.
+	// The same as one user message with this text. With a request_id the message's id follows from it, so that a repeated
+	// request has the same message.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
-	// Optional. The agent that the messages are for: the span of its events, which is the id of its AgentBegan. Default: the
-	// agent of the run's step. INVALID_ARGUMENT if no such agent runs.
+	// Optional. The agent that receives the messages: the span of its events, which is the id of its AgentBegan. Default:
+	// the agent of the run's step. INVALID_ARGUMENT if no such agent runs.
 	Span string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1205,15 +1205,15 @@ type InterruptRunRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. The agent whose turn is cut, with all that it has set to work: the span of its events. Default: the agent of the
-	// run's step. INVALID_ARGUMENT if no such agent runs.
+	// Optional. The agent whose turn is interrupted, with all agents that it has begun: the span of its events. Default:
+	// the agent of the run's step. INVALID_ARGUMENT if no such agent runs.
 	Span string `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
 	// Optional. User messages with which the agent continues.
 	Messages []*v11.ChatMessage `protobuf:"bytes,5,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Optional. The same as one user message with this text. With a request_id its id follows from that, so that a repeated
-	// request has the same message.
+	// Optional. The same as one user message with this text. With a request_id the message's id follows from it, so that
+	// a repeated request has the same message.
 	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1353,11 +1353,12 @@ type CancelCallRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Required. The call's id.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. The call's place among those of its message, from 0: two of them may have one id. Default the first that runs.
+	// Optional. The call's position among those of its message, from 0: two of them may have one id. Default: the first
+	// that runs.
 	Index *int32 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// Optional. The agent whose call it is: the span of its events. Default: the agent of the run's step.
+	// Optional. The agent of the call: the span of its events. Default: the agent of the run's step.
 	Span string `protobuf:"bytes,5,opt,name=span,proto3" json:"span,omitempty"`
 	// Optional. Why.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1499,7 +1500,7 @@ type HoldRunRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1561,7 +1562,7 @@ type ResumeRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1618,12 +1619,13 @@ type RetuneLimitsRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// New limits.
 	Limits *RunLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. Which of the limits to change, such as `turns`. One that is named and not set is lifted; `*` names all. Default: those that are set.
+	// Optional. Which limits to change, such as `turns`. A limit that is named but not set is removed; `*` names all.
+	// Default: those that are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Optional. The etag of the run as it was read; over REST also in the header `If-Match`. If the run has another etag when it applies the command, the
-	// call fails with ETAG_MISMATCH.
+	// Optional. The etag of the run as it was read; over REST also in the header `If-Match`. If the run has another etag
+	// when it applies the command, the call fails with ETAG_MISMATCH.
 	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1694,12 +1696,12 @@ func (x *RetuneLimitsRequest) GetEtag() string {
 	return ""
 }
 
-// ListAgentsRequest asks for agents.
+// ListAgentsRequest requests agents.
 type ListAgentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1758,7 +1760,7 @@ func (x *ListAgentsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListAgentsResponse holds a page of agents.
+// ListAgentsResponse contains a page of agents.
 type ListAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agents by name.

@@ -41,46 +41,49 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RunService makes, watches and steers runs. Every method may be called concurrently.
+// RunService creates, watches and steers runs. Its methods are safe for concurrent use.
 type RunServiceClient interface {
-	// CreateRun makes a run and answers when it is durable; it lives by itself from then on.
+	// CreateRun creates a run and answers when it is durable; the run then continues independently of the caller.
 	CreateRun(ctx context.Context, in *CreateRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// GetRun gives one run: the fold of its journal.
+	// GetRun returns one run: the fold of its journal.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// WaitRun answers when the run has ended or `timeout` is over, with the run as it is then: its state says which. Call it again to wait on.
+	// WaitRun answers when the run has ended or after `timeout`, with the run as it is then: its state shows
+	// which. Call it again to continue to wait.
 	WaitRun(ctx context.Context, in *WaitRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListRuns lists runs, newest first.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
-	// WatchRun streams a run's events from a place in its journal, first those that are there, then new ones as they are appended, until the run has ended. A slow watcher is fed from
-	// the store and never holds up the run. Over REST it is server-sent events whose ids are cursors: `Last-Event-ID` continues after one.
+	// WatchRun streams a run's events from a position in its journal: first the existing events, then new ones as they
+	// are appended, until the run has ended. A slow watcher reads from the store and never delays the run. Over REST it
+	// is server-sent events whose ids are cursors: `Last-Event-ID` continues after one.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
-	// ListRunEvents gives a page of a run's events.
+	// ListRunEvents returns a page of a run's events.
 	ListRunEvents(ctx context.Context, in *ListRunEventsRequest, opts ...grpc.CallOption) (*ListRunEventsResponse, error)
-	// WatchProject streams which runs and evaluations of a project change: each as lists show it, without content, when its state or what it waits for has changed. First come those that there
-	// are, by their last change, then each as it changes. Of one that changes again before it is sent, the later change alone comes; a deletion is not told. It ends with its caller.
-	// Over REST it is server-sent events.
+	// WatchProject streams the runs and evaluations of a project that change: each as lists show it, without content,
+	// when its state or its wait has changed. First come the existing ones, by their last change, then each as it
+	// changes. If one changes again before it was sent, only the later change is sent. Deletions are not reported. The
+	// stream ends with its caller. Over REST it is server-sent events.
 	WatchProject(ctx context.Context, in *WatchProjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProjectResponse], error)
-	// CancelRun ends a run: no effect of its agent starts any more. It answers when the cancel is in the journal: when nothing
-	// is under way any more or, where that takes longer than half a second, with `cancelling` true. Cancelling a run that has
-	// ended gives it as it is.
+	// CancelRun ends a run: no further effect of its agent starts. It answers when the cancel is journaled: when no work
+	// is in flight any more or, if that takes longer than half a second, with `cancelling` true. Cancelling a run that
+	// has ended returns it as it is.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// DeleteRun deletes a run that has ended, with its journal. It answers when that is durable: the run is not found any more, and its space comes back soon after. A run of an evaluation
-	// goes with the evaluation.
+	// DeleteRun deletes a run that has ended, with its journal. It answers when the deletion is durable: the run is gone,
+	// and its space is freed soon after. A run of an evaluation is deleted with the evaluation.
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
-	// InterruptRun ends the turn of an agent: its work in flight is stopped, and its answer or its results are discarded. The
-	// agent then waits for an operator's message, which may come with the interrupt. Without a running turn the messages are
-	// delivered, and nothing else happens. It answers when the interrupt is in the journal: when what it stops has ended or,
-	// where that takes longer than half a second, with `interrupting` true. An agent that does not run is INVALID_ARGUMENT, a
-	// run that has ended RUN_FINISHED.
+	// InterruptRun ends the turn of an agent: its work in flight is stopped, and its answer or its results are discarded.
+	// The agent then waits for an operator's message, which may come with the interrupt. Without a running turn it only
+	// delivers the messages. It answers when the interrupt is journaled: when the stopped work has ended or, if that
+	// takes longer than half a second, with `interrupting` true. An agent that does not run is INVALID_ARGUMENT, a run
+	// that has ended RUN_FINISHED.
 	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
-	// CancelCall stops one tool call that runs; the model sees a timeout, calls beside it continue, and so does the
-	// run. It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
+	// CancelCall stops one tool call that runs; the model sees a timeout, calls beside it continue, and so does the run.
+	// It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
-	// HoldRun lets the current step end and starts no other until the run is resumed.
+	// HoldRun lets the current step end and starts no further step until the run is resumed.
 	HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// ResumeRun continues a held run, and a run that waits for a decision: the lost effect is then done again.
+	// ResumeRun continues a held run, and a run that waits for a decision: the lost effect is then repeated.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// RetuneLimits sets and lifts limits of a running run.
 	RetuneLimits(ctx context.Context, in *RetuneLimitsRequest, opts ...grpc.CallOption) (*Run, error)
@@ -278,46 +281,49 @@ func (c *runServiceClient) ListAgents(ctx context.Context, in *ListAgentsRequest
 // All implementations must embed UnimplementedRunServiceServer
 // for forward compatibility.
 //
-// RunService makes, watches and steers runs. Every method may be called concurrently.
+// RunService creates, watches and steers runs. Its methods are safe for concurrent use.
 type RunServiceServer interface {
-	// CreateRun makes a run and answers when it is durable; it lives by itself from then on.
+	// CreateRun creates a run and answers when it is durable; the run then continues independently of the caller.
 	CreateRun(context.Context, *CreateRunRequest) (*Run, error)
-	// GetRun gives one run: the fold of its journal.
+	// GetRun returns one run: the fold of its journal.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
-	// WaitRun answers when the run has ended or `timeout` is over, with the run as it is then: its state says which. Call it again to wait on.
+	// WaitRun answers when the run has ended or after `timeout`, with the run as it is then: its state shows
+	// which. Call it again to continue to wait.
 	WaitRun(context.Context, *WaitRunRequest) (*Run, error)
 	// ListRuns lists runs, newest first.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
-	// WatchRun streams a run's events from a place in its journal, first those that are there, then new ones as they are appended, until the run has ended. A slow watcher is fed from
-	// the store and never holds up the run. Over REST it is server-sent events whose ids are cursors: `Last-Event-ID` continues after one.
+	// WatchRun streams a run's events from a position in its journal: first the existing events, then new ones as they
+	// are appended, until the run has ended. A slow watcher reads from the store and never delays the run. Over REST it
+	// is server-sent events whose ids are cursors: `Last-Event-ID` continues after one.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
-	// ListRunEvents gives a page of a run's events.
+	// ListRunEvents returns a page of a run's events.
 	ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error)
-	// WatchProject streams which runs and evaluations of a project change: each as lists show it, without content, when its state or what it waits for has changed. First come those that there
-	// are, by their last change, then each as it changes. Of one that changes again before it is sent, the later change alone comes; a deletion is not told. It ends with its caller.
-	// Over REST it is server-sent events.
+	// WatchProject streams the runs and evaluations of a project that change: each as lists show it, without content,
+	// when its state or its wait has changed. First come the existing ones, by their last change, then each as it
+	// changes. If one changes again before it was sent, only the later change is sent. Deletions are not reported. The
+	// stream ends with its caller. Over REST it is server-sent events.
 	WatchProject(*WatchProjectRequest, grpc.ServerStreamingServer[WatchProjectResponse]) error
-	// CancelRun ends a run: no effect of its agent starts any more. It answers when the cancel is in the journal: when nothing
-	// is under way any more or, where that takes longer than half a second, with `cancelling` true. Cancelling a run that has
-	// ended gives it as it is.
+	// CancelRun ends a run: no further effect of its agent starts. It answers when the cancel is journaled: when no work
+	// is in flight any more or, if that takes longer than half a second, with `cancelling` true. Cancelling a run that
+	// has ended returns it as it is.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
-	// DeleteRun deletes a run that has ended, with its journal. It answers when that is durable: the run is not found any more, and its space comes back soon after. A run of an evaluation
-	// goes with the evaluation.
+	// DeleteRun deletes a run that has ended, with its journal. It answers when the deletion is durable: the run is gone,
+	// and its space is freed soon after. A run of an evaluation is deleted with the evaluation.
 	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
-	// InterruptRun ends the turn of an agent: its work in flight is stopped, and its answer or its results are discarded. The
-	// agent then waits for an operator's message, which may come with the interrupt. Without a running turn the messages are
-	// delivered, and nothing else happens. It answers when the interrupt is in the journal: when what it stops has ended or,
-	// where that takes longer than half a second, with `interrupting` true. An agent that does not run is INVALID_ARGUMENT, a
-	// run that has ended RUN_FINISHED.
+	// InterruptRun ends the turn of an agent: its work in flight is stopped, and its answer or its results are discarded.
+	// The agent then waits for an operator's message, which may come with the interrupt. Without a running turn it only
+	// delivers the messages. It answers when the interrupt is journaled: when the stopped work has ended or, if that
+	// takes longer than half a second, with `interrupting` true. An agent that does not run is INVALID_ARGUMENT, a run
+	// that has ended RUN_FINISHED.
 	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
-	// CancelCall stops one tool call that runs; the model sees a timeout, calls beside it continue, and so does the
-	// run. It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
+	// CancelCall stops one tool call that runs; the model sees a timeout, calls beside it continue, and so does the run.
+	// It answers as InterruptRun does. A call that does not run is CALL_NOT_OPEN, a run that has ended RUN_FINISHED.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
-	// HoldRun lets the current step end and starts no other until the run is resumed.
+	// HoldRun lets the current step end and starts no further step until the run is resumed.
 	HoldRun(context.Context, *HoldRunRequest) (*Run, error)
-	// ResumeRun continues a held run, and a run that waits for a decision: the lost effect is then done again.
+	// ResumeRun continues a held run, and a run that waits for a decision: the lost effect is then repeated.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// RetuneLimits sets and lifts limits of a running run.
 	RetuneLimits(context.Context, *RetuneLimitsRequest) (*Run, error)

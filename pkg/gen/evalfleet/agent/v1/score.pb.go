@@ -32,7 +32,8 @@ type ScorerRef struct {
 	ParamsJson string `protobuf:"bytes,2,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	// Optional. Metrics; default: the scorer's.
 	Metrics []*MetricRef `protobuf:"bytes,3,rep,name=metrics,proto3" json:"metrics,omitempty"`
-	// Optional. The worker that judges. Filled in when the run or evaluation is made, for a name that is no scorer of the platform's.
+	// Optional. The worker that scores. The server sets it at the creation of the run or evaluation, for a name that is
+	// not one of the platform's scorers.
 	Worker        *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -151,7 +152,7 @@ func (x *MetricRef) GetParamsJson() string {
 	return ""
 }
 
-// ScoreValue is the value of a score. A number that is not a number means unscored.
+// ScoreValue is the value of a score. A number that is NaN means unscored.
 type ScoreValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value.
@@ -165,7 +166,7 @@ type ScoreValue struct {
 	//	*ScoreValue_Map
 	//	*ScoreValue_Unscored
 	Kind isScoreValue_Kind `protobuf_oneof:"kind"`
-	// True when `number` was written as an integer.
+	// True if `number` was written as an integer.
 	Integer       bool `protobuf:"varint,6,opt,name=integer,proto3" json:"integer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,7 +472,8 @@ type Score struct {
 	Answer *string `protobuf:"bytes,2,opt,name=answer,proto3,oneof" json:"answer,omitempty"`
 	// Optional. Why.
 	Explanation *string `protobuf:"bytes,3,opt,name=explanation,proto3,oneof" json:"explanation,omitempty"`
-	// Optional. Why a score is abnormal: `invalid_response_format`, `refusal`, `no_response`, `grader_failed`, `scoring_failed`. Open: scorers have texts of their own.
+	// Optional. Why a score is abnormal: `invalid_response_format`, `refusal`, `no_response`, `grader_failed`,
+	// `scoring_failed`. Open: scorers have texts of their own.
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Optional. Metadata. A JSON object, as text.
 	MetadataJson  string `protobuf:"bytes,5,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
@@ -547,7 +549,7 @@ func (x *Score) GetMetadataJson() string {
 // NamedScore is a judgement with the name of its scorer.
 type NamedScore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name within the results: the scorer's, with a number where two are alike.
+	// Name within the results: the scorer's, with a number if two are equal.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The judgement.
 	Score         *Score `protobuf:"bytes,2,opt,name=score,proto3" json:"score,omitempty"`

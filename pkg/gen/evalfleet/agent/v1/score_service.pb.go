@@ -36,9 +36,11 @@ type EditScoreRequest struct {
 	Score *Score `protobuf:"bytes,3,opt,name=score,proto3" json:"score,omitempty"`
 	// Optional. Why.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. What of the score to change. A field that is named and not set is emptied. Default: those that are set.
+	// Optional. Which fields of the score to change. A field that is named but not set is cleared. Default: those that
+	// are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Optional, over REST also in the header `If-Match`. The evaluation's; the call fails with ETAG_MISMATCH where it has changed since.
+	// Optional. The etag of the evaluation as it was read; over REST also in the header `If-Match`. If the evaluation has
+	// another etag, the call fails with ETAG_MISMATCH.
 	Etag          string `protobuf:"bytes,6,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,7 +182,7 @@ func (x *InvalidateSampleRequest) GetReason() string {
 	return ""
 }
 
-// ScoreEvalRequest judges anew.
+// ScoreEvalRequest requests that an evaluation is scored again.
 type ScoreEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
@@ -189,7 +191,7 @@ type ScoreEvalRequest struct {
 	Scorers []*ScorerRef `protobuf:"bytes,2,rep,name=scorers,proto3" json:"scorers,omitempty"`
 	// Optional. Replace the old scores; default: add to them.
 	Overwrite bool `protobuf:"varint,3,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -28,13 +28,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ScoreService changes the scores of an evaluation afterwards. Every method may be called concurrently.
+// ScoreService changes the scores of an evaluation afterwards. Its methods are safe for concurrent use.
 type ScoreServiceClient interface {
-	// EditScore changes a score and keeps what it was. Not built yet: fails with NOT_BUILT_YET.
+	// EditScore changes a score and keeps the old one in the history. Not built yet: fails with NOT_BUILT_YET.
 	EditScore(ctx context.Context, in *EditScoreRequest, opts ...grpc.CallOption) (*EvalSample, error)
 	// InvalidateSample declares a sample invalid, or valid again. Not built yet: fails with NOT_BUILT_YET.
 	InvalidateSample(ctx context.Context, in *InvalidateSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
-	// ScoreEval judges an evaluation's samples anew. Not built yet: fails with NOT_BUILT_YET.
+	// ScoreEval scores an evaluation's samples again. Not built yet: fails with NOT_BUILT_YET.
 	ScoreEval(ctx context.Context, in *ScoreEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 }
 
@@ -80,13 +80,13 @@ func (c *scoreServiceClient) ScoreEval(ctx context.Context, in *ScoreEvalRequest
 // All implementations must embed UnimplementedScoreServiceServer
 // for forward compatibility.
 //
-// ScoreService changes the scores of an evaluation afterwards. Every method may be called concurrently.
+// ScoreService changes the scores of an evaluation afterwards. Its methods are safe for concurrent use.
 type ScoreServiceServer interface {
-	// EditScore changes a score and keeps what it was. Not built yet: fails with NOT_BUILT_YET.
+	// EditScore changes a score and keeps the old one in the history. Not built yet: fails with NOT_BUILT_YET.
 	EditScore(context.Context, *EditScoreRequest) (*EvalSample, error)
 	// InvalidateSample declares a sample invalid, or valid again. Not built yet: fails with NOT_BUILT_YET.
 	InvalidateSample(context.Context, *InvalidateSampleRequest) (*EvalSample, error)
-	// ScoreEval judges an evaluation's samples anew. Not built yet: fails with NOT_BUILT_YET.
+	// ScoreEval scores an evaluation's samples again. Not built yet: fails with NOT_BUILT_YET.
 	ScoreEval(context.Context, *ScoreEvalRequest) (*Eval, error)
 	mustEmbedUnimplementedScoreServiceServer()
 }

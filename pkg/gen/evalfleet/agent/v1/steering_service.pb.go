@@ -32,13 +32,13 @@ type EditPendingCallRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Required. Id of the call that waits.
 	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Optional. Its place among the calls of its message, from 0, where several of them have that id.
+	// Optional. Its position among the calls of its message, from 0, if several of them have that id.
 	Index *int32 `protobuf:"varint,5,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// Optional. The agent whose call it is: the span of its events. Default: the agent of the run's step.
+	// Optional. The agent of the call: the span of its events. Default: the agent of the run's step.
 	Span string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
 	// Required. The call with its new arguments.
 	Call *v1.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
+	// Optional. Key of the request, at most 128 bytes: a repetition with the same key is the same request.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WorkerRef names what a worker serves, with what its offer said when the run or evaluation was made.
+// WorkerRef names what a worker serves, with its offer at the creation of the run or evaluation.
 type WorkerRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Kind of the offer: `scorer`, `continue`. Open: as Offer.kind is.

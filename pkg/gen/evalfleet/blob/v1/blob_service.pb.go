@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/blob/v1/blob_service.proto
 
-// Package evalfleet.blob.v1 holds bodies that are too large for a message: datasets, images, outputs. They are named by their content.
+// Package evalfleet.blob.v1 stores bodies that are too large for a message: datasets, images, outputs. Their content
+// names them.
 
 package blobv1
 
@@ -26,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PutBlobRequest holds a body.
+// PutBlobRequest contains a body.
 type PutBlobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -99,7 +100,8 @@ type UploadBlobRequest struct {
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	// The bytes, at most 1 MiB.
 	Chunk []byte `protobuf:"bytes,3,opt,name=chunk,proto3" json:"chunk,omitempty"`
-	// Optional in the first message. SHA-256 that the body must have, 64 hexadecimal digits: another body is refused, and nothing is kept.
+	// Optional in the first message. The expected SHA-256 of the body, 64 hexadecimal digits. A body with another hash is
+	// refused and not stored.
 	Hash          string `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -172,7 +174,7 @@ type GetBlobRequest struct {
 	Hash string `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Optional. First byte.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Optional. At most so many bytes; default and cap 3 MiB.
+	// Optional. Maximum number of bytes; default and cap 3 MiB.
 	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -236,7 +238,7 @@ func (x *GetBlobRequest) GetLimit() int64 {
 	return 0
 }
 
-// GetBlobResponse holds bytes of a body.
+// GetBlobResponse contains bytes of a body.
 type GetBlobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.

@@ -4,7 +4,8 @@
 // - protoc             (unknown)
 // source: evalfleet/blob/v1/blob_service.proto
 
-// Package evalfleet.blob.v1 holds bodies that are too large for a message: datasets, images, outputs. They are named by their content.
+// Package evalfleet.blob.v1 stores bodies that are too large for a message: datasets, images, outputs. Their content
+// names them.
 
 package blobv1
 
@@ -32,17 +33,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BlobService keeps bodies by their content, apart for each project. Every method may be called concurrently.
+// BlobService stores bodies by their content, separately for each project. Its methods are safe for concurrent use.
 type BlobServiceClient interface {
-	// PutBlob keeps a body of at most 3 MiB and answers when it is durable. Putting it again is the same.
+	// PutBlob stores a body of at most 3 MiB and answers when it is durable. Storing it again has no effect.
 	PutBlob(ctx context.Context, in *PutBlobRequest, opts ...grpc.CallOption) (*v1.BlobRef, error)
-	// UploadBlob keeps a body of any size up to the service's limit (default 1 GiB), sent in chunks. What ends early is not kept; putting a body again is the same.
-	// Over REST it is `PUT …/blobs:upload` with the bytes as they are, and `Content-Type` their media type.
+	// UploadBlob stores a body of any size up to the service's limit (default 1 GiB), sent in chunks. An incomplete body
+	// is not stored; storing a body again has no effect. Over REST it is `PUT …/blobs:upload` with the raw bytes, and
+	// their media type as `Content-Type`.
 	UploadBlob(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadBlobRequest, v1.BlobRef], error)
-	// GetBlob gives a range of a body, at most 3 MiB.
+	// GetBlob returns a range of a body, at most 3 MiB.
 	GetBlob(ctx context.Context, in *GetBlobRequest, opts ...grpc.CallOption) (*GetBlobResponse, error)
-	// DownloadBlob streams a body. Over REST the answer is the bytes as they are, with their media type, length and `ETag`, and of a `Range` that part; with `Accept: application/json`
-	// it is the chunks, as lines of JSON.
+	// DownloadBlob streams a body. Over REST the response is the raw bytes, with their media type, length and `ETag`, and
+	// for a `Range` that part; with `Accept: application/json` it is the chunks, as lines of JSON.
 	DownloadBlob(ctx context.Context, in *DownloadBlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadBlobResponse], error)
 }
 
@@ -110,17 +112,18 @@ type BlobService_DownloadBlobClient = grpc.ServerStreamingClient[DownloadBlobRes
 // All implementations must embed UnimplementedBlobServiceServer
 // for forward compatibility.
 //
-// BlobService keeps bodies by their content, apart for each project. Every method may be called concurrently.
+// BlobService stores bodies by their content, separately for each project. Its methods are safe for concurrent use.
 type BlobServiceServer interface {
-	// PutBlob keeps a body of at most 3 MiB and answers when it is durable. Putting it again is the same.
+	// PutBlob stores a body of at most 3 MiB and answers when it is durable. Storing it again has no effect.
 	PutBlob(context.Context, *PutBlobRequest) (*v1.BlobRef, error)
-	// UploadBlob keeps a body of any size up to the service's limit (default 1 GiB), sent in chunks. What ends early is not kept; putting a body again is the same.
-	// Over REST it is `PUT …/blobs:upload` with the bytes as they are, and `Content-Type` their media type.
+	// UploadBlob stores a body of any size up to the service's limit (default 1 GiB), sent in chunks. An incomplete body
+	// is not stored; storing a body again has no effect. Over REST it is `PUT …/blobs:upload` with the raw bytes, and
+	// their media type as `Content-Type`.
 	UploadBlob(grpc.ClientStreamingServer[UploadBlobRequest, v1.BlobRef]) error
-	// GetBlob gives a range of a body, at most 3 MiB.
+	// GetBlob returns a range of a body, at most 3 MiB.
 	GetBlob(context.Context, *GetBlobRequest) (*GetBlobResponse, error)
-	// DownloadBlob streams a body. Over REST the answer is the bytes as they are, with their media type, length and `ETag`, and of a `Range` that part; with `Accept: application/json`
-	// it is the chunks, as lines of JSON.
+	// DownloadBlob streams a body. Over REST the response is the raw bytes, with their media type, length and `ETag`, and
+	// for a `Range` that part; with `Accept: application/json` it is the chunks, as lines of JSON.
 	DownloadBlob(*DownloadBlobRequest, grpc.ServerStreamingServer[DownloadBlobResponse]) error
 	mustEmbedUnimplementedBlobServiceServer()
 }

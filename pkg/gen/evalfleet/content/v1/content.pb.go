@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/content/v1/content.proto
 
-// Package evalfleet.content.v1 holds the parts of a message: text, reasoning, image, audio, video, document, data and tool use on the provider's side.
+// Package evalfleet.content.v1 defines the parts of a message: text, reasoning, image, audio, video, document, data and
+// tool use on the provider's side.
 
 package contentv1
 
@@ -25,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ImageDetail says how closely a model should look at a picture.
+// ImageDetail is the level of detail at which a model should look at an image.
 type ImageDetail int32
 
 const (
@@ -37,7 +38,7 @@ const (
 	ImageDetail_IMAGE_DETAIL_LOW ImageDetail = 2
 	// Closely.
 	ImageDetail_IMAGE_DETAIL_HIGH ImageDetail = 3
-	// At its own size.
+	// At its original size.
 	ImageDetail_IMAGE_DETAIL_ORIGINAL ImageDetail = 4
 )
 
@@ -139,7 +140,7 @@ func (AudioFormat) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{1}
 }
 
-// VideoFormat is the format of a moving picture.
+// VideoFormat is the format of a video.
 type VideoFormat int32
 
 const (
@@ -200,7 +201,7 @@ func (VideoFormat) EnumDescriptor() ([]byte, []int) {
 type ToolUseType int32
 
 const (
-	// Not set: of no kind that is known.
+	// Not set: of an unknown kind.
 	ToolUseType_TOOL_USE_TYPE_UNSPECIFIED ToolUseType = 0
 	// A search of the web.
 	ToolUseType_TOOL_USE_TYPE_WEB_SEARCH ToolUseType = 1
@@ -253,7 +254,7 @@ func (ToolUseType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{3}
 }
 
-// DocumentRangeType says what the indexes of a range count.
+// DocumentRangeType is the unit of the indexes of a range.
 type DocumentRangeType int32
 
 const (
@@ -310,10 +311,11 @@ func (DocumentRangeType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_content_v1_content_proto_rawDescGZIP(), []int{4}
 }
 
-// MessageContent is the content of a message or a tool result: one text, or a list of parts. The two forms stay distinct, since providers and logs distinguish them.
+// MessageContent is the content of a message or a tool result: one text, or a list of parts. The two forms stay
+// distinct, since providers and logs distinguish them.
 type MessageContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The form; none set means an empty text.
+	// The form. If none is set, the text is empty.
 	//
 	// Types that are valid to be assigned to Form:
 	//
@@ -443,10 +445,11 @@ func (x *ContentList) GetParts() []*Content {
 	return nil
 }
 
-// Content is one part of a message. A reader that meets a part it does not know (none of `part` set) keeps it and shows a placeholder.
+// Content is one part of a message. A reader that receives a part of an unknown kind (none of `part` set) keeps it and
+// shows a placeholder.
 type Content struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. The provider's own JSON for this part, kept byte for byte and given back to the same provider. JSON text.
+	// Optional. The provider's own JSON for this part, stored byte for byte and returned to the same provider. JSON text.
 	InternalJson string `protobuf:"bytes,1,opt,name=internal_json,json=internalJson,proto3" json:"internal_json,omitempty"`
 	// What the part is.
 	//
@@ -646,11 +649,11 @@ type Text struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The text; may be empty.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Optional. True when this text is the model's refusal.
+	// Optional. True if this text is the model's refusal.
 	Refusal *bool `protobuf:"varint,2,opt,name=refusal,proto3,oneof" json:"refusal,omitempty"`
 	// Optional. Sources of the text.
 	Citations []*Citation `protobuf:"bytes,3,rep,name=citations,proto3" json:"citations,omitempty"`
-	// Optional. Marks the end of a part of the prompt that the provider should cache; replaces the automatic marks.
+	// Optional. Marks the end of a part of the prompt that the provider should cache; it replaces the automatic marks.
 	CacheBreakpoint *bool `protobuf:"varint,4,opt,name=cache_breakpoint,json=cacheBreakpoint,proto3,oneof" json:"cache_breakpoint,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -723,7 +726,7 @@ type Reasoning struct {
 	Summary *string `protobuf:"bytes,2,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
 	// Optional. The provider's signature, needed to replay the part.
 	Signature *string `protobuf:"bytes,3,opt,name=signature,proto3,oneof" json:"signature,omitempty"`
-	// True when `reasoning` is sealed.
+	// True if `reasoning` is sealed.
 	Redacted      bool `protobuf:"varint,4,opt,name=redacted,proto3" json:"redacted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -787,10 +790,10 @@ func (x *Reasoning) GetRedacted() bool {
 	return false
 }
 
-// Media is where the bytes of an image, audio, video or document are.
+// Media is the location of the bytes of an image, audio, video or document.
 type Media struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The place; exactly one is set.
+	// Required. The location; exactly one is set.
 	//
 	// Types that are valid to be assigned to Source:
 	//
@@ -874,10 +877,10 @@ func (*Media_Uri) isMedia_Source() {}
 
 func (*Media_Blob) isMedia_Source() {}
 
-// Image is a picture.
+// Image is an image.
 type Image struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The picture.
+	// Required. The image.
 	Media *Media `protobuf:"bytes,1,opt,name=media,proto3" json:"media,omitempty"`
 	// Optional. How closely the model should look; default AUTO.
 	Detail        ImageDetail `protobuf:"varint,2,opt,name=detail,proto3,enum=evalfleet.content.v1.ImageDetail" json:"detail,omitempty"`
@@ -984,7 +987,7 @@ func (x *Audio) GetFormat() AudioFormat {
 	return AudioFormat_AUDIO_FORMAT_UNSPECIFIED
 }
 
-// Video is a moving picture.
+// Video is a video.
 type Video struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The video.
@@ -1158,7 +1161,7 @@ func (x *Data) GetJson() string {
 	return ""
 }
 
-// ToolUse is a tool that ran on the provider's servers; no tool of the platform is called for it.
+// ToolUse is the use of a tool on the provider's servers. The platform calls no tool for it.
 type ToolUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What kind of tool.
@@ -1258,7 +1261,7 @@ func (x *ToolUse) GetError() string {
 	return ""
 }
 
-// Citation says where a text comes from.
+// Citation is the source of a text.
 type Citation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The provider's own JSON for the citation. JSON text.
@@ -1405,7 +1408,7 @@ type Citation_Url struct {
 }
 
 type Citation_Document struct {
-	// A place in a document of the conversation.
+	// A position in a document of the conversation.
 	Document *DocumentRange `protobuf:"bytes,6,opt,name=document,proto3,oneof"`
 }
 
@@ -1468,14 +1471,14 @@ func (x *Range) GetEnd() int64 {
 	return 0
 }
 
-// DocumentRange is a place in a document.
+// DocumentRange is a range in a document.
 type DocumentRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. What the indexes count; unset: the document as a whole.
 	Type DocumentRangeType `protobuf:"varint,1,opt,name=type,proto3,enum=evalfleet.content.v1.DocumentRangeType" json:"type,omitempty"`
 	// First index, from 0.
 	StartIndex int64 `protobuf:"varint,2,opt,name=start_index,json=startIndex,proto3" json:"start_index,omitempty"`
-	// Last index as the provider gives it.
+	// Last index as the provider sends it.
 	EndIndex      int64 `protobuf:"varint,3,opt,name=end_index,json=endIndex,proto3" json:"end_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1532,14 +1535,14 @@ func (x *DocumentRange) GetEndIndex() int64 {
 	return 0
 }
 
-// BlobRef names a body that is stored apart, by its content. A blob is durable before anything names it.
+// BlobRef names a stored body by its content. A blob is durable before anything names it.
 type BlobRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. SHA-256 of the bytes, 64 hexadecimal digits in lower case.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Size in bytes.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	// Media type, such as `image/png`; `application/octet-stream` when not known.
+	// Media type, such as `image/png`; `application/octet-stream` if unknown.
 	MediaType     string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1596,16 +1599,17 @@ func (x *BlobRef) GetMediaType() string {
 	return ""
 }
 
-// OffloadedField is a value of a message that is stored apart, in the project's blobs: a text as UTF-8, or bytes. Its field
-// is empty. So no message has more than 4 MiB, whatever its texts have.
+// OffloadedField is a value of a message that is stored in the project's blobs: a text as UTF-8, or bytes. Its field is
+// empty. No message has more than 4 MiB, however large its texts are.
 //
-// A message that can have such values has them listed in its field `offloaded`. Between services and in journals texts of
-// more than 256 KiB are stored apart; an answer has all values in their places as far as it has room. Any client may send a
-// request so, of at most 64 MiB with its values, and reads what an answer has stored apart with BlobService.
+// A message that can have such values lists them in its field `offloaded`. Between services and in journals texts of
+// more than 256 KiB are stored separately; a response contains all values in their fields as far as there is room. Any
+// client may send a request in this way, of at most 64 MiB with its values, and reads the values that a response omits
+// with BlobService.
 type OffloadedField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Where the value belongs, from the message on whose `offloaded` this is: names of fields as in the schema, with
-	// points between them, the place in a list and the key in a map in brackets. Such as
+	// Required. The path of the value's field, from the message that has `offloaded`: names of fields as in the schema,
+	// separated by points, with the position in a list and the key in a map in brackets. Such as
 	// `output.choices[0].message.content.text` or `store["notes"]`.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
 	// Required. The value.

@@ -4,10 +4,11 @@
 // 	protoc        (unknown)
 // source: evalfleet/errors/v1/error_reason.proto
 
-// Package evalfleet.errors.v1 names the reasons of errors.
+// Package evalfleet.errors.v1 defines the reasons of errors.
 //
-// Every error status of the platform carries a google.rpc.ErrorInfo whose domain is `evalfleet.dev` and whose reason is one of the names below
-// without the prefix `ERROR_REASON_`. Programs branch on the reason; the message is for people and may change.
+// Every error status of the platform carries a google.rpc.ErrorInfo whose domain is `evalfleet.dev` and whose reason is
+// one of the names below without the prefix `ERROR_REASON_`. Programs branch on the reason; the message is for people
+// and may change.
 
 package errorsv1
 
@@ -27,30 +28,32 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorReason says why a call failed. New values may be added; treat an unknown one by the status code alone.
+// ErrorReason is the cause of a failed call. New values may be added; handle an unknown one by the status code alone.
 //
-// Each value names its code, the details that come with it and samples of its ErrorInfo, one for each set of metadata
-// keys that there is. Its option `retry` says what may become of the same call; without one the failure is the outcome.
+// Each value names its code, its details and samples of its ErrorInfo, one for each possible set of metadata keys. If
+// fields of the request cause the failure, a google.rpc.BadRequest names them. The option `retry` of a value states
+// whether the same call may be repeated; without the option the failure is the outcome.
 type ErrorReason int32
 
 const (
 	// Not set. Never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
-	// The request breaks a rule of its schema. Code INVALID_ARGUMENT, with google.rpc.BadRequest where fields are at
-	// fault.
+	// The request breaks a rule of its schema. Code INVALID_ARGUMENT, with google.rpc.BadRequest if fields are at fault.
 	//
 	//	{"reason": "INVALID_REQUEST", "metadata": {}}
 	ErrorReason_ERROR_REASON_INVALID_REQUEST ErrorReason = 1
-	// The message is larger than 4 MiB or a field is over its documented size. Code INVALID_ARGUMENT, for a field with google.rpc.BadRequest.
+	// The message is larger than 4 MiB, or a field exceeds its documented size. Code INVALID_ARGUMENT, for a field with
+	// google.rpc.BadRequest.
 	//
 	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "4194304"}}
 	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "3145728", "field": "stdin"}}
 	ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE ErrorReason = 2
-	// A page token or watch cursor cannot be read, or belongs to another request. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
+	// A page token or watch cursor cannot be read, or belongs to another request. Code INVALID_ARGUMENT, with
+	// google.rpc.BadRequest.
 	//
 	//	{"reason": "INVALID_CURSOR", "metadata": {}}
 	ErrorReason_ERROR_REASON_INVALID_CURSOR ErrorReason = 3
-	// The same request_id came with other content. Code ALREADY_EXISTS.
+	// The same request_id was used with other content. Code ALREADY_EXISTS.
 	//
 	//	{"reason": "REQUEST_ID_REUSED", "metadata": {"requestId": "run1/7"}}
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 4
@@ -80,11 +83,13 @@ const (
 	//
 	//	{"reason": "DRIVER_NOT_FOUND", "metadata": {"driver": "dokcer", "known": "local"}}
 	ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND ErrorReason = 15
-	// Attach, Cancel or Release of a key that was never seen. Nothing was started. Code NOT_FOUND.
+	// No effect is known under the key: it was never used, or its result was released. Attach returns it, and so does a
+	// request that comes after the release of the key or of its run. Nothing is started. Code NOT_FOUND.
 	//
 	//	{"reason": "EFFECT_UNKNOWN", "metadata": {"requestId": "run1/7"}}
 	ErrorReason_ERROR_REASON_EFFECT_UNKNOWN ErrorReason = 16
-	// A request refers to a prefix of messages that is not held here; send all messages, or extend a prefix by them in parts. Code FAILED_PRECONDITION.
+	// A request refers to a prefix of messages that is not stored here. Send all messages, or extend a prefix by them in
+	// parts. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PREFIX_UNKNOWN", "metadata": {"hash": "9f…"}}
 	ErrorReason_ERROR_REASON_PREFIX_UNKNOWN ErrorReason = 17
@@ -96,15 +101,16 @@ const (
 	//
 	//	{"reason": "RESOURCE_EXISTS", "metadata": {"resource": "projects/default/sandboxes/s1"}}
 	ErrorReason_ERROR_REASON_RESOURCE_EXISTS ErrorReason = 20
-	// The resource changed since it was read. Code ABORTED.
+	// The resource has changed since it was read. Code ABORTED.
 	//
 	//	{"reason": "ETAG_MISMATCH", "metadata": {}}
 	ErrorReason_ERROR_REASON_ETAG_MISMATCH ErrorReason = 21
-	// The journal is owned by another replica under a newer epoch than the given one, or its head moved. Code ABORTED.
+	// Another replica owns the journal under a newer epoch than the given one, or its head has moved. Code ABORTED.
 	//
 	//	{"reason": "JOURNAL_FENCED", "metadata": {"epoch": "4"}}
 	ErrorReason_ERROR_REASON_JOURNAL_FENCED ErrorReason = 22
-	// The run that asks for an effect has another owner since, under a newer epoch than the request's: the caller forgets the run, or owns it under a newer epoch still. Code ABORTED.
+	// The run of the effect has had another owner since, under a newer epoch than the request's: the caller drops the
+	// run, or owns it under a still newer epoch. Code ABORTED.
 	//
 	//	{"reason": "NOT_OWNER", "metadata": {"requestId": "run1/7", "epoch": "4"}}
 	ErrorReason_ERROR_REASON_NOT_OWNER ErrorReason = 78
@@ -112,15 +118,17 @@ const (
 	//
 	//	{"reason": "EFFECT_CANCELLED", "metadata": {"requestId": "run1/7"}}
 	ErrorReason_ERROR_REASON_EFFECT_CANCELLED ErrorReason = 23
-	// The process that ran the effect died and policy forbids running it again, so its outcome is not known. Code ABORTED.
+	// The process that ran the effect died, and its policy forbids a repetition, so that its outcome is unknown. Code
+	// ABORTED.
 	//
 	//	{"reason": "EFFECT_INDETERMINATE", "metadata": {"requestId": "run1/7/c1"}}
 	ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE ErrorReason = 24
-	// A run or an evaluation that has not ended cannot be deleted, nor a run whose evaluation is kept; metadata names what is in the way. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
+	// A run or an evaluation that has not ended cannot be deleted, nor a run whose evaluation exists; metadata names the
+	// obstacle. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
 	//
 	//	{"reason": "RESOURCE_IN_USE", "metadata": {"resource": "projects/default/runs/r1"}}
 	ErrorReason_ERROR_REASON_RESOURCE_IN_USE ErrorReason = 25
-	// The tool call that is to be stopped does not run: it has not begun, or has ended. Code FAILED_PRECONDITION.
+	// The tool call to be stopped does not run: it has not begun, or has ended. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "CALL_NOT_OPEN", "metadata": {"resource": "projects/default/runs/r1", "call": "c1"}}
 	ErrorReason_ERROR_REASON_CALL_NOT_OPEN ErrorReason = 27
@@ -136,46 +144,49 @@ const (
 	//
 	//	{"reason": "SANDBOX_LOST", "metadata": {"sandbox": "projects/default/sandboxes/s1", "cause": "oom"}}
 	ErrorReason_ERROR_REASON_SANDBOX_LOST ErrorReason = 32
-	// This machine cannot isolate as asked; metadata names the missing part, the message what to do. Code FAILED_PRECONDITION.
+	// This machine lacks a part of the requested isolation; metadata names the part, and the message the remedy. Code
+	// FAILED_PRECONDITION.
 	//
 	//	{"reason": "ISOLATION_UNAVAILABLE", "metadata": {"missing": "user namespaces"}}
 	ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE ErrorReason = 33
-	// The path is a directory where a file is wanted. Code FAILED_PRECONDITION.
+	// The path is a directory, and a file is required. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "IS_A_DIRECTORY", "metadata": {"path": "/tmp"}}
 	ErrorReason_ERROR_REASON_IS_A_DIRECTORY ErrorReason = 34
-	// The sandbox's user may not do that, or the program is not executable. Code PERMISSION_DENIED.
+	// The sandbox's user lacks the permission, or the program is not executable. Code PERMISSION_DENIED.
 	//
 	//	{"reason": "SANDBOX_PERMISSION", "metadata": {"path": "./f.txt"}}
 	ErrorReason_ERROR_REASON_SANDBOX_PERMISSION ErrorReason = 35
-	// The path is neither a file nor a folder, or holds a NUL, or is too long. Code INVALID_ARGUMENT.
+	// The path is neither a file nor a folder, or contains a NUL, or is too long. Code INVALID_ARGUMENT.
 	//
 	//	{"reason": "INVALID_PATH", "metadata": {"path": "/dev/fifo"}}
 	ErrorReason_ERROR_REASON_INVALID_PATH ErrorReason = 36
-	// A file, a body or a list of files is over its limit, or the disk of a sandbox is full. Code FAILED_PRECONDITION.
+	// A file, a body or a list of files exceeds its limit, or the disk of a sandbox is full. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitBytes": "104857600", "path": "/tmp/x"}}
 	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitBytes": "1073741824"}}
 	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitEntries": "10000", "path": "/tmp"}}
 	//	{"reason": "OUTPUT_LIMIT", "metadata": {"path": "/tmp/x"}}
 	ErrorReason_ERROR_REASON_OUTPUT_LIMIT ErrorReason = 37
-	// The file is not valid UTF-8 where text was asked for. Code FAILED_PRECONDITION.
+	// The file is not valid UTF-8, and text was requested. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "NOT_UTF8", "metadata": {"path": "a.bin"}}
 	ErrorReason_ERROR_REASON_NOT_UTF8 ErrorReason = 38
-	// The image that a sandbox is to be made from is not there, cannot be fetched, or is for another machine. Code FAILED_PRECONDITION.
+	// The image for a sandbox does not exist, cannot be fetched, or is for another machine. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "IMAGE_UNAVAILABLE", "metadata": {"image": "debian:bookworm", "driver": "docker"}}
 	ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE ErrorReason = 39
-	// The set-up script of a sandbox failed or did not end in time, so the sandbox was not made. The message has what it printed. Code FAILED_PRECONDITION.
+	// The set-up script of a sandbox failed or did not end in time, so that the sandbox was not created. The message
+	// contains its output. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "SANDBOX_SETUP_FAILED", "metadata": {"exitCode": "3", "timedOut": "false"}}
 	ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED ErrorReason = 49
-	// An evaluation ended without a score of one of its models: the reason of an evaluation's error. Code FAILED_PRECONDITION.
+	// An evaluation ended without a score of one of its models: the reason of an evaluation's error. Code
+	// FAILED_PRECONDITION.
 	//
 	//	{"reason": "NOTHING_SCORED", "metadata": {"model": "openai/gpt-4o"}}
 	ErrorReason_ERROR_REASON_NOTHING_SCORED ErrorReason = 26
-	// The provider refused our key. Code FAILED_PRECONDITION.
+	// The provider refused the account's key. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_CREDENTIALS_REJECTED", "metadata": {"provider": "openai", "status": "401"}}
 	ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED ErrorReason = 40
@@ -191,22 +202,24 @@ const (
 	//
 	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai", "status": "400"}}
 	ErrorReason_ERROR_REASON_PROVIDER_REJECTED ErrorReason = 43
-	// The model refused to answer, and the request's configuration makes that an error (`fail_on_refusal`). Code FAILED_PRECONDITION.
+	// The model refused to answer, and the request's configuration makes that an error (`fail_on_refusal`). Code
+	// FAILED_PRECONDITION.
 	//
 	//	{"reason": "MODEL_REFUSED", "metadata": {"model": "openai/gpt-4o"}}
 	ErrorReason_ERROR_REASON_MODEL_REFUSED ErrorReason = 79
-	// The provider's rate limit held through our retries. Code RESOURCE_EXHAUSTED, with RetryInfo; the latest of the attempts before are details of the type evalfleet.model.v1.FailedAttempt.
+	// The provider's rate limit outlasted the retries that the request allows. Code RESOURCE_EXHAUSTED, with RetryInfo;
+	// the latest earlier attempts are details of the type evalfleet.model.v1.FailedAttempt.
 	//
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai", "status": "429"}}
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED ErrorReason = 44
-	// The provider is unavailable (5xx, reset, overloaded, time-out) after our retries. Code UNAVAILABLE, with RetryInfo; the latest of the attempts before are details of the type
-	// evalfleet.model.v1.FailedAttempt.
+	// The provider is still unavailable (5xx, reset, overloaded, time-out) after the retries. Code UNAVAILABLE, with
+	// RetryInfo; the latest earlier attempts are details of the type evalfleet.model.v1.FailedAttempt.
 	//
 	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai", "status": "503"}}
 	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE ErrorReason = 45
-	// The provider's answer cannot be read. Code INTERNAL.
+	// The provider's answer cannot be decoded. Code INTERNAL.
 	//
 	//	{"reason": "PROVIDER_RESPONSE_INVALID", "metadata": {"provider": "openai", "status": "200"}}
 	//	{"reason": "PROVIDER_RESPONSE_INVALID", "metadata": {"provider": "openai"}}
@@ -215,16 +228,15 @@ const (
 	//
 	//	{"reason": "SCRIPT_EXHAUSTED", "metadata": {"model": "mockllm/model", "sample": "7", "turn": "3"}}
 	ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED ErrorReason = 47
-	// The container engine of a sandbox driver does not answer, which passes when it is started. Code UNAVAILABLE, with
-	// RetryInfo.
+	// The container engine of a sandbox driver does not answer. It may be starting. Code UNAVAILABLE, with RetryInfo.
 	//
 	//	{"reason": "ENGINE_UNAVAILABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
 	ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE ErrorReason = 48
-	// The container engine of a sandbox driver is too old, or refuses what it is asked. Code FAILED_PRECONDITION.
+	// The container engine of a sandbox driver is too old, or refuses the driver's requests. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "ENGINE_UNUSABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
 	ErrorReason_ERROR_REASON_ENGINE_UNUSABLE ErrorReason = 57
-	// Dollars are bounded, by a limit or a budget, and the model's price is not known. Code FAILED_PRECONDITION.
+	// A limit or a budget bounds dollars, and the model's price is unknown. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PRICE_UNKNOWN", "metadata": {"model": "openai/gpt-4o"}}
 	ErrorReason_ERROR_REASON_PRICE_UNKNOWN ErrorReason = 56
@@ -232,7 +244,9 @@ const (
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
 	ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL ErrorReason = 50
-	// No more sandboxes may be made now, also where the disk is nearly full (quota `disk`) or the machine is short of something (quota `machine`), or a sandbox may not hold more processes or results. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
+	// No further sandbox can be created now, also because the disk is nearly full (quota `disk`) or the machine lacks
+	// something (quota `machine`), or a sandbox may not have more processes or results. Code RESOURCE_EXHAUSTED, with
+	// QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "sandboxes", "limit": "8"}}
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "processes"}}
@@ -241,12 +255,12 @@ const (
 	//
 	//	{"reason": "BUDGET_EXHAUSTED", "metadata": {"scope": "projects/default"}}
 	ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED ErrorReason = 52
-	// No worker that serves it is connected while one may come, or too many calls wait for those that are.
-	// Code RESOURCE_EXHAUSTED, with RetryInfo.
+	// No connected worker serves it, and one may connect, or too many calls wait for the workers. Code
+	// RESOURCE_EXHAUSTED, with RetryInfo.
 	//
 	//	{"reason": "WORKER_UNAVAILABLE", "metadata": {"kind": "tool", "name": "lookup"}}
 	ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE ErrorReason = 53
-	// No worker that serves it was ever connected, or it has been away for too long. Code FAILED_PRECONDITION.
+	// No worker that serves it was ever connected, or the last has been away for too long. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "WORKER_NOT_CONNECTED", "metadata": {"kind": "tool", "name": "lookup"}}
 	ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED ErrorReason = 58
@@ -254,24 +268,24 @@ const (
 	//
 	//	{"reason": "WORKER_FAILED", "metadata": {"kind": "scorer", "name": "polite"}}
 	ErrorReason_ERROR_REASON_WORKER_FAILED ErrorReason = 54
-	// The connection of a worker ends, since there are too many, or since it reads nothing, leaves too many results or sends nothing of use. Code RESOURCE_EXHAUSTED, with
-	// RetryInfo.
+	// The connection of a worker ends, since there are too many workers, or since the worker reads nothing, leaves too
+	// many results or sends only useless frames. Code RESOURCE_EXHAUSTED, with RetryInfo.
 	//
 	//	{"reason": "WORKER_REFUSED", "metadata": {"worker": "tools-1"}}
 	ErrorReason_ERROR_REASON_WORKER_REFUSED ErrorReason = 55
-	// No credential, or one that is not known. Code UNAUTHENTICATED.
+	// The credential is missing or unknown. Code UNAUTHENTICATED.
 	//
 	//	{"reason": "TOKEN_INVALID", "metadata": {}}
 	ErrorReason_ERROR_REASON_TOKEN_INVALID ErrorReason = 60
-	// The principal may not do this. Code PERMISSION_DENIED.
+	// The principal lacks the permission. Code PERMISSION_DENIED.
 	//
 	//	{"reason": "ACTION_DENIED", "metadata": {"permission": "runs.create"}}
 	ErrorReason_ERROR_REASON_ACTION_DENIED ErrorReason = 61
-	// This RPC or field belongs to a capability that this version does not have yet; the details name the field. Code UNIMPLEMENTED.
+	// This version does not have the capability of the RPC or field yet; the details name the field. Code UNIMPLEMENTED.
 	//
 	//	{"reason": "NOT_BUILT_YET", "metadata": {"capability": "port forwarding"}}
 	ErrorReason_ERROR_REASON_NOT_BUILT_YET ErrorReason = 70
-	// A fault of ours. The cause is in the log under the request id. Code INTERNAL.
+	// A fault of the server. The log has the cause under the request id. Code INTERNAL.
 	//
 	//	{"reason": "INTERNAL", "metadata": {"requestId": "5f…"}}
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 71
@@ -279,16 +293,18 @@ const (
 	//
 	//	{"reason": "SERVICE_UNAVAILABLE", "metadata": {"service": "sandboxd"}}
 	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 72
-	// The service's database takes or gives nothing now: `full` (no space on its disk), `io` (its disk fails), `busy` (another process holds its lock), `memory` or `damaged`. What runs by itself
-	// waits and tries again without end. Code UNAVAILABLE, with RetryInfo.
+	// The service's database cannot read or write now: `full` (no space on its disk), `io` (its disk fails), `busy`
+	// (another process holds its lock), `memory` or `damaged`. Background work retries without end. Code UNAVAILABLE,
+	// with RetryInfo.
 	//
 	//	{"reason": "STORE_UNAVAILABLE", "metadata": {"cause": "full"}}
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 73
-	// The bytes of a stored body no longer have the hash that names it: its file was cut or changed. Uploading the body again replaces it. Code DATA_LOSS.
+	// The bytes of a stored body no longer have the hash that names it: its file was truncated or changed. Uploading the
+	// body again replaces it. Code DATA_LOSS.
 	//
 	//	{"reason": "BODY_DAMAGED", "metadata": {"hash": "9f…"}}
 	ErrorReason_ERROR_REASON_BODY_DAMAGED ErrorReason = 74
-	// The call did not end within the time that it, or the server, sets for it. Code DEADLINE_EXCEEDED.
+	// The call did not end within its own time limit or the server's. Code DEADLINE_EXCEEDED.
 	//
 	//	{"reason": "DEADLINE_EXCEEDED", "metadata": {}}
 	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 75
@@ -296,7 +312,7 @@ const (
 	//
 	//	{"reason": "ROUTE_NOT_FOUND", "metadata": {"method": "GET", "path": "/api/v1/nope"}}
 	ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND ErrorReason = 76
-	// REST has the path, and not with this method. Code UNIMPLEMENTED, HTTP status 405.
+	// REST has the path, but not with this method. Code UNIMPLEMENTED, HTTP status 405.
 	//
 	//	{"reason": "METHOD_NOT_ALLOWED", "metadata": {"method": "PUT", "path": "/api/v1/projects/default/runs"}}
 	ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED ErrorReason = 77

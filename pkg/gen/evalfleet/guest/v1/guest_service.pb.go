@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/guest/v1/guest_service.proto
 
-// Package evalfleet.guest.v1 is what sandboxd and guestd, the program inside a sandbox, say to each other. It is internal and may change with every release; both sides come from one build.
+// Package evalfleet.guest.v1 is the protocol between sandboxd and guestd, the program inside a sandbox. It is internal
+// and may change with every release; both sides come from one build.
 
 package guestv1
 
@@ -37,7 +38,7 @@ type HelloRequest struct {
 	Workdir string `protobuf:"bytes,3,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// User of commands.
 	User string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	// Bounds per process where the driver gives none.
+	// Bounds per process if the driver sets none.
 	Limits *v1.Limits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
 	// When the guest ends by itself.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -129,11 +130,11 @@ func (x *HelloRequest) GetOrphanTimeout() *durationpb.Duration {
 // HelloResponse identifies the guest.
 type HelloResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Random at each start of the guest: a restarted one is never taken for the same.
+	// Random at each start of the guest, so that a restarted guest is distinguished.
 	BootId string `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// Version of the guest.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Keys of commands that run or whose results are kept.
+	// Keys of commands that run or whose results are stored.
 	Keys []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
 	// What the guest found that it can and cannot do.
 	Notes         []string `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
@@ -199,7 +200,7 @@ func (x *HelloResponse) GetNotes() []string {
 	return nil
 }
 
-// RunRequest asks to run a command.
+// RunRequest runs a command.
 type RunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Key; empty: the command ends with the call.
@@ -208,7 +209,7 @@ type RunRequest struct {
 	ContentHash []byte `protobuf:"bytes,2,opt,name=content_hash,json=contentHash,proto3" json:"content_hash,omitempty"`
 	// The command; unset attaches.
 	Spec *v1.ExecSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Bytes of each stream that the answer may hold.
+	// Bytes of each stream that the response may contain.
 	MaxAnswerBytes int64 `protobuf:"varint,4,opt,name=max_answer_bytes,json=maxAnswerBytes,proto3" json:"max_answer_bytes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -272,7 +273,7 @@ func (x *RunRequest) GetMaxAnswerBytes() int64 {
 	return 0
 }
 
-// RunResponse holds how a command ended.
+// RunResponse is the result of a command.
 type RunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result.
@@ -318,7 +319,7 @@ func (x *RunResponse) GetResult() *v1.ExecResult {
 	return nil
 }
 
-// StreamRequest asks to run a command and see its output.
+// StreamRequest starts a command and streams its output.
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As of Run.
@@ -559,7 +560,7 @@ func (x *KillRequest) GetKey() string {
 // KillResponse reports what the call found.
 type KillResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the command had ended before.
+	// True if the command had ended before.
 	AlreadyDone   bool `protobuf:"varint,1,opt,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -685,14 +686,14 @@ func (*ReleaseResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_guest_v1_guest_service_proto_rawDescGZIP(), []int{10}
 }
 
-// ReadFileRequest asks for a file.
+// ReadFileRequest reads a file.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Path; relative ones start in the working directory.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// First byte.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Stop after so many bytes; 0: to the end.
+	// Maximum number of bytes; 0: to the end.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// A file with more left than this is an error; 0: no bound.
 	MaxBytes int64 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
@@ -895,7 +896,7 @@ func (x *WriteFileRequest) GetChunk() []byte {
 	return nil
 }
 
-// WriteFileResponse holds what was written.
+// WriteFileResponse describes the written file.
 type WriteFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file.
@@ -941,7 +942,7 @@ func (x *WriteFileResponse) GetInfo() *v1.FileInfo {
 	return nil
 }
 
-// ListFilesRequest asks for a folder's entries.
+// ListFilesRequest lists a folder.
 type ListFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The folder.
@@ -1005,12 +1006,12 @@ func (x *ListFilesRequest) GetUser() string {
 	return ""
 }
 
-// ListFilesResponse holds the entries.
+// ListFilesResponse contains the entries.
 type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries by path.
 	Files []*v1.FileInfo `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
-	// True when there were more than the guest lists.
+	// True if there were more than the guest lists.
 	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

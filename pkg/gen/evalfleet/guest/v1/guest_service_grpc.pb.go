@@ -4,7 +4,8 @@
 // - protoc             (unknown)
 // source: evalfleet/guest/v1/guest_service.proto
 
-// Package evalfleet.guest.v1 is what sandboxd and guestd, the program inside a sandbox, say to each other. It is internal and may change with every release; both sides come from one build.
+// Package evalfleet.guest.v1 is the protocol between sandboxd and guestd, the program inside a sandbox. It is internal
+// and may change with every release; both sides come from one build.
 
 package guestv1
 
@@ -39,19 +40,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GuestService is served by guestd over the one connection that it dialled. Claims and results of commands live here, with the sandbox.
+// GuestService is served by guestd over the one connection that it has dialled. It stores the claims and results of
+// commands, within the sandbox.
 type GuestServiceClient interface {
-	// Hello identifies the guest, and configures it. The first call on every connection.
+	// Hello identifies the guest and configures it. It is the first call on every connection.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
-	// Run starts a command, or attaches to it by its key, waits for its end and gives the result. The common case in one round trip.
+	// Run starts a command, or attaches to it by its key, waits for its end and returns the result, in one round trip.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (*RunResponse, error)
-	// Stream starts a command, or attaches to it, and streams what it prints.
+	// Stream starts a command, or attaches to it, and streams its output.
 	Stream(ctx context.Context, in *StreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StreamExecResponse], error)
 	// WriteInput writes to a command's standard input, by offset.
 	WriteInput(ctx context.Context, in *WriteInputRequest, opts ...grpc.CallOption) (*WriteInputResponse, error)
-	// Kill kills a command's whole process tree; an unknown key is remembered as cancelled.
+	// Kill kills a command's whole process tree; an unknown key gets a tombstone.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
-	// Release drops kept results.
+	// Release drops stored results.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// ReadFile streams a file.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadFileResponse], error)
@@ -208,19 +210,20 @@ func (c *guestServiceClient) Shutdown(ctx context.Context, in *ShutdownRequest, 
 // All implementations must embed UnimplementedGuestServiceServer
 // for forward compatibility.
 //
-// GuestService is served by guestd over the one connection that it dialled. Claims and results of commands live here, with the sandbox.
+// GuestService is served by guestd over the one connection that it has dialled. It stores the claims and results of
+// commands, within the sandbox.
 type GuestServiceServer interface {
-	// Hello identifies the guest, and configures it. The first call on every connection.
+	// Hello identifies the guest and configures it. It is the first call on every connection.
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
-	// Run starts a command, or attaches to it by its key, waits for its end and gives the result. The common case in one round trip.
+	// Run starts a command, or attaches to it by its key, waits for its end and returns the result, in one round trip.
 	Run(context.Context, *RunRequest) (*RunResponse, error)
-	// Stream starts a command, or attaches to it, and streams what it prints.
+	// Stream starts a command, or attaches to it, and streams its output.
 	Stream(*StreamRequest, grpc.ServerStreamingServer[v1.StreamExecResponse]) error
 	// WriteInput writes to a command's standard input, by offset.
 	WriteInput(context.Context, *WriteInputRequest) (*WriteInputResponse, error)
-	// Kill kills a command's whole process tree; an unknown key is remembered as cancelled.
+	// Kill kills a command's whole process tree; an unknown key gets a tombstone.
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
-	// Release drops kept results.
+	// Release drops stored results.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// ReadFile streams a file.
 	ReadFile(*ReadFileRequest, grpc.ServerStreamingServer[ReadFileResponse]) error

@@ -25,12 +25,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ListBatchesRequest asks for batches.
+// ListBatchesRequest requests batches.
 type ListBatchesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -89,7 +89,7 @@ func (x *ListBatchesRequest) GetPageToken() string {
 	return ""
 }
 
-// ListBatchesResponse holds a page of batches.
+// ListBatchesResponse contains a page of batches.
 type ListBatchesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The batches, newest first.

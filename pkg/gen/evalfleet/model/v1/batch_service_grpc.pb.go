@@ -27,7 +27,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BatchService shows batches sent through providers' batch APIs.
+// BatchService lists batches sent through providers' batch APIs.
 type BatchServiceClient interface {
 	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error)
@@ -67,7 +67,7 @@ func (c *batchServiceClient) CancelBatch(ctx context.Context, in *CancelBatchReq
 // All implementations must embed UnimplementedBatchServiceServer
 // for forward compatibility.
 //
-// BatchService shows batches sent through providers' batch APIs.
+// BatchService lists batches sent through providers' batch APIs.
 type BatchServiceServer interface {
 	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error)

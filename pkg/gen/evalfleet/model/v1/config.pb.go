@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReasoningHistory says which past reasoning a model is given again.
+// ReasoningHistory selects the past reasoning that a model receives again.
 type ReasoningHistory int32
 
 const (
@@ -142,16 +142,18 @@ func (CachePrompt) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_config_proto_rawDescGZIP(), []int{1}
 }
 
-// GenerateConfig says how to generate. Every member is optional, and unset differs from zero: configurations are laid over one another, and a set member of the upper one wins.
-// Lists and maps are wrapped, so that an empty one is set too. Which provider takes which member is in the reference of providers.
+// GenerateConfig configures generation. Every member is optional, and unset differs from zero: configurations are
+// merged in layers, and a set member of the upper layer overrides. Lists and maps are wrapped, so that an empty one
+// counts as set. The reference of providers lists which provider takes which member.
 type GenerateConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Retries after a failed attempt: 0 is one attempt. Unset: no bound.
 	MaxRetries *int32 `protobuf:"varint,1,opt,name=max_retries,json=maxRetries,proto3,oneof" json:"max_retries,omitempty"`
-	// Seconds for the whole call with its retries. Checked after a failed attempt; never cuts one in flight.
+	// Seconds for the whole call with its retries. It is checked after a failed attempt and never interrupts one in
+	// flight.
 	Timeout *float64 `protobuf:"fixed64,2,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// Seconds without a chunk after which a streaming attempt is given up and retried. Setting it asks for streaming. It has no effect
-	// where a model argument says that answers are not streamed, which is said as of an option that is not sent.
+	// Seconds without a chunk after which a streaming attempt is stopped and retried. Setting it requests streaming. It
+	// has no effect if a model argument disables streaming; a warning then reports it as an option that is not sent.
 	StreamIdleTimeout *float64 `protobuf:"fixed64,3,opt,name=stream_idle_timeout,json=streamIdleTimeout,proto3,oneof" json:"stream_idle_timeout,omitempty"`
 	// Seconds for one attempt; it is then cut and retried.
 	AttemptTimeout *float64 `protobuf:"fixed64,4,opt,name=attempt_timeout,json=attemptTimeout,proto3,oneof" json:"attempt_timeout,omitempty"`
@@ -167,9 +169,9 @@ type GenerateConfig struct {
 	TopP *float64 `protobuf:"fixed64,9,opt,name=top_p,json=topP,proto3,oneof" json:"top_p,omitempty"`
 	// Sampling temperature; the range is the provider's.
 	Temperature *float64 `protobuf:"fixed64,10,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
-	// Sequences that end the output; they are no part of it.
+	// Sequences that end the output and are not part of it.
 	StopSeqs *StringList `protobuf:"bytes,11,opt,name=stop_seqs,json=stopSeqs,proto3" json:"stop_seqs,omitempty"`
-	// Candidates made on the server; vLLM only.
+	// Candidates generated on the server; vLLM only.
 	BestOf *int32 `protobuf:"varint,12,opt,name=best_of,json=bestOf,proto3,oneof" json:"best_of,omitempty"`
 	// -2 to 2.
 	FrequencyPenalty *float64 `protobuf:"fixed64,13,opt,name=frequency_penalty,json=frequencyPenalty,proto3,oneof" json:"frequency_penalty,omitempty"`
@@ -183,21 +185,21 @@ type GenerateConfig struct {
 	TopK *int32 `protobuf:"varint,17,opt,name=top_k,json=topK,proto3,oneof" json:"top_k,omitempty"`
 	// Number of choices.
 	NumChoices *int32 `protobuf:"varint,18,opt,name=num_choices,json=numChoices,proto3,oneof" json:"num_choices,omitempty"`
-	// Give log-probabilities of the output.
+	// Return log-probabilities of the output.
 	Logprobs *bool `protobuf:"varint,19,opt,name=logprobs,proto3,oneof" json:"logprobs,omitempty"`
-	// Alternatives at each place, 0 to 20.
+	// Alternatives at each position, 0 to 20.
 	TopLogprobs *int32 `protobuf:"varint,20,opt,name=top_logprobs,json=topLogprobs,proto3,oneof" json:"top_logprobs,omitempty"`
-	// Log-probabilities of the prompt with so many alternatives, 1 to 20; vLLM only.
+	// Log-probabilities of the prompt with this number of alternatives, 1 to 20; vLLM only.
 	PromptLogprobs *int32 `protobuf:"varint,21,opt,name=prompt_logprobs,json=promptLogprobs,proto3,oneof" json:"prompt_logprobs,omitempty"`
-	// Let the model call several tools at once; default true.
+	// Allow several tool calls at once; default true.
 	ParallelToolCalls *bool `protobuf:"varint,22,opt,name=parallel_tool_calls,json=parallelToolCalls,proto3,oneof" json:"parallel_tool_calls,omitempty"`
-	// Map tools to the provider's own where it has one; default true.
+	// Map tools to the provider's own tools; default true.
 	InternalTools *bool `protobuf:"varint,23,opt,name=internal_tools,json=internalTools,proto3,oneof" json:"internal_tools,omitempty"`
 	// Bound of a tool's text result in bytes; default 16384; 0 or negative: none.
 	MaxToolOutput *int64 `protobuf:"varint,24,opt,name=max_tool_output,json=maxToolOutput,proto3,oneof" json:"max_tool_output,omitempty"`
-	// Prompt caching on the provider's side; default on where it is by mark.
+	// Prompt caching on the provider's side; default on if the provider caches by marks.
 	CachePrompt CachePrompt `protobuf:"varint,25,opt,name=cache_prompt,json=cachePrompt,proto3,enum=evalfleet.model.v1.CachePrompt" json:"cache_prompt,omitempty"`
-	// Models that the provider may use when this one refuses; Anthropic only.
+	// Models that the provider may use if this one refuses; Anthropic only.
 	FallbackModels *StringList `protobuf:"bytes,26,opt,name=fallback_models,json=fallbackModels,proto3" json:"fallback_models,omitempty"`
 	// A content filter stop is an error; default false.
 	FailOnRefusal *bool `protobuf:"varint,27,opt,name=fail_on_refusal,json=failOnRefusal,proto3,oneof" json:"fail_on_refusal,omitempty"`
@@ -217,7 +219,7 @@ type GenerateConfig struct {
 	ReasoningHistory *ReasoningHistory `protobuf:"varint,34,opt,name=reasoning_history,json=reasoningHistory,proto3,enum=evalfleet.model.v1.ReasoningHistory,oneof" json:"reasoning_history,omitempty"`
 	// Structured output.
 	ResponseSchema *ResponseSchema `protobuf:"bytes,35,opt,name=response_schema,json=responseSchema,proto3" json:"response_schema,omitempty"`
-	// Headers added to the provider's request; none with a credential, which are the account's.
+	// Headers added to the provider's request. Headers with a credential are refused: the account has them.
 	ExtraHeaders *HeaderMap `protobuf:"bytes,36,opt,name=extra_headers,json=extraHeaders,proto3" json:"extra_headers,omitempty"`
 	// Members merged into the provider's request body. A JSON object, as text.
 	ExtraBodyJson *string `protobuf:"bytes,37,opt,name=extra_body_json,json=extraBodyJson,proto3,oneof" json:"extra_body_json,omitempty"`
@@ -695,7 +697,7 @@ type AdaptiveConnections struct {
 	CooldownSeconds *float64 `protobuf:"fixed64,5,opt,name=cooldown_seconds,json=cooldownSeconds,proto3,oneof" json:"cooldown_seconds,omitempty"`
 	// Factor of a decrease, above 0 and below 1; default 0.8.
 	DecreaseFactor *float64 `protobuf:"fixed64,6,opt,name=decrease_factor,json=decreaseFactor,proto3,oneof" json:"decrease_factor,omitempty"`
-	// Part of the limit that is added in steady state, above 0, at most 1; default 0.05.
+	// Fraction of the limit that is added in steady state, above 0, at most 1; default 0.05.
 	ScaleUpPercent *float64 `protobuf:"fixed64,7,opt,name=scale_up_percent,json=scaleUpPercent,proto3,oneof" json:"scale_up_percent,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -780,7 +782,7 @@ func (x *AdaptiveConnections) GetScaleUpPercent() float64 {
 	return 0
 }
 
-// ResponseSchema asks for structured output.
+// ResponseSchema requests structured output.
 type ResponseSchema struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Letters, digits, `_` and `-`, at most 64.
@@ -789,7 +791,7 @@ type ResponseSchema struct {
 	JsonSchema string `protobuf:"bytes,2,opt,name=json_schema,json=jsonSchema,proto3" json:"json_schema,omitempty"`
 	// Optional. What the answer is.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Optional. Keep to the schema strictly; OpenAI and Mistral.
+	// Optional. Enforce the schema strictly; OpenAI and Mistral.
 	Strict        *bool `protobuf:"varint,4,opt,name=strict,proto3,oneof" json:"strict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -957,7 +959,7 @@ func (x *Modality) GetOptionsJson() string {
 // CacheSetting switches the response cache.
 type CacheSetting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False: off, also where a lower layer has it on.
+	// False: off, also if a lower layer enables it.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	// Optional. How to cache; default: the policy's defaults.
 	Policy        *CachePolicy `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -1009,14 +1011,15 @@ func (x *CacheSetting) GetPolicy() *CachePolicy {
 	return nil
 }
 
-// CachePolicy says what shares an answer and for how long.
+// CachePolicy defines which requests share an answer and for how long.
 type CachePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How long an answer is kept: an integer and a unit: s, m, h, D, W, M (30 days) or Y (365 days); default `1W`; `never` keeps it permanently.
+	// Optional. How long an answer is stored: an integer and a unit: s, m, h, D, W, M (30 days) or Y (365 days); default
+	// `1W`; `never` stores it permanently.
 	Expiry string `protobuf:"bytes,1,opt,name=expiry,proto3" json:"expiry,omitempty"`
 	// Optional. Whether each epoch has its own answers; default true.
 	PerEpoch *bool `protobuf:"varint,2,opt,name=per_epoch,json=perEpoch,proto3,oneof" json:"per_epoch,omitempty"`
-	// Optional. Further scopes: requests with other values share nothing.
+	// Optional. Further scopes: requests with different values share nothing.
 	Scopes        map[string]string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1076,7 +1079,7 @@ func (x *CachePolicy) GetScopes() map[string]string {
 // BatchSetting switches the provider's batch API.
 type BatchSetting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False: off, also where a lower layer has it on.
+	// False: off, also if a lower layer enables it.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	// Optional. Requests at which a batch is sent; default 100.
 	Size *int32 `protobuf:"varint,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
@@ -1088,7 +1091,7 @@ type BatchSetting struct {
 	Tick *durationpb.Duration `protobuf:"bytes,5,opt,name=tick,proto3" json:"tick,omitempty"`
 	// Optional. Batches in flight; default 50.
 	MaxBatches *int32 `protobuf:"varint,6,opt,name=max_batches,json=maxBatches,proto3,oneof" json:"max_batches,omitempty"`
-	// Optional. Failed looks in a row after which a batch fails; default 1000.
+	// Optional. Consecutive failed polls after which a batch fails; default 1000.
 	MaxConsecutiveCheckFailures *int32 `protobuf:"varint,7,opt,name=max_consecutive_check_failures,json=maxConsecutiveCheckFailures,proto3,oneof" json:"max_consecutive_check_failures,omitempty"`
 	unknownFields               protoimpl.UnknownFields
 	sizeCache                   protoimpl.SizeCache

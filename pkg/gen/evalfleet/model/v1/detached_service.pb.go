@@ -24,12 +24,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BeginGeneratesRequest holds calls.
+// BeginGeneratesRequest contains calls.
 type BeginGeneratesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Required. The calls, at most 100; each has a request_id, and `parent` is that of this request.
+	// Required. The calls, at most 100. Each has a request_id and the `parent` of this request.
 	Requests      []*GenerateRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -79,10 +79,10 @@ func (x *BeginGeneratesRequest) GetRequests() []*GenerateRequest {
 	return nil
 }
 
-// BeginGeneratesResponse lists the calls that did not begin.
+// BeginGeneratesResponse lists the calls that did not start.
 type BeginGeneratesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those that did not begin, in the order of the request.
+	// The calls that did not start, in the order of the request.
 	Failures      []*DetachedFailure `protobuf:"bytes,1,rep,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -125,7 +125,7 @@ func (x *BeginGeneratesResponse) GetFailures() []*DetachedFailure {
 	return nil
 }
 
-// DetachedFailure is why a call did not begin, or failed.
+// DetachedFailure is the reason why a call did not start, or failed.
 type DetachedFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Key of the call.
@@ -244,16 +244,16 @@ func (x *GetGeneratesRequest) GetRequestIds() []string {
 	return nil
 }
 
-// GetGeneratesResponse holds results.
+// GetGeneratesResponse contains results.
 type GetGeneratesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Answers by key.
 	Responses map[string]*GenerateResponse `protobuf:"bytes,1,rep,name=responses,proto3" json:"responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Calls that failed, and keys that are not known (EFFECT_UNKNOWN).
+	// Failed calls, and unknown keys (EFFECT_UNKNOWN).
 	Failures []*DetachedFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Keys of calls that are open.
 	Open []string `protobuf:"bytes,3,rep,name=open,proto3" json:"open,omitempty"`
-	// Keys whose results did not fit into this answer: ask for them again.
+	// Keys whose results did not fit into this response: request them again.
 	Left          []string `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -317,7 +317,7 @@ func (x *GetGeneratesResponse) GetLeft() []string {
 	return nil
 }
 
-// WatchGeneratesRequest says whose calls to watch.
+// WatchGeneratesRequest selects the calls to watch.
 type WatchGeneratesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`; `projects/-` is every project.

@@ -28,17 +28,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DetachedService makes model calls without a caller that waits for each: calls are begun, their results are stored under their keys, and one watch reports all of them.
-// CancelGenerate, ReleaseGenerate and Generate with the same key are as for any call. Every method may be called concurrently.
+// DetachedService makes model calls without a caller that waits for each: calls are started, their results are stored
+// under their keys, and one watch reports all of them. CancelGenerate, ReleaseGenerate and Generate with the same key
+// work as for any call. Its methods are safe for concurrent use.
 type DetachedServiceClient interface {
-	// BeginGenerates begins model calls and answers when each is claimed. A key that was begun before is left as it is. A call that cannot begin now is in the
-	// answer with its reason, and the others begin. Not built yet: fails with NOT_BUILT_YET.
+	// BeginGenerates starts model calls and answers when each is claimed. A key that was started before is left as it is.
+	// The response lists each call that cannot start now with its reason, and the others start. Not built yet: fails with
+	// NOT_BUILT_YET.
 	BeginGenerates(ctx context.Context, in *BeginGeneratesRequest, opts ...grpc.CallOption) (*BeginGeneratesResponse, error)
-	// GetGenerates gives what is kept under keys, without waiting. The results of a page are at most 3 MiB; keys beyond that are `left`.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// GetGenerates returns the results that are stored under keys, without waiting. The results of a page are at most 3
+	// MiB; keys beyond that are `left`. Not built yet: fails with NOT_BUILT_YET.
 	GetGenerates(ctx context.Context, in *GetGeneratesRequest, opts ...grpc.CallOption) (*GetGeneratesResponse, error)
-	// WatchGenerates streams the keys of a project's detached calls whose results are kept and not released: first those that are, then those that end,
-	// until the caller leaves. Not built yet: fails with NOT_BUILT_YET.
+	// WatchGenerates streams the keys of a project's detached calls whose results are stored and not released: first the
+	// current ones, then each that ends, until the caller leaves. Not built yet: fails with NOT_BUILT_YET.
 	WatchGenerates(ctx context.Context, in *WatchGeneratesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchGeneratesResponse], error)
 }
 
@@ -93,17 +95,19 @@ type DetachedService_WatchGeneratesClient = grpc.ServerStreamingClient[WatchGene
 // All implementations must embed UnimplementedDetachedServiceServer
 // for forward compatibility.
 //
-// DetachedService makes model calls without a caller that waits for each: calls are begun, their results are stored under their keys, and one watch reports all of them.
-// CancelGenerate, ReleaseGenerate and Generate with the same key are as for any call. Every method may be called concurrently.
+// DetachedService makes model calls without a caller that waits for each: calls are started, their results are stored
+// under their keys, and one watch reports all of them. CancelGenerate, ReleaseGenerate and Generate with the same key
+// work as for any call. Its methods are safe for concurrent use.
 type DetachedServiceServer interface {
-	// BeginGenerates begins model calls and answers when each is claimed. A key that was begun before is left as it is. A call that cannot begin now is in the
-	// answer with its reason, and the others begin. Not built yet: fails with NOT_BUILT_YET.
+	// BeginGenerates starts model calls and answers when each is claimed. A key that was started before is left as it is.
+	// The response lists each call that cannot start now with its reason, and the others start. Not built yet: fails with
+	// NOT_BUILT_YET.
 	BeginGenerates(context.Context, *BeginGeneratesRequest) (*BeginGeneratesResponse, error)
-	// GetGenerates gives what is kept under keys, without waiting. The results of a page are at most 3 MiB; keys beyond that are `left`.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// GetGenerates returns the results that are stored under keys, without waiting. The results of a page are at most 3
+	// MiB; keys beyond that are `left`. Not built yet: fails with NOT_BUILT_YET.
 	GetGenerates(context.Context, *GetGeneratesRequest) (*GetGeneratesResponse, error)
-	// WatchGenerates streams the keys of a project's detached calls whose results are kept and not released: first those that are, then those that end,
-	// until the caller leaves. Not built yet: fails with NOT_BUILT_YET.
+	// WatchGenerates streams the keys of a project's detached calls whose results are stored and not released: first the
+	// current ones, then each that ends, until the caller leaves. Not built yet: fails with NOT_BUILT_YET.
 	WatchGenerates(*WatchGeneratesRequest, grpc.ServerStreamingServer[WatchGeneratesResponse]) error
 	mustEmbedUnimplementedDetachedServiceServer()
 }

@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/model/v1/message.proto
 
-// Package evalfleet.model.v1 holds the conversation with a model: messages, configuration, output, and the service that generates.
+// Package evalfleet.model.v1 defines the conversation with a model: messages, configuration, output, and the service
+// that generates.
 
 package modelv1
 
@@ -26,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Role says who speaks.
+// Role is the author of a message.
 type Role int32
 
 const (
@@ -87,11 +88,11 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_message_proto_rawDescGZIP(), []int{0}
 }
 
-// MessageSource says where a message comes from.
+// MessageSource is the origin of a message.
 type MessageSource int32
 
 const (
-	// Not known.
+	// Unknown.
 	MessageSource_MESSAGE_SOURCE_UNSPECIFIED MessageSource = 0
 	// The sample's input.
 	MessageSource_MESSAGE_SOURCE_INPUT MessageSource = 1
@@ -144,13 +145,13 @@ func (MessageSource) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_message_proto_rawDescGZIP(), []int{1}
 }
 
-// StopReason says why a model stopped.
+// StopReason is the reason why a model stopped.
 type StopReason int32
 
 const (
 	// Not set; read as UNKNOWN.
 	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
-	// It was done, or met a stop sequence.
+	// The model finished, or reached a stop sequence.
 	StopReason_STOP_REASON_STOP StopReason = 1
 	// It reached the bound of output tokens.
 	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
@@ -216,13 +217,13 @@ func (StopReason) EnumDescriptor() ([]byte, []int) {
 // ChatMessage is one message of a conversation.
 type ChatMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identity within the conversation. A changed message gets a new id. Filled in where it is empty.
+	// Identity within the conversation. A changed message gets a new id. The server fills in an empty one.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Required. Who speaks.
+	// Required. The author.
 	Role Role `protobuf:"varint,2,opt,name=role,proto3,enum=evalfleet.model.v1.Role" json:"role,omitempty"`
-	// What is said.
+	// The content.
 	Content *v1.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// Optional. Where it comes from.
+	// Optional. The origin.
 	Source MessageSource `protobuf:"varint,4,opt,name=source,proto3,enum=evalfleet.model.v1.MessageSource" json:"source,omitempty"`
 	// Optional. Metadata, never sent to a model. A JSON object, as text.
 	MetadataJson string `protobuf:"bytes,5,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
@@ -230,15 +231,16 @@ type ChatMessage struct {
 	ToolCalls []*v11.ToolCall `protobuf:"bytes,6,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	// Assistant: the model that spoke.
 	Model string `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
-	// Tool: id of the call that this answers. User: ids of the calls whose media the message carries.
+	// Tool: id of the answered call. User: ids of the calls whose media the message carries.
 	ToolCallIds []string `protobuf:"bytes,8,rep,name=tool_call_ids,json=toolCallIds,proto3" json:"tool_call_ids,omitempty"`
 	// Tool: name of the tool.
 	Function string `protobuf:"bytes,9,opt,name=function,proto3" json:"function,omitempty"`
 	// Tool: the error, when the call failed.
 	Error *v11.ToolCallError `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
-	// Optional. Older records: internal JSON of the message as a whole. JSON text.
+	// Optional. Older records: internal JSON of the whole message. JSON text.
 	InternalJson string `protobuf:"bytes,11,opt,name=internal_json,json=internalJson,proto3" json:"internal_json,omitempty"`
-	// Assistant: true when a list of calls was there and all of it was taken out; logs then show an empty list in place of none.
+	// Assistant: true if there was a list of calls and all of it was removed; logs then show an empty list in place of
+	// none.
 	ToolCallsRemoved bool `protobuf:"varint,12,opt,name=tool_calls_removed,json=toolCallsRemoved,proto3" json:"tool_calls_removed,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -567,14 +569,14 @@ func (x *Choice) GetPromptLogprobs() *Logprobs {
 	return nil
 }
 
-// StopDetails says more about why a model stopped.
+// StopDetails explains why a model stopped.
 type StopDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Kind, such as `refusal`.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Optional. Main category.
 	Category string `protobuf:"bytes,2,opt,name=category,proto3" json:"category,omitempty"`
-	// Optional. The provider's explanation, or one made from the categories.
+	// Optional. The provider's explanation, or one derived from the categories.
 	Explanation string `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	// Categories that were met.
 	Categories    []*StopCategory `protobuf:"bytes,4,rep,name=categories,proto3" json:"categories,omitempty"`
@@ -695,7 +697,7 @@ func (x *StopCategory) GetLevel() string {
 	return ""
 }
 
-// Logprobs holds log-probabilities by token.
+// Logprobs contains log-probabilities by token.
 type Logprobs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tokens in order.
@@ -750,7 +752,7 @@ type Logprob struct {
 	Logprob float64 `protobuf:"fixed64,2,opt,name=logprob,proto3" json:"logprob,omitempty"`
 	// Optional. UTF-8 bytes of the token.
 	Bytes []int32 `protobuf:"varint,3,rep,packed,name=bytes,proto3" json:"bytes,omitempty"`
-	// Alternatives at this place.
+	// Alternatives at this position.
 	TopLogprobs   []*TopLogprob `protobuf:"bytes,4,rep,name=top_logprobs,json=topLogprobs,proto3" json:"top_logprobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -893,7 +895,7 @@ type ModelUsage struct {
 	InputTokensCacheRead *int64 `protobuf:"varint,5,opt,name=input_tokens_cache_read,json=inputTokensCacheRead,proto3,oneof" json:"input_tokens_cache_read,omitempty"`
 	// Optional. Output tokens spent on reasoning.
 	ReasoningTokens *int64 `protobuf:"varint,6,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
-	// Optional. Cost in US dollars, where prices are known.
+	// Optional. Cost in US dollars, if prices are known.
 	TotalCost     *float64 `protobuf:"fixed64,7,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -978,10 +980,10 @@ func (x *ModelUsage) GetTotalCost() float64 {
 	return 0
 }
 
-// ModelFallback says that another model stood in.
+// ModelFallback records that another model answered.
 type ModelFallback struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The model that was asked.
+	// The requested model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// The model that answered.
 	FallbackModel string `protobuf:"bytes,2,opt,name=fallback_model,json=fallbackModel,proto3" json:"fallback_model,omitempty"`
@@ -1051,14 +1053,14 @@ func (x *ModelFallback) GetMetadataJson() string {
 	return ""
 }
 
-// ModelCall is what was said to a provider and what it answered, with media left out.
+// ModelCall is a request to a provider and its answer, without media.
 type ModelCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request. A JSON object, as text.
 	RequestJson string `protobuf:"bytes,1,opt,name=request_json,json=requestJson,proto3" json:"request_json,omitempty"`
 	// Optional. The response. A JSON object, as text.
 	ResponseJson string `protobuf:"bytes,2,opt,name=response_json,json=responseJson,proto3" json:"response_json,omitempty"`
-	// True when the response is an error.
+	// True if the response is an error.
 	Error bool `protobuf:"varint,3,opt,name=error,proto3" json:"error,omitempty"`
 	// Optional. Seconds it took.
 	Time          *float64 `protobuf:"fixed64,4,opt,name=time,proto3,oneof" json:"time,omitempty"`

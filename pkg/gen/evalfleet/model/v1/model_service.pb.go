@@ -30,13 +30,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CacheUse says whether the response cache was used.
+// CacheUse is the use of the response cache.
 type CacheUse int32
 
 const (
 	// Not used.
 	CacheUse_CACHE_USE_UNSPECIFIED CacheUse = 0
-	// The answer came from it.
+	// The answer came from the cache.
 	CacheUse_CACHE_USE_READ CacheUse = 1
 	// The answer was put into it.
 	CacheUse_CACHE_USE_WRITE CacheUse = 2
@@ -83,7 +83,7 @@ func (CacheUse) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{0}
 }
 
-// ConnectionPoolChangeReason says why the limit of a pool changed.
+// ConnectionPoolChangeReason is the reason why the limit of a pool changed.
 type ConnectionPoolChangeReason int32
 
 const (
@@ -93,7 +93,7 @@ const (
 	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_SLOW_START ConnectionPoolChangeReason = 1
 	// It grows slowly, since calls succeed.
 	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP ConnectionPoolChangeReason = 2
-	// The provider turned calls away.
+	// The provider rejected calls.
 	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT ConnectionPoolChangeReason = 3
 	// An operator changed it.
 	ConnectionPoolChangeReason_CONNECTION_POOL_CHANGE_REASON_MANUAL ConnectionPoolChangeReason = 4
@@ -144,27 +144,31 @@ func (ConnectionPoolChangeReason) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{1}
 }
 
-// GenerateRequest asks a model to continue a conversation.
+// GenerateRequest is a conversation for a model to continue.
 type GenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. On whose behalf, within the project; no part of the content. The call spends from the budgets of its project, its account and the evaluation that is named here.
+	// Optional. On whose behalf, within the project; not part of the content. The call spends from the budgets of its
+	// project, its account and the evaluation that is named here.
 	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Required. The model, `provider/name`.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// Optional. Account of the provider, by its configured name; default `default`. Accounts hold keys and base URLs; requests never do.
+	// Optional. Account of the provider, by its configured name; default `default`. Accounts have keys and base URLs;
+	// requests never do.
 	Account string `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
 	// Optional. Base URL; must be one that the account allows.
 	BaseUrl string `protobuf:"bytes,6,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
-	// Optional. Arguments of the provider, such as `responses_api`. A JSON object, as text; what a provider does not know is an error.
+	// Optional. Arguments of the provider, such as `responses_api`. A JSON object, as text. An argument that the provider
+	// does not have is an error.
 	ModelArgsJson string `protobuf:"bytes,7,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
 	// The conversation; with `prefix`, what follows it.
 	Messages []*ChatMessage `protobuf:"bytes,8,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Optional. Messages of this project that were sent before. Where they are not held any more, or were sent to another replica, the call fails with
-	// PREFIX_UNKNOWN before it begins, and is repeated with all messages. The same conversation is the same request however it is sent.
+	// Optional. Messages of this project that were sent before. If they are no longer stored, or were sent to another
+	// replica, the call fails with PREFIX_UNKNOWN before it begins; repeat it with all messages. The same conversation is
+	// the same request however it is sent.
 	Prefix *MessagePrefix `protobuf:"bytes,9,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Tools on offer.
 	Tools []*v11.ToolInfo `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -172,20 +176,24 @@ type GenerateRequest struct {
 	ToolChoice *v11.ToolChoice `protobuf:"bytes,11,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// Optional. How to generate: all layers of the caller merged into one.
 	Config *GenerateConfig `protobuf:"bytes,12,opt,name=config,proto3" json:"config,omitempty"`
-	// Optional. A vendor's request as it came, beside or instead of messages.
+	// Optional. A vendor's raw request, in addition to or instead of messages.
 	Raw *RawRequest `protobuf:"bytes,13,opt,name=raw,proto3" json:"raw,omitempty"`
-	// Optional. Bound of the whole effect by wall clock, queueing included; it ends with DEADLINE_EXCEEDED. Default none.
+	// Optional. Bound of the whole effect in wall time, queueing included; not part of the content. It ends with
+	// DEADLINE_EXCEEDED. Default none.
 	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Optional. Whether the answer holds what was said to the provider; that of a call which fails is a detail of its error.
+	// Optional. Whether the response contains the exchange with the provider; that of a failed call is a detail of its
+	// error.
 	RecordCall bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
-	// Optional. Only check: everything that can be known without a call fails as it would, no provider is called and nothing is kept. The answer has `config`, `unsent_options`, `warnings`
-	// and `prices`. Generate alone takes it; messages may be left out.
+	// Optional. Only validate: everything that can be known without a call fails as it would, no provider is called and
+	// nothing is stored. The response has `config`, `unsent_options`, `warnings` and `prices`. Only Generate accepts it;
+	// messages may be omitted.
 	ValidateOnly bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// Optional. As record_call for attempts that fail, and nothing for one that does not.
+	// Optional. As record_call, but for failed attempts only; not part of the content.
 	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
-	// Optional. Whether to keep the conversation with the answer for a later call, whose prefix it is then. What was not used for longest is forgotten first.
+	// Optional. Whether to store the conversation with the answer as the prefix of a later call; not part of the content.
+	// The least recently used conversations are dropped first.
 	Keep bool `protobuf:"varint,19,opt,name=keep,proto3" json:"keep,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -357,8 +365,8 @@ func (x *GenerateRequest) GetOffloaded() []*v12.OffloadedField {
 // MessagePrefix represents messages of a project that were sent before.
 type MessagePrefix struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Hash that an earlier answer gave: the version of how it is made, a dash and 64 hexadecimal digits. Version 1 is a chain over the messages,
-	// SHA-256 of the hash before and the message's own SHA-256.
+	// Required. Hash from an earlier response: the version of its algorithm, a dash and 64 hexadecimal digits. Version 1
+	// is a chain over the messages: SHA-256 of the preceding hash and the message's own SHA-256.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Required. Number of messages that it represents.
 	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
@@ -410,7 +418,7 @@ func (x *MessagePrefix) GetCount() int32 {
 	return 0
 }
 
-// ExtendPrefixRequest holds messages for a later call.
+// ExtendPrefixRequest contains messages for a later call.
 type ExtendPrefixRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -419,7 +427,7 @@ type ExtendPrefixRequest struct {
 	Prefix *MessagePrefix `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Required. What follows them.
 	Messages []*ChatMessage `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -483,10 +491,10 @@ func (x *ExtendPrefixRequest) GetOffloaded() []*v12.OffloadedField {
 	return nil
 }
 
-// ExtendPrefixResponse names what is held now.
+// ExtendPrefixResponse names the stored prefix.
 type ExtendPrefixResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Stands for the prefix with the messages.
+	// Represents the prefix together with the messages.
 	Prefix        *MessagePrefix `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,7 +540,7 @@ func (x *ExtendPrefixResponse) GetPrefix() *MessagePrefix {
 // RawRequest is a vendor's request as bytes.
 type RawRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `openai-chat`, `openai-responses`, `anthropic`, `gemini`. Open: one that modelgw speaks.
+	// Required. `openai-chat`, `openai-responses`, `anthropic`, `gemini`. Open: one that modelgw implements.
 	Dialect string `protobuf:"bytes,1,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// Headers that matter; never credentials.
 	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -666,37 +674,38 @@ func (x *RawResponse) GetBody() []byte {
 	return nil
 }
 
-// GenerateResponse holds a model's output.
+// GenerateResponse contains a model's output.
 type GenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The output.
 	Output *ModelOutput `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	// Where its time went; `attempts` are calls of the provider, 0 when the answer came from the cache.
+	// How the time was spent. `attempts` are calls of the provider, 0 if the answer came from the cache.
 	Timing *v1.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Whether the response cache was used.
 	Cache CacheUse `protobuf:"varint,3,opt,name=cache,proto3,enum=evalfleet.model.v1.CacheUse" json:"cache,omitempty"`
-	// Optional. What was said to the provider, when record_call was set.
+	// Optional. The exchange with the provider, if record_call was set.
 	Call *ModelCall `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`
 	// The configuration that reached the provider: defaults filled in, unsent options left out.
 	Config *GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
-	// Optional. The vendor's answer as it came, when the request was raw.
+	// Optional. The vendor's raw answer, if the request was raw.
 	Raw *RawResponse `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
 	// With keep: represents the request's messages and the first choice's message in a later prefix.
 	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Warnings of the provider's adapter, such as an option that was left out. With validate_only there is one for each of `unsent_options`, in
-	// their order.
+	// Warnings of the provider's adapter, such as an omitted option. With validate_only there is one for each of
+	// `unsent_options`, in their order.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Failed attempts before this answer, oldest first.
 	FailedAttempts []*FailedAttempt `protobuf:"bytes,9,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
-	// With record_call: the conversation as it reached the provider, when it differs from the request's.
+	// With record_call: the conversation as sent to the provider, if it differs from the request's.
 	PreparedMessages []*ChatMessage `protobuf:"bytes,10,rep,name=prepared_messages,json=preparedMessages,proto3" json:"prepared_messages,omitempty"`
-	// The vendor's stream was cut off before the answer's end: the output is what came. It is not kept in the response cache.
+	// True if the vendor's stream broke off before the end of the answer: the output is what arrived. It is not stored in
+	// the response cache.
 	BrokenOff bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
-	// Options of the request's configuration that the provider is not sent, since the model's API does not take them, or that
-	// have no effect, and model arguments likewise. Names of GenerateConfig, such as `temperature`; of a member of extra_body
-	// `extra_body.NAME`, of a model argument `model_args.NAME`.
+	// Options of the request's configuration, and model arguments, that are not sent to the provider because the model's
+	// API does not accept them, or that have no effect. Names of GenerateConfig, such as `temperature`; a member of
+	// extra_body is `extra_body.NAME`, a model argument `model_args.NAME`.
 	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
-	// With validate_only: dollars per million tokens; unset: not known.
+	// With validate_only: dollars per million tokens; unset: unknown.
 	Prices *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
@@ -843,7 +852,8 @@ type FailedAttempt struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// How long the call slept after it.
 	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Optional. What was said to the provider, when record_call or record_failed_call was set: of the latest three attempts before an answer, at most 32 KiB each way.
+	// Optional. The exchange with the provider, if record_call or record_failed_call was set: for the latest three
+	// attempts before an answer, at most 32 KiB each way.
 	Call          *ModelCall `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -914,7 +924,7 @@ func (x *FailedAttempt) GetCall() *ModelCall {
 	return nil
 }
 
-// StreamGenerateRequest asks for a call whose output is streamed.
+// StreamGenerateRequest is a call whose output is streamed.
 type StreamGenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The call, as for Generate.
@@ -963,7 +973,7 @@ func (x *StreamGenerateRequest) GetRequest() *GenerateRequest {
 // StreamGenerateResponse is one event of a call.
 type StreamGenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place of this event: pass it to AttachGenerate to continue after it.
+	// Position of this event: pass it to AttachGenerate to continue after it.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// What happened.
 	//
@@ -1117,7 +1127,7 @@ type StreamGenerateResponse_Completed struct {
 }
 
 type StreamGenerateResponse_Raw struct {
-	// A piece of the vendor's answer as it came, when the request was raw.
+	// A piece of the vendor's raw answer, if the request was raw.
 	Raw *RawResponse `protobuf:"bytes,7,opt,name=raw,proto3,oneof"`
 }
 
@@ -1133,7 +1143,7 @@ func (*StreamGenerateResponse_Completed) isStreamGenerateResponse_Event() {}
 
 func (*StreamGenerateResponse_Raw) isStreamGenerateResponse_Event() {}
 
-// GenerateStarted says that an attempt began.
+// GenerateStarted reports that an attempt began.
 type GenerateStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the attempt, from 1.
@@ -1297,7 +1307,8 @@ type GenerateDelta_ToolCall struct {
 }
 
 type GenerateDelta_Part struct {
-	// A part that has ended and whose pieces, if there were any, do not say all of it: reasoning with its provider's seal. It represents the reasoning since the last other piece.
+	// A part that has ended and that its pieces, if any, do not contain completely: reasoning with its provider's seal.
+	// It represents the reasoning since the last other piece.
 	Part *v12.Content `protobuf:"bytes,5,opt,name=part,proto3,oneof"`
 }
 
@@ -1382,7 +1393,7 @@ func (x *ToolCallDelta) GetArguments() string {
 	return ""
 }
 
-// GenerateRestart says that an attempt failed after its first delta.
+// GenerateRestart reports that an attempt failed after its first delta.
 type GenerateRestart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the attempt that follows.
@@ -1428,7 +1439,7 @@ func (x *GenerateRestart) GetAttempt() int32 {
 	return 0
 }
 
-// GenerateHeartbeat says that the call still runs.
+// GenerateHeartbeat reports that the call still runs.
 type GenerateHeartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1472,7 +1483,7 @@ type AttachGenerateRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. The call's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. Go on after this place; empty: from the beginning.
+	// Optional. Continue after this position; empty: from the beginning.
 	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1529,7 +1540,7 @@ func (x *AttachGenerateRequest) GetCursor() string {
 	return ""
 }
 
-// WatchRetriesRequest says whose calls to watch.
+// WatchRetriesRequest selects the calls to watch.
 type WatchRetriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`; `projects/-` is every project.
@@ -1582,7 +1593,7 @@ type WatchRetriesResponse struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The call's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The attempt that failed last, and when the next one begins; unset once that has begun.
+	// The last failed attempt, and when the next one begins; unset once that has begun.
 	Note          *v1.Note `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1697,7 +1708,7 @@ func (x *CancelGenerateRequest) GetRequestId() string {
 // CancelGenerateResponse reports what the call found.
 type CancelGenerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the call had ended before.
+	// True if the call had ended before.
 	AlreadyDone   bool `protobuf:"varint,1,opt,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1924,7 +1935,7 @@ func (*ReleaseRunGeneratesResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
 }
 
-// CountTokensRequest holds what to count.
+// CountTokensRequest contains the messages and tools to count.
 type CountTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -1939,7 +1950,7 @@ type CountTokensRequest struct {
 	Tools []*v11.ToolInfo `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Optional. Arguments of the provider. A JSON object, as text.
 	ModelArgsJson string `protobuf:"bytes,6,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2024,14 +2035,14 @@ func (x *CountTokensRequest) GetOffloaded() []*v12.OffloadedField {
 	return nil
 }
 
-// CountTokensResponse holds the count.
+// CountTokensResponse contains the count.
 type CountTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens of messages.
 	MessageTokens int64 `protobuf:"varint,1,opt,name=message_tokens,json=messageTokens,proto3" json:"message_tokens,omitempty"`
 	// Tokens of tools.
 	ToolTokens int64 `protobuf:"varint,2,opt,name=tool_tokens,json=toolTokens,proto3" json:"tool_tokens,omitempty"`
-	// True when the count is an estimate and not the provider's.
+	// True if the count is an estimate and not the provider's.
 	Estimated     bool `protobuf:"varint,3,opt,name=estimated,proto3" json:"estimated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2088,7 +2099,7 @@ func (x *CountTokensResponse) GetEstimated() bool {
 	return false
 }
 
-// Model is what is known of a model.
+// Model is the known facts about a model.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `providers/{provider}/models/{model}`.
@@ -2099,13 +2110,13 @@ type Model struct {
 	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Name in the model database, such as `openai/gpt-4o`.
 	CanonicalName string `protobuf:"bytes,4,opt,name=canonical_name,json=canonicalName,proto3" json:"canonical_name,omitempty"`
-	// Tokens of context; unset: not known.
+	// Tokens of context; unset: unknown.
 	ContextTokens *int64 `protobuf:"varint,5,opt,name=context_tokens,json=contextTokens,proto3,oneof" json:"context_tokens,omitempty"`
-	// Tokens of output; unset: not known.
+	// Tokens of output; unset: unknown.
 	OutputTokens *int64 `protobuf:"varint,6,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
 	// What it can do.
 	Capabilities *Capabilities `protobuf:"bytes,7,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Dollars per million tokens; unset: not known.
+	// Dollars per million tokens; unset: unknown.
 	Prices *Prices `protobuf:"bytes,8,opt,name=prices,proto3" json:"prices,omitempty"`
 	// Default of max_tokens; unset: the server's.
 	DefaultMaxTokens *int64 `protobuf:"varint,9,opt,name=default_max_tokens,json=defaultMaxTokens,proto3,oneof" json:"default_max_tokens,omitempty"`
@@ -2215,7 +2226,7 @@ func (x *Model) GetDefaultMaxConnections() int32 {
 	return 0
 }
 
-// Capabilities says what a model or its provider can take.
+// Capabilities are the features of a model or its provider.
 type Capabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tools.
@@ -2376,9 +2387,9 @@ type Prices struct {
 	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
 	// Output.
 	Output float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
-	// Input written to a cache. Where the configuration has none, that of input.
+	// Input written to a cache. The price of input if the configuration has none.
 	InputCacheWrite float64 `protobuf:"fixed64,3,opt,name=input_cache_write,json=inputCacheWrite,proto3" json:"input_cache_write,omitempty"`
-	// Input read from a cache. Where the configuration has none, that of input.
+	// Input read from a cache. The price of input if the configuration has none.
 	InputCacheRead float64 `protobuf:"fixed64,4,opt,name=input_cache_read,json=inputCacheRead,proto3" json:"input_cache_read,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2488,12 +2499,12 @@ func (x *GetModelRequest) GetName() string {
 	return ""
 }
 
-// ListModelsRequest asks for models.
+// ListModelsRequest requests models.
 type ListModelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Only of this provider.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2552,7 +2563,7 @@ func (x *ListModelsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListModelsResponse holds a page of models.
+// ListModelsResponse contains a page of models.
 type ListModelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The models by name.
@@ -2607,12 +2618,12 @@ func (x *ListModelsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ListProvidersRequest asks for the providers.
+// ListProvidersRequest requests the providers.
 type ListProvidersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Only accounts that this project may use. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2671,7 +2682,7 @@ func (x *ListProvidersRequest) GetPageToken() string {
 	return ""
 }
 
-// ListProvidersResponse holds a page of providers.
+// ListProvidersResponse contains a page of providers.
 type ListProvidersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The providers by name.
@@ -2737,7 +2748,8 @@ type Provider struct {
 	Dialects []string `protobuf:"bytes,3,rep,name=dialects,proto3" json:"dialects,omitempty"`
 	// Accounts that are configured, by name.
 	Accounts []*Account `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Whether the account is part of the model's name, `provider/account/model`, and a request names none beside it.
+	// Whether the account is part of the model's name, `provider/account/model`, so that a request has no account beside
+	// it.
 	AccountInModel bool `protobuf:"varint,5,opt,name=account_in_model,json=accountInModel,proto3" json:"account_in_model,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2808,7 +2820,7 @@ func (x *Provider) GetAccountInModel() bool {
 	return false
 }
 
-// Account is a configured access to a provider. It never shows a key.
+// Account is a configured access to a provider. It never contains a key.
 type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name; `default` unless configured otherwise.
@@ -2899,7 +2911,7 @@ func (x *Account) GetKeyless() bool {
 	return false
 }
 
-// GetCacheSizeRequest asks for sizes.
+// GetCacheSizeRequest requests sizes.
 type GetCacheSizeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -2954,7 +2966,7 @@ func (x *GetCacheSizeRequest) GetModels() []string {
 	return nil
 }
 
-// GetCacheSizeResponse holds sizes.
+// GetCacheSizeResponse contains sizes.
 type GetCacheSizeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes by model, `provider/name`.
@@ -3000,7 +3012,7 @@ func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
 	return nil
 }
 
-// ListCacheEntriesRequest asks for entries.
+// ListCacheEntriesRequest requests entries.
 type ListCacheEntriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -3009,7 +3021,7 @@ type ListCacheEntriesRequest struct {
 	Models []string `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"`
 	// Optional. Only expired ones.
 	ExpiredOnly bool `protobuf:"varint,3,opt,name=expired_only,json=expiredOnly,proto3" json:"expired_only,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -3082,7 +3094,7 @@ func (x *ListCacheEntriesRequest) GetPageToken() string {
 	return ""
 }
 
-// ListCacheEntriesResponse holds a page of entries.
+// ListCacheEntriesResponse contains a page of entries.
 type ListCacheEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries.
@@ -3137,7 +3149,7 @@ func (x *ListCacheEntriesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// CacheEntry is a kept answer.
+// CacheEntry is a stored answer.
 type CacheEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Opaque id.
@@ -3210,7 +3222,7 @@ func (x *CacheEntry) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ClearCacheRequest says what to remove.
+// ClearCacheRequest selects what to remove.
 type ClearCacheRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -3332,8 +3344,9 @@ func (x *ClearCacheResponse) GetRemoved() int64 {
 // ConnectionPool is the requests in flight to one account, or to one model of it, and their limit.
 type ConnectionPool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `accounts/{provider}/{account}/connectionPools/{connection_pool}`. The pool is `default` where all models of the account share one, else what the
-	// provider distinguishes them by, such as a model's name, which may have slashes.
+	// Format: `accounts/{provider}/{account}/connectionPools/{connection_pool}`. The pool is `default` if all models of
+	// the account share one, else what the provider distinguishes them by, such as a model's name, which may contain
+	// slashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional in an update. The limit now.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -3347,7 +3360,7 @@ type ConnectionPool struct {
 	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
 	// Changes of the limit, oldest first, at most 200.
 	History []*ConnectionPoolChange `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
-	// Optional in an update. Changes when the pool is retuned, and not when its limit adapts.
+	// Optional in an update. Changes when the pool is updated, and not when its limit adapts.
 	Etag          string `protobuf:"bytes,8,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3450,7 +3463,7 @@ type ConnectionPoolChange struct {
 	NewLimit int32 `protobuf:"varint,3,opt,name=new_limit,json=newLimit,proto3" json:"new_limit,omitempty"`
 	// Why.
 	Reason ConnectionPoolChangeReason `protobuf:"varint,4,opt,name=reason,proto3,enum=evalfleet.model.v1.ConnectionPoolChangeReason" json:"reason,omitempty"`
-	// The model whose request brought the change.
+	// The model whose request caused the change.
 	Model         string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3521,12 +3534,12 @@ func (x *ConnectionPoolChange) GetModel() string {
 	return ""
 }
 
-// ListConnectionPoolsRequest asks for the pools.
+// ListConnectionPoolsRequest requests the pools.
 type ListConnectionPoolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `accounts/{provider}/{account}`; `accounts/-/-` is every account.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -3585,7 +3598,7 @@ func (x *ListConnectionPoolsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListConnectionPoolsResponse holds a page of pools.
+// ListConnectionPoolsResponse contains a page of pools.
 type ListConnectionPoolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pools by name.
@@ -3643,9 +3656,10 @@ func (x *ListConnectionPoolsResponse) GetNextPageToken() string {
 // UpdateConnectionPoolRequest changes a pool.
 type UpdateConnectionPoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and its new `limit` (static) or `max` (adaptive). With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the pool was retuned since.
+	// Required. Its name and its new `limit` (static) or `max` (adaptive). If `etag` is set, over REST also by the header
+	// `If-Match`, and the pool has another one, the call fails with ETAG_MISMATCH.
 	ConnectionPool *ConnectionPool `protobuf:"bytes,1,opt,name=connection_pool,json=connectionPool,proto3" json:"connection_pool,omitempty"`
-	// Optional. What to change: `limit` or `max`. Default: what is set; over REST what is in the body.
+	// Optional. What to change: `limit` or `max`. Default: the field that is set; over REST the one in the body.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3698,8 +3712,9 @@ func (x *UpdateConnectionPoolRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 // Budget is a bound of tokens and money.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/budgets/project` for all that a project spends, `projects/{project}/budgets/evals/{eval}` for one evaluation,
-	// `accounts/{provider}/{account}/budgets/account` for all that a configured account spends, of whatever project.
+	// Format: `projects/{project}/budgets/project` for everything that a project spends,
+	// `projects/{project}/budgets/evals/{eval}` for one evaluation, `accounts/{provider}/{account}/budgets/account` for
+	// everything that all projects spend on a configured account.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Bound of tokens.
 	MaxTokens *int64 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
@@ -3796,12 +3811,12 @@ func (x *Budget) GetEtag() string {
 	return ""
 }
 
-// ListBudgetsRequest asks for budgets.
+// ListBudgetsRequest requests budgets.
 type ListBudgetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}` or `accounts/{provider}/{account}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -3860,7 +3875,7 @@ func (x *ListBudgetsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListBudgetsResponse holds a page of budgets.
+// ListBudgetsResponse contains a page of budgets.
 type ListBudgetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The budgets by name.
@@ -3918,9 +3933,11 @@ func (x *ListBudgetsResponse) GetNextPageToken() string {
 // UpdateBudgetRequest sets a budget.
 type UpdateBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and bounds. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the bounds were changed since.
+	// Required. Its name and bounds. If `etag` is set, over REST also by the header `If-Match`, and the quota has another
+	// one, the call fails with ETAG_MISMATCH.
 	Budget *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
-	// Optional. What to change: `max_tokens`, `max_cost`. A bound that is named and not set is lifted. Default: those that are set; over REST those in the body.
+	// Optional. What to change: `max_tokens`, `max_cost`. A bound that is named but not set is removed. Default: those
+	// that are set; over REST those in the body.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -37,37 +37,42 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ModelService generates with any configured model. Every method may be called concurrently.
+// ModelService generates with any configured model. Its methods are safe for concurrent use.
 type ModelServiceClient interface {
-	// Generate calls a model and answers with its output. Context overflow and content filters are stop reasons in an OK answer. With a request_id the call continues when its caller leaves,
-	// a repeated request attaches to it, and its result is kept until it is released; without one it ends with its caller.
+	// Generate calls a model and returns its output. Context overflow and content filters are stop reasons of an OK
+	// response. With a request_id the call continues when its caller leaves, a repeated request attaches to it, and its
+	// result is stored until it is released; without one it ends with its caller.
 	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (*GenerateResponse, error)
-	// StreamGenerate is Generate with the output as it comes:
+	// StreamGenerate is Generate with the output as it arrives:
 	//
 	//	started, (delta | restart | heartbeat)*, completed
 	//
-	// A restart says that an attempt failed after its first delta: what was streamed is void.
+	// A restart reports that an attempt failed after its first delta: the earlier deltas are void.
 	StreamGenerate(ctx context.Context, in *StreamGenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamGenerateResponse], error)
-	// AttachGenerate follows a call that is running or done, from a place in its stream. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
+	// AttachGenerate follows a call that is running or done, from a position in its stream. An unknown key fails with
+	// EFFECT_UNKNOWN and starts nothing.
 	AttachGenerate(ctx context.Context, in *AttachGenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamGenerateResponse], error)
-	// WatchRetries streams the calls with a request_id that wait for another attempt: first the current ones, then changes, until the caller leaves. A slow watcher skips what was
-	// overtaken.
+	// WatchRetries streams the calls with a request_id that wait for another attempt: first the current ones, then
+	// changes, until the caller leaves. A slow watcher skips intermediate values.
 	WatchRetries(ctx context.Context, in *WatchRetriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRetriesResponse], error)
-	// CancelGenerate stops a call and frees its connection. A key that was never seen is remembered: a later call with it fails with EFFECT_CANCELLED. Idempotent.
+	// CancelGenerate stops a call and frees its connection. An unknown key gets a tombstone: a later call with it fails
+	// with EFFECT_CANCELLED. Idempotent.
 	CancelGenerate(ctx context.Context, in *CancelGenerateRequest, opts ...grpc.CallOption) (*CancelGenerateResponse, error)
-	// ReleaseGenerate drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
+	// ReleaseGenerate drops stored results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseGenerate(ctx context.Context, in *ReleaseGenerateRequest, opts ...grpc.CallOption) (*ReleaseGenerateResponse, error)
-	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
-	// Idempotent; unknown runs are ignored.
+	// ReleaseRunGenerates drops the stored results of the model calls of runs that were deleted or have ended, and
+	// cancels calls of them that would begin. Idempotent; unknown runs are ignored.
 	ReleaseRunGenerates(ctx context.Context, in *ReleaseRunGeneratesRequest, opts ...grpc.CallOption) (*ReleaseRunGeneratesResponse, error)
-	// ExtendPrefix stores messages, so that a later call need not contain them; with a prefix, it stores the messages that follow it. A conversation that does not fit into one
-	// request is sent in parts, and the call has the last. It fails with PREFIX_UNKNOWN as Generate does. Idempotent.
+	// ExtendPrefix stores messages, so that a later call can omit them; with a prefix, it stores the messages that follow
+	// it. A conversation that does not fit into one request is sent in parts, the last of them with the call. It fails
+	// with PREFIX_UNKNOWN as Generate does. Idempotent.
 	ExtendPrefix(ctx context.Context, in *ExtendPrefixRequest, opts ...grpc.CallOption) (*ExtendPrefixResponse, error)
-	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
+	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one, else by an
+	// estimate; the response states which.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
 	// GetModel returns the known facts about a model: limits, capabilities, prices.
 	GetModel(ctx context.Context, in *GetModelRequest, opts ...grpc.CallOption) (*Model, error)
-	// ListModels lists models that are known by name, of all providers or of one. Providers take other names too.
+	// ListModels lists the models with known names, of all providers or of one. Providers accept other names too.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
 	// ListProviders lists the providers and whether an account is configured for each.
 	ListProviders(ctx context.Context, in *ListProvidersRequest, opts ...grpc.CallOption) (*ListProvidersResponse, error)
@@ -232,37 +237,42 @@ func (c *modelServiceClient) ListProviders(ctx context.Context, in *ListProvider
 // All implementations must embed UnimplementedModelServiceServer
 // for forward compatibility.
 //
-// ModelService generates with any configured model. Every method may be called concurrently.
+// ModelService generates with any configured model. Its methods are safe for concurrent use.
 type ModelServiceServer interface {
-	// Generate calls a model and answers with its output. Context overflow and content filters are stop reasons in an OK answer. With a request_id the call continues when its caller leaves,
-	// a repeated request attaches to it, and its result is kept until it is released; without one it ends with its caller.
+	// Generate calls a model and returns its output. Context overflow and content filters are stop reasons of an OK
+	// response. With a request_id the call continues when its caller leaves, a repeated request attaches to it, and its
+	// result is stored until it is released; without one it ends with its caller.
 	Generate(context.Context, *GenerateRequest) (*GenerateResponse, error)
-	// StreamGenerate is Generate with the output as it comes:
+	// StreamGenerate is Generate with the output as it arrives:
 	//
 	//	started, (delta | restart | heartbeat)*, completed
 	//
-	// A restart says that an attempt failed after its first delta: what was streamed is void.
+	// A restart reports that an attempt failed after its first delta: the earlier deltas are void.
 	StreamGenerate(*StreamGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error
-	// AttachGenerate follows a call that is running or done, from a place in its stream. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
+	// AttachGenerate follows a call that is running or done, from a position in its stream. An unknown key fails with
+	// EFFECT_UNKNOWN and starts nothing.
 	AttachGenerate(*AttachGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error
-	// WatchRetries streams the calls with a request_id that wait for another attempt: first the current ones, then changes, until the caller leaves. A slow watcher skips what was
-	// overtaken.
+	// WatchRetries streams the calls with a request_id that wait for another attempt: first the current ones, then
+	// changes, until the caller leaves. A slow watcher skips intermediate values.
 	WatchRetries(*WatchRetriesRequest, grpc.ServerStreamingServer[WatchRetriesResponse]) error
-	// CancelGenerate stops a call and frees its connection. A key that was never seen is remembered: a later call with it fails with EFFECT_CANCELLED. Idempotent.
+	// CancelGenerate stops a call and frees its connection. An unknown key gets a tombstone: a later call with it fails
+	// with EFFECT_CANCELLED. Idempotent.
 	CancelGenerate(context.Context, *CancelGenerateRequest) (*CancelGenerateResponse, error)
-	// ReleaseGenerate drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
+	// ReleaseGenerate drops stored results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseGenerate(context.Context, *ReleaseGenerateRequest) (*ReleaseGenerateResponse, error)
-	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
-	// Idempotent; unknown runs are ignored.
+	// ReleaseRunGenerates drops the stored results of the model calls of runs that were deleted or have ended, and
+	// cancels calls of them that would begin. Idempotent; unknown runs are ignored.
 	ReleaseRunGenerates(context.Context, *ReleaseRunGeneratesRequest) (*ReleaseRunGeneratesResponse, error)
-	// ExtendPrefix stores messages, so that a later call need not contain them; with a prefix, it stores the messages that follow it. A conversation that does not fit into one
-	// request is sent in parts, and the call has the last. It fails with PREFIX_UNKNOWN as Generate does. Idempotent.
+	// ExtendPrefix stores messages, so that a later call can omit them; with a prefix, it stores the messages that follow
+	// it. A conversation that does not fit into one request is sent in parts, the last of them with the call. It fails
+	// with PREFIX_UNKNOWN as Generate does. Idempotent.
 	ExtendPrefix(context.Context, *ExtendPrefixRequest) (*ExtendPrefixResponse, error)
-	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
+	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one, else by an
+	// estimate; the response states which.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
 	// GetModel returns the known facts about a model: limits, capabilities, prices.
 	GetModel(context.Context, *GetModelRequest) (*Model, error)
-	// ListModels lists models that are known by name, of all providers or of one. Providers take other names too.
+	// ListModels lists the models with known names, of all providers or of one. Providers accept other names too.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
 	// ListProviders lists the providers and whether an account is configured for each.
 	ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error)
@@ -602,9 +612,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CacheService keeps house in the response cache.
+// CacheService manages the response cache.
 type CacheServiceClient interface {
-	// GetCacheSize gives the bytes kept, by model.
+	// GetCacheSize returns the stored bytes by model.
 	GetCacheSize(ctx context.Context, in *GetCacheSizeRequest, opts ...grpc.CallOption) (*GetCacheSizeResponse, error)
 	// ListCacheEntries lists entries, all or only expired ones.
 	ListCacheEntries(ctx context.Context, in *ListCacheEntriesRequest, opts ...grpc.CallOption) (*ListCacheEntriesResponse, error)
@@ -654,9 +664,9 @@ func (c *cacheServiceClient) ClearCache(ctx context.Context, in *ClearCacheReque
 // All implementations must embed UnimplementedCacheServiceServer
 // for forward compatibility.
 //
-// CacheService keeps house in the response cache.
+// CacheService manages the response cache.
 type CacheServiceServer interface {
-	// GetCacheSize gives the bytes kept, by model.
+	// GetCacheSize returns the stored bytes by model.
 	GetCacheSize(context.Context, *GetCacheSizeRequest) (*GetCacheSizeResponse, error)
 	// ListCacheEntries lists entries, all or only expired ones.
 	ListCacheEntries(context.Context, *ListCacheEntriesRequest) (*ListCacheEntriesResponse, error)
@@ -793,13 +803,13 @@ const (
 //
 // LimitService shows and changes pools of connections and budgets while work is in flight.
 type LimitServiceClient interface {
-	// ListConnectionPools lists the pools of an account, or of all, with their limits, use and history.
+	// ListConnectionPools lists the pools of an account, or of all, with their limits, usage and history.
 	ListConnectionPools(ctx context.Context, in *ListConnectionPoolsRequest, opts ...grpc.CallOption) (*ListConnectionPoolsResponse, error)
 	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
 	UpdateConnectionPool(ctx context.Context, in *UpdateConnectionPoolRequest, opts ...grpc.CallOption) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
-	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it continue when it is raised.
+	// UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised.
 	UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
 }
 
@@ -857,13 +867,13 @@ func (c *limitServiceClient) UpdateBudget(ctx context.Context, in *UpdateBudgetR
 //
 // LimitService shows and changes pools of connections and budgets while work is in flight.
 type LimitServiceServer interface {
-	// ListConnectionPools lists the pools of an account, or of all, with their limits, use and history.
+	// ListConnectionPools lists the pools of an account, or of all, with their limits, usage and history.
 	ListConnectionPools(context.Context, *ListConnectionPoolsRequest) (*ListConnectionPoolsResponse, error)
 	// UpdateConnectionPool changes a pool's limit. A lower limit cancels no request; new requests wait.
 	UpdateConnectionPool(context.Context, *UpdateConnectionPoolRequest) (*ConnectionPool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
-	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it continue when it is raised.
+	// UpdateBudget sets and removes a budget's bounds. Calls that wait for it continue when it is raised.
 	UpdateBudget(context.Context, *UpdateBudgetRequest) (*Budget, error)
 	mustEmbedUnimplementedLimitServiceServer()
 }

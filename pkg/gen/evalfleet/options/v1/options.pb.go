@@ -4,8 +4,7 @@
 // 	protoc        (unknown)
 // source: evalfleet/options/v1/options.proto
 
-// Package evalfleet.options.v1 holds the options by which the protocol says to programs what else it says to people in
-// comments only.
+// Package evalfleet.options.v1 defines the options that make facts of the protocol readable by programs.
 
 package optionsv1
 
@@ -25,14 +24,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Retry says what may become of the same call, with the same key, after a failure.
+// Retry states whether the same call, with the same key, may be repeated after a failure.
 type Retry int32
 
 const (
 	// The failure is the outcome of the call. The same key gets it again.
 	Retry_RETRY_UNSPECIFIED Retry = 0
-	// Something was away for a moment. The failure is no outcome, and the call may have begun: repeat it with the same
-	// key.
+	// A transient failure. It is not an outcome, and the call may have begun: repeat it with the same key.
 	Retry_RETRY_TRANSIENT Retry = 1
 	// As RETRY_TRANSIENT, and the call has not begun.
 	Retry_RETRY_NOT_STARTED Retry = 2
@@ -79,7 +77,7 @@ func (Retry) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_options_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
-// EventRole says what a kind of event does beside what its own comment says.
+// EventRole is the role of a kind of event.
 type EventRole int32
 
 const (
@@ -87,9 +85,9 @@ const (
 	EventRole_EVENT_ROLE_UNSPECIFIED EventRole = 0
 	// An effect of another service is about to begin. The field `request_id` is the key of the request.
 	EventRole_EVENT_ROLE_INTENT EventRole = 1
-	// What an earlier event began has ended. The field `intent` is the sequence number of that event.
+	// Work that an earlier event began has ended. The field `intent` is the sequence number of that event.
 	EventRole_EVENT_ROLE_OUTCOME EventRole = 2
-	// No state follows from the event. A replica that does not know the kind carries it through.
+	// No state follows from the event. A replica that does not know the kind passes it on.
 	EventRole_EVENT_ROLE_NOTE EventRole = 3
 )
 
@@ -189,17 +187,18 @@ var (
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// The field holds what users, models or tools wrote: prompts, answers, files, parameters, credentials. Viewers get it
-	// only where they ask for content and may see it, and logs never do. All below such a field is content too.
+	// The field contains what users, models or tools wrote: prompts, answers, files, parameters, credentials. Viewers
+	// receive it only if they request content and may see it; logs never contain it. All fields below such a field are
+	// content too.
 	//
 	// optional bool content = 50102;
 	E_Content = &file_evalfleet_options_v1_options_proto_extTypes[1]
-	// The field is a text and no content: a name, a key, a setting, a reason. Every field of text or bytes that events and
-	// views hold outside content has this option.
+	// The field is a text but not content: a name, a key, a setting, a reason. Every field of text or bytes that events
+	// and views have outside content has this option.
 	//
 	// optional bool plain = 50103;
 	E_Plain = &file_evalfleet_options_v1_options_proto_extTypes[2]
-	// Of the kinds of an event: the role of the kind. A kind that is no note is critical.
+	// The role of a kind of event. A kind that is not a note is critical.
 	//
 	// optional evalfleet.options.v1.EventRole role = 50104;
 	E_Role = &file_evalfleet_options_v1_options_proto_extTypes[3]
@@ -207,8 +206,8 @@ var (
 
 // Extension fields to descriptorpb.MethodOptions.
 var (
-	// The capability to which a method belongs that is declared and not built, such as `port forwarding`. The method fails
-	// with NOT_BUILT_YET, which names it.
+	// The capability of a method that is declared but not built, such as `port forwarding`. The method fails with
+	// NOT_BUILT_YET, which names it.
 	//
 	// optional string not_built = 50101;
 	E_NotBuilt = &file_evalfleet_options_v1_options_proto_extTypes[4]

@@ -25,14 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WatchInboundRequest says which calls to watch.
+// WatchInboundRequest selects the calls to watch.
 type WatchInboundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Required. Name of the service that is called: `model`, `tools`, `task`. Open: programs in the sandbox and who answers them agree on it.
+	// Required. Name of the called service: `model`, `tools`, `task`. Open: programs in the sandbox and their answerers
+	// agree on it.
 	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
-	// Optional. Only calls after this number; default: all that are not answered.
+	// Optional. Only calls after this number; default: all unanswered calls.
 	After         int64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,13 +141,13 @@ type InboundCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number within the sandbox, from 1.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// When it came.
+	// When it arrived.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Method, such as `POST`.
 	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
 	// Path with its query, such as `/v1/messages?beta=true`.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
-	// Headers, in the order in which they came, without those of the connection and without credentials.
+	// Headers, in the order of the request, without those of the connection and without credentials.
 	Headers []*InboundHeader `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
 	// The body.
 	Body          []byte `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
@@ -229,7 +230,7 @@ func (x *InboundCall) GetBody() []byte {
 // InboundHeader is one line of a head.
 type InboundHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name, as it was sent.
+	// Name, as sent.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Value.
 	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
@@ -292,9 +293,9 @@ type AnswerInboundRequest struct {
 	Status int32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
 	// Optional. Headers, of the first piece.
 	Headers []*InboundHeader `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty"`
-	// Optional. Bytes of the body that came before this piece.
+	// Optional. Bytes of the body before this piece.
 	Offset int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Optional. Bytes of the body, at most 1 MiB; they are passed on at once.
+	// Optional. Bytes of the body, at most 1 MiB; they are passed on immediately.
 	Chunk []byte `protobuf:"bytes,6,opt,name=chunk,proto3" json:"chunk,omitempty"`
 	// Optional. True ends the answer after this piece.
 	Eof           bool `protobuf:"varint,7,opt,name=eof,proto3" json:"eof,omitempty"`

@@ -27,15 +27,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InboundService takes calls that programs in a sandbox make to the platform: of a model by its vendor's API, of tools that a bridge offers, of a person's
-// command. The guest numbers them in each sandbox from 1 and keeps each until it is answered in full, so that a successor gets those that are open
-// again. Every method may be called concurrently.
+// InboundService accepts calls that programs in a sandbox make to the platform: of a model by its vendor's API, of
+// tools that a bridge offers, of a person's command. The guest numbers them in each sandbox from 1 and stores each
+// until it is answered in full, so that a successor receives the open ones again. Its methods are safe for concurrent
+// use.
 type InboundServiceClient interface {
-	// WatchInbound streams the calls to one service that are not answered yet, oldest first, then those that come, until the caller leaves. Calls wait
-	// while there is no watcher. Not built yet: fails with NOT_BUILT_YET.
+	// WatchInbound streams the unanswered calls to one service, oldest first, then new calls, until the caller leaves.
+	// Calls wait while there is no watcher. Not built yet: fails with NOT_BUILT_YET.
 	WatchInbound(ctx context.Context, in *WatchInboundRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchInboundResponse], error)
-	// AnswerInbound gives a piece of the answer to a call. Pieces carry their offset: one that was received already is accepted and does nothing.
-	// A call that is not known, or is answered, fails with EFFECT_UNKNOWN. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// AnswerInbound sends a piece of the answer to a call. Pieces carry their offset: a piece that was received already
+	// is accepted and has no effect. A call that is unknown, or is answered, fails with EFFECT_UNKNOWN. Idempotent. Not
+	// built yet: fails with NOT_BUILT_YET.
 	AnswerInbound(ctx context.Context, in *AnswerInboundRequest, opts ...grpc.CallOption) (*AnswerInboundResponse, error)
 }
 
@@ -80,15 +82,17 @@ func (c *inboundServiceClient) AnswerInbound(ctx context.Context, in *AnswerInbo
 // All implementations must embed UnimplementedInboundServiceServer
 // for forward compatibility.
 //
-// InboundService takes calls that programs in a sandbox make to the platform: of a model by its vendor's API, of tools that a bridge offers, of a person's
-// command. The guest numbers them in each sandbox from 1 and keeps each until it is answered in full, so that a successor gets those that are open
-// again. Every method may be called concurrently.
+// InboundService accepts calls that programs in a sandbox make to the platform: of a model by its vendor's API, of
+// tools that a bridge offers, of a person's command. The guest numbers them in each sandbox from 1 and stores each
+// until it is answered in full, so that a successor receives the open ones again. Its methods are safe for concurrent
+// use.
 type InboundServiceServer interface {
-	// WatchInbound streams the calls to one service that are not answered yet, oldest first, then those that come, until the caller leaves. Calls wait
-	// while there is no watcher. Not built yet: fails with NOT_BUILT_YET.
+	// WatchInbound streams the unanswered calls to one service, oldest first, then new calls, until the caller leaves.
+	// Calls wait while there is no watcher. Not built yet: fails with NOT_BUILT_YET.
 	WatchInbound(*WatchInboundRequest, grpc.ServerStreamingServer[WatchInboundResponse]) error
-	// AnswerInbound gives a piece of the answer to a call. Pieces carry their offset: one that was received already is accepted and does nothing.
-	// A call that is not known, or is answered, fails with EFFECT_UNKNOWN. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// AnswerInbound sends a piece of the answer to a call. Pieces carry their offset: a piece that was received already
+	// is accepted and has no effect. A call that is unknown, or is answered, fails with EFFECT_UNKNOWN. Idempotent. Not
+	// built yet: fails with NOT_BUILT_YET.
 	AnswerInbound(context.Context, *AnswerInboundRequest) (*AnswerInboundResponse, error)
 	mustEmbedUnimplementedInboundServiceServer()
 }

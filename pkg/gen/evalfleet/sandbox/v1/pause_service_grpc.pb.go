@@ -27,7 +27,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PauseService stops sandboxes for a while. Every method may be called concurrently.
+// PauseService pauses sandboxes. Its methods are safe for concurrent use.
 type PauseServiceClient interface {
 	// PauseSandbox stops all processes of a sandbox without ending them. Not built yet: fails with NOT_BUILT_YET.
 	PauseSandbox(ctx context.Context, in *PauseSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
@@ -67,7 +67,7 @@ func (c *pauseServiceClient) ResumeSandbox(ctx context.Context, in *ResumeSandbo
 // All implementations must embed UnimplementedPauseServiceServer
 // for forward compatibility.
 //
-// PauseService stops sandboxes for a while. Every method may be called concurrently.
+// PauseService pauses sandboxes. Its methods are safe for concurrent use.
 type PauseServiceServer interface {
 	// PauseSandbox stops all processes of a sandbox without ending them. Not built yet: fails with NOT_BUILT_YET.
 	PauseSandbox(context.Context, *PauseSandboxRequest) (*Sandbox, error)

@@ -70,7 +70,7 @@ func (x *ListPortsRequest) GetSandbox() string {
 	return ""
 }
 
-// ListPortsResponse holds the ports.
+// ListPortsResponse contains the ports.
 type ListPortsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ports.
@@ -202,7 +202,7 @@ func (*ClosePortResponse) Descriptor() ([]byte, []int) {
 // DialPortRequest is what the client sends.
 type DialPortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What comes.
+	// The received bytes.
 	//
 	// Types that are valid to be assigned to Part:
 	//
@@ -339,7 +339,7 @@ type Port struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Port number inside the sandbox.
 	SandboxPort uint32 `protobuf:"varint,2,opt,name=sandbox_port,json=sandboxPort,proto3" json:"sandbox_port,omitempty"`
-	// Address outside, given by the service: host and port.
+	// Address outside the sandbox, chosen by the service: host and port.
 	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,16 +29,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PortService makes ports of sandboxes reachable. Every method may be called concurrently.
+// PortService makes ports of sandboxes reachable. Its methods are safe for concurrent use.
 type PortServiceClient interface {
 	// OpenPort makes a port of a sandbox reachable. Not built yet: fails with NOT_BUILT_YET.
 	OpenPort(ctx context.Context, in *OpenPortRequest, opts ...grpc.CallOption) (*Port, error)
 	// ListPorts lists reachable ports. Not built yet: fails with NOT_BUILT_YET.
 	ListPorts(ctx context.Context, in *ListPortsRequest, opts ...grpc.CallOption) (*ListPortsResponse, error)
-	// ClosePort ends the reachability of a port. Not built yet: fails with NOT_BUILT_YET.
+	// ClosePort makes a port unreachable. Not built yet: fails with NOT_BUILT_YET.
 	ClosePort(ctx context.Context, in *ClosePortRequest, opts ...grpc.CallOption) (*ClosePortResponse, error)
-	// DialPort carries one connection to a port of a sandbox as a stream of bytes.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// DialPort carries one connection to a port of a sandbox as a stream of bytes. Not built yet: fails with
+	// NOT_BUILT_YET.
 	DialPort(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialPortRequest, DialPortResponse], error)
 }
 
@@ -97,16 +97,16 @@ type PortService_DialPortClient = grpc.BidiStreamingClient[DialPortRequest, Dial
 // All implementations must embed UnimplementedPortServiceServer
 // for forward compatibility.
 //
-// PortService makes ports of sandboxes reachable. Every method may be called concurrently.
+// PortService makes ports of sandboxes reachable. Its methods are safe for concurrent use.
 type PortServiceServer interface {
 	// OpenPort makes a port of a sandbox reachable. Not built yet: fails with NOT_BUILT_YET.
 	OpenPort(context.Context, *OpenPortRequest) (*Port, error)
 	// ListPorts lists reachable ports. Not built yet: fails with NOT_BUILT_YET.
 	ListPorts(context.Context, *ListPortsRequest) (*ListPortsResponse, error)
-	// ClosePort ends the reachability of a port. Not built yet: fails with NOT_BUILT_YET.
+	// ClosePort makes a port unreachable. Not built yet: fails with NOT_BUILT_YET.
 	ClosePort(context.Context, *ClosePortRequest) (*ClosePortResponse, error)
-	// DialPort carries one connection to a port of a sandbox as a stream of bytes.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// DialPort carries one connection to a port of a sandbox as a stream of bytes. Not built yet: fails with
+	// NOT_BUILT_YET.
 	DialPort(grpc.BidiStreamingServer[DialPortRequest, DialPortResponse]) error
 	mustEmbedUnimplementedPortServiceServer()
 }

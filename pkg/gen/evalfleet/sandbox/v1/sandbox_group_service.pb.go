@@ -30,13 +30,13 @@ const (
 // SandboxGroup is sandboxes that live and end together.
 type SandboxGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/sandboxGroups/{sandbox_group}`. The id is the server's.
+	// Format: `projects/{project}/sandboxGroups/{sandbox_group}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The sandboxes by the name under which they reach one another; `default` is the one that tools use when none is named.
+	// The sandboxes by the name under which they reach one another. Tools use `default` if none is named.
 	Sandboxes map[string]*Sandbox `protobuf:"bytes,2,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When the lease of all of them ends. RenewLeases of one of them renews it.
 	LeaseExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=lease_expire_time,json=leaseExpireTime,proto3" json:"lease_expire_time,omitempty"`
-	// Where the time of its making went.
+	// How the time of its creation was spent.
 	Timing        *v1.Timing `protobuf:"bytes,4,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -100,18 +100,18 @@ func (x *SandboxGroup) GetTiming() *v1.Timing {
 	return nil
 }
 
-// CreateSandboxGroupRequest asks for a group.
+// CreateSandboxGroupRequest requests a group.
 type CreateSandboxGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Required. What to make, by name: letters, digits and `-`, at most 63.
+	// Required. The sandboxes to create, by name: letters, digits and `-`, at most 63.
 	Specs map[string]*SandboxSpec `protobuf:"bytes,2,rep,name=specs,proto3" json:"specs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. On whose behalf; no part of the content.
+	// Optional. On whose behalf; not part of the content.
 	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Optional. Bound of the making of all; no part of the content. Default 600 s.
+	// Optional. Time limit of the creation of all; not part of the content. Default 600 s.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -182,7 +182,7 @@ func (x *CreateSandboxGroupRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// CancelSandboxGroupRequest names the making of a group.
+// CancelSandboxGroupRequest names the creation of a group.
 type CancelSandboxGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -240,7 +240,7 @@ func (x *CancelSandboxGroupRequest) GetRequestId() string {
 // CancelSandboxGroupResponse reports what the call found.
 type CancelSandboxGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the making had ended before, with a group or a failure.
+	// True if the creation had ended before, with a group or a failure.
 	AlreadyDone   bool `protobuf:"varint,1,opt,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

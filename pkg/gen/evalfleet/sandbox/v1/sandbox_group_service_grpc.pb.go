@@ -29,18 +29,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SandboxGroupService makes and removes sandboxes together that reach one another by name, such as the services of a compose file. Each is a sandbox like
-// any other, beside which it ends with its group. Every method may be called concurrently.
+// SandboxGroupService creates and removes groups of sandboxes that reach one another by name, such as the services of a
+// compose file. Each is a sandbox like any other, except that it ends with its group. Its methods are safe for
+// concurrent use.
 type SandboxGroupServiceClient interface {
-	// CreateSandboxGroup makes all sandboxes of a group and answers when each is usable. One that cannot be made fails the call, which then leaves nothing
-	// behind. With a request_id a repeated call gives the same group. Errors are those of CreateSandbox. Not built yet: fails with NOT_BUILT_YET.
+	// CreateSandboxGroup creates all sandboxes of a group and answers when all are usable. If one cannot be created, the
+	// call fails and leaves nothing behind. With a request_id a repeated call returns the same group. Errors are those of
+	// CreateSandbox. Not built yet: fails with NOT_BUILT_YET.
 	CreateSandboxGroup(ctx context.Context, in *CreateSandboxGroupRequest, opts ...grpc.CallOption) (*SandboxGroup, error)
-	// CancelSandboxGroup stops the making of a group by the key of its request, as CancelSandbox does. Idempotent.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CancelSandboxGroup stops the creation of a group by the key of its request, as CancelSandbox does. Idempotent. Not
+	// built yet: fails with NOT_BUILT_YET.
 	CancelSandboxGroup(ctx context.Context, in *CancelSandboxGroupRequest, opts ...grpc.CallOption) (*CancelSandboxGroupResponse, error)
-	// GetSandboxGroup gives one group. Not built yet: fails with NOT_BUILT_YET.
+	// GetSandboxGroup returns one group. Not built yet: fails with NOT_BUILT_YET.
 	GetSandboxGroup(ctx context.Context, in *GetSandboxGroupRequest, opts ...grpc.CallOption) (*SandboxGroup, error)
-	// DeleteSandboxGroup removes a group with all its sandboxes. Idempotent: deleting a deleted one gives it again.
+	// DeleteSandboxGroup removes a group with all its sandboxes. Idempotent: deleting a deleted group returns it again.
 	// Not built yet: fails with NOT_BUILT_YET.
 	DeleteSandboxGroup(ctx context.Context, in *DeleteSandboxGroupRequest, opts ...grpc.CallOption) (*SandboxGroup, error)
 }
@@ -97,18 +99,20 @@ func (c *sandboxGroupServiceClient) DeleteSandboxGroup(ctx context.Context, in *
 // All implementations must embed UnimplementedSandboxGroupServiceServer
 // for forward compatibility.
 //
-// SandboxGroupService makes and removes sandboxes together that reach one another by name, such as the services of a compose file. Each is a sandbox like
-// any other, beside which it ends with its group. Every method may be called concurrently.
+// SandboxGroupService creates and removes groups of sandboxes that reach one another by name, such as the services of a
+// compose file. Each is a sandbox like any other, except that it ends with its group. Its methods are safe for
+// concurrent use.
 type SandboxGroupServiceServer interface {
-	// CreateSandboxGroup makes all sandboxes of a group and answers when each is usable. One that cannot be made fails the call, which then leaves nothing
-	// behind. With a request_id a repeated call gives the same group. Errors are those of CreateSandbox. Not built yet: fails with NOT_BUILT_YET.
+	// CreateSandboxGroup creates all sandboxes of a group and answers when all are usable. If one cannot be created, the
+	// call fails and leaves nothing behind. With a request_id a repeated call returns the same group. Errors are those of
+	// CreateSandbox. Not built yet: fails with NOT_BUILT_YET.
 	CreateSandboxGroup(context.Context, *CreateSandboxGroupRequest) (*SandboxGroup, error)
-	// CancelSandboxGroup stops the making of a group by the key of its request, as CancelSandbox does. Idempotent.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CancelSandboxGroup stops the creation of a group by the key of its request, as CancelSandbox does. Idempotent. Not
+	// built yet: fails with NOT_BUILT_YET.
 	CancelSandboxGroup(context.Context, *CancelSandboxGroupRequest) (*CancelSandboxGroupResponse, error)
-	// GetSandboxGroup gives one group. Not built yet: fails with NOT_BUILT_YET.
+	// GetSandboxGroup returns one group. Not built yet: fails with NOT_BUILT_YET.
 	GetSandboxGroup(context.Context, *GetSandboxGroupRequest) (*SandboxGroup, error)
-	// DeleteSandboxGroup removes a group with all its sandboxes. Idempotent: deleting a deleted one gives it again.
+	// DeleteSandboxGroup removes a group with all its sandboxes. Idempotent: deleting a deleted group returns it again.
 	// Not built yet: fails with NOT_BUILT_YET.
 	DeleteSandboxGroup(context.Context, *DeleteSandboxGroupRequest) (*SandboxGroup, error)
 	mustEmbedUnimplementedSandboxGroupServiceServer()

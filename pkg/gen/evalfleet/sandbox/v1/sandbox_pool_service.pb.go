@@ -29,17 +29,17 @@ const (
 // SandboxPool is sandboxes of one specification that are ready.
 type SandboxPool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/sandboxPools/{sandbox_pool}`. The id is the server's.
+	// Format: `projects/{project}/sandboxPools/{sandbox_pool}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What its sandboxes are made from. It does not change.
+	// The specification of its sandboxes. It does not change.
 	Spec *SandboxSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Optional. Sandboxes to keep ready. 0 keeps none.
+	// Optional. Number of sandboxes to keep ready. 0 keeps none.
 	Size int32 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// Sandboxes that are ready now.
 	Ready int32 `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why it is not full, for people; empty when it is.
 	Problem string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Optional in an update. Changes with `size`.
 	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -126,7 +126,7 @@ func (x *SandboxPool) GetEtag() string {
 	return ""
 }
 
-// CreateSandboxPoolRequest asks for a pool.
+// CreateSandboxPoolRequest requests a pool.
 type CreateSandboxPoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -236,12 +236,12 @@ func (x *GetSandboxPoolRequest) GetName() string {
 	return ""
 }
 
-// ListSandboxPoolsRequest asks for pools.
+// ListSandboxPoolsRequest requests pools.
 type ListSandboxPoolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -300,7 +300,7 @@ func (x *ListSandboxPoolsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListSandboxPoolsResponse holds a page of pools.
+// ListSandboxPoolsResponse contains a page of pools.
 type ListSandboxPoolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pools by name.
@@ -358,7 +358,8 @@ func (x *ListSandboxPoolsResponse) GetNextPageToken() string {
 // UpdateSandboxPoolRequest changes a pool.
 type UpdateSandboxPoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and size. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the size was changed since.
+	// Required. Its name and size. If `etag` is set, over REST also by the header `If-Match`, and the pool has another
+	// one, the call fails with ETAG_MISMATCH.
 	SandboxPool *SandboxPool `protobuf:"bytes,1,opt,name=sandbox_pool,json=sandboxPool,proto3" json:"sandbox_pool,omitempty"`
 	// Optional. What to change: `size`. Default: what is set; over REST what is in the body.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`

@@ -30,19 +30,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SandboxPoolService keeps sandboxes ready before they are asked for. CreateSandbox takes one whose specification is the same but for labels and lease, and
-// makes one where none is ready. Every method may be called concurrently.
+// SandboxPoolService keeps sandboxes ready in advance. CreateSandbox uses one with the same specification, except for
+// labels and lease, and creates one if none is ready. Its methods are safe for concurrent use.
 type SandboxPoolServiceClient interface {
-	// CreateSandboxPool makes a pool and begins to fill it. With a request_id a repeated call gives the same pool.
+	// CreateSandboxPool creates a pool and begins to fill it. With a request_id a repeated call returns the same pool.
 	// Not built yet: fails with NOT_BUILT_YET.
 	CreateSandboxPool(ctx context.Context, in *CreateSandboxPoolRequest, opts ...grpc.CallOption) (*SandboxPool, error)
-	// GetSandboxPool gives one pool. Not built yet: fails with NOT_BUILT_YET.
+	// GetSandboxPool returns one pool. Not built yet: fails with NOT_BUILT_YET.
 	GetSandboxPool(ctx context.Context, in *GetSandboxPoolRequest, opts ...grpc.CallOption) (*SandboxPool, error)
 	// ListSandboxPools lists pools by name. Not built yet: fails with NOT_BUILT_YET.
 	ListSandboxPools(ctx context.Context, in *ListSandboxPoolsRequest, opts ...grpc.CallOption) (*ListSandboxPoolsResponse, error)
-	// UpdateSandboxPool changes how many sandboxes a pool keeps. Those that are taken stay. Not built yet: fails with NOT_BUILT_YET.
+	// UpdateSandboxPool changes the number of sandboxes of a pool. Sandboxes in use stay. Not built yet: fails with
+	// NOT_BUILT_YET.
 	UpdateSandboxPool(ctx context.Context, in *UpdateSandboxPoolRequest, opts ...grpc.CallOption) (*SandboxPool, error)
-	// DeleteSandboxPool removes a pool and its sandboxes that no caller has taken. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteSandboxPool removes a pool and its unused sandboxes. Idempotent. Not built yet: fails with NOT_BUILT_YET.
 	DeleteSandboxPool(ctx context.Context, in *DeleteSandboxPoolRequest, opts ...grpc.CallOption) (*DeleteSandboxPoolResponse, error)
 }
 
@@ -108,19 +109,20 @@ func (c *sandboxPoolServiceClient) DeleteSandboxPool(ctx context.Context, in *De
 // All implementations must embed UnimplementedSandboxPoolServiceServer
 // for forward compatibility.
 //
-// SandboxPoolService keeps sandboxes ready before they are asked for. CreateSandbox takes one whose specification is the same but for labels and lease, and
-// makes one where none is ready. Every method may be called concurrently.
+// SandboxPoolService keeps sandboxes ready in advance. CreateSandbox uses one with the same specification, except for
+// labels and lease, and creates one if none is ready. Its methods are safe for concurrent use.
 type SandboxPoolServiceServer interface {
-	// CreateSandboxPool makes a pool and begins to fill it. With a request_id a repeated call gives the same pool.
+	// CreateSandboxPool creates a pool and begins to fill it. With a request_id a repeated call returns the same pool.
 	// Not built yet: fails with NOT_BUILT_YET.
 	CreateSandboxPool(context.Context, *CreateSandboxPoolRequest) (*SandboxPool, error)
-	// GetSandboxPool gives one pool. Not built yet: fails with NOT_BUILT_YET.
+	// GetSandboxPool returns one pool. Not built yet: fails with NOT_BUILT_YET.
 	GetSandboxPool(context.Context, *GetSandboxPoolRequest) (*SandboxPool, error)
 	// ListSandboxPools lists pools by name. Not built yet: fails with NOT_BUILT_YET.
 	ListSandboxPools(context.Context, *ListSandboxPoolsRequest) (*ListSandboxPoolsResponse, error)
-	// UpdateSandboxPool changes how many sandboxes a pool keeps. Those that are taken stay. Not built yet: fails with NOT_BUILT_YET.
+	// UpdateSandboxPool changes the number of sandboxes of a pool. Sandboxes in use stay. Not built yet: fails with
+	// NOT_BUILT_YET.
 	UpdateSandboxPool(context.Context, *UpdateSandboxPoolRequest) (*SandboxPool, error)
-	// DeleteSandboxPool removes a pool and its sandboxes that no caller has taken. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteSandboxPool removes a pool and its unused sandboxes. Idempotent. Not built yet: fails with NOT_BUILT_YET.
 	DeleteSandboxPool(context.Context, *DeleteSandboxPoolRequest) (*DeleteSandboxPoolResponse, error)
 	mustEmbedUnimplementedSandboxPoolServiceServer()
 }

@@ -80,23 +80,25 @@ func (ExecStream) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{0}
 }
 
-// CreateSandboxRequest asks for a sandbox.
+// CreateSandboxRequest requests a sandbox.
 type CreateSandboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Required. What to make.
+	// Required. The specification.
 	Spec *SandboxSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. On whose behalf; no part of the content.
+	// Optional. On whose behalf; not part of the content.
 	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Optional. Only check the specification, and whether its driver could make it now: its engine answers, its image is there or may be fetched, no part of the isolation is missing. Nothing is made;
-	// the answer has the specification with its defaults, and no name.
+	// Optional. Only check the specification, and whether its driver could create the sandbox now: its engine answers,
+	// its image exists or may be fetched, no part of the isolation is missing. No sandbox is created; the response has
+	// the specification with its defaults, and no name.
 	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// Optional. Bound of the making, waiting for other makings and the set-up script included; no part of the content. Default 120 s and the bound of the set-up script.
+	// Optional. Time limit of the creation, including the wait for other creations and the set-up script; not part of the
+	// content. Default 120 s and the bound of the set-up script.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,7 +183,7 @@ func (x *CreateSandboxRequest) GetOffloaded() []*v11.OffloadedField {
 	return nil
 }
 
-// CancelSandboxRequest names the making of a sandbox.
+// CancelSandboxRequest names the creation of a sandbox.
 type CancelSandboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -239,7 +241,7 @@ func (x *CancelSandboxRequest) GetRequestId() string {
 // CancelSandboxResponse reports what the call found.
 type CancelSandboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the making had ended before, with a sandbox or a failure.
+	// True if the creation had ended before, with a sandbox or a failure.
 	AlreadyDone   bool `protobuf:"varint,1,opt,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -328,12 +330,12 @@ func (x *GetSandboxRequest) GetName() string {
 	return ""
 }
 
-// ListSandboxesRequest asks for sandboxes.
+// ListSandboxesRequest requests sandboxes.
 type ListSandboxesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -410,7 +412,7 @@ func (x *ListSandboxesRequest) GetShowDeleted() bool {
 	return false
 }
 
-// ListSandboxesResponse holds a page of sandboxes.
+// ListSandboxesResponse contains a page of sandboxes.
 type ListSandboxesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sandboxes, newest first.
@@ -630,18 +632,18 @@ func (x *RenewLeasesResponse) GetLeaseExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ExecRequest asks to run a command.
+// ExecRequest runs a command.
 type ExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Required. The command.
 	Spec *ExecSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Optional. On whose behalf; no part of the content.
+	// Optional. On whose behalf; not part of the content.
 	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -712,12 +714,12 @@ func (x *ExecRequest) GetOffloaded() []*v11.OffloadedField {
 	return nil
 }
 
-// ExecResponse holds how a command ended.
+// ExecResponse is the result of a command.
 type ExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result.
 	Result *ExecResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v1.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
@@ -776,26 +778,28 @@ func (x *ExecResponse) GetOffloaded() []*v11.OffloadedField {
 	return nil
 }
 
-// StreamExecRequest asks to run a command, or attaches to one.
+// StreamExecRequest starts a command, or attaches to one.
 type StreamExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes. Needed to attach.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes. Required to attach.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The command; unset attaches to the command of that key, and fails with EFFECT_UNKNOWN when there is none.
+	// The command; unset attaches to the command of that key, and fails with EFFECT_UNKNOWN if there is none.
 	Spec *ExecSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Optional. On whose behalf; no part of the content.
+	// Optional. On whose behalf; not part of the content.
 	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Optional. Bytes of standard output that the client has.
 	StdoutOffset int64 `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
 	// Optional. Bytes of standard error that the client has.
 	StderrOffset int64 `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
-	// Optional. While this call is open, the command waits for it where it prints more than is kept (max_output_bytes of its spec) and the call has
-	// not taken the rest yet, so that no output is skipped. That takes time from the command's timeout, also after its process has exited; the rest of the
-	// output then waits no more, and timed_out stays false. Output may still be skipped, and is counted in skipped_bytes: of a command that is killed or
-	// cannot be started; while sandboxd's own connection to the sandbox is cut; where max_output_bytes is below 2; and after the end of a command, where
-	// newer ones need the room for what is kept. Default: the command waits for no call, and what a call takes too late is counted in skipped_bytes.
+	// Optional. While this call is open, the command blocks if it prints more than is stored (max_output_bytes of its
+	// spec) and the call has not received the rest yet, so that no output is skipped. That takes time from the command's
+	// timeout, also after its process has exited; after the timeout the rest of the output does not wait any longer, and
+	// timed_out stays false. Output may still be skipped, and is counted in skipped_bytes: of a command that is killed or
+	// cannot be started; while sandboxd's own connection to the sandbox is cut; if max_output_bytes is below 2; and after
+	// the end of a command, if newer commands need the space of the stored output. Default: the command blocks for no
+	// call, and output that a call reads too late is counted in skipped_bytes.
 	Lossless      bool `protobuf:"varint,7,opt,name=lossless,proto3" json:"lossless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -989,7 +993,8 @@ type StreamExecResponse_Heartbeat struct {
 }
 
 type StreamExecResponse_Ended struct {
-	// It ended; the last event. Its stdout and stderr are empty, and `skipped_bytes` of their pieces has what is missing.
+	// The command ended; the last event. Its stdout and stderr are empty, and `skipped_bytes` of the pieces counts what
+	// is missing.
 	Ended *ExecResult `protobuf:"bytes,4,opt,name=ended,proto3,oneof"`
 }
 
@@ -1001,7 +1006,7 @@ func (*StreamExecResponse_Heartbeat) isStreamExecResponse_Event() {}
 
 func (*StreamExecResponse_Ended) isStreamExecResponse_Event() {}
 
-// ExecStarted says that a command began.
+// ExecStarted reports that a command began.
 type ExecStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Process id inside the sandbox.
@@ -1065,7 +1070,7 @@ type ExecOutput struct {
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// Bytes before this piece that are no longer kept.
+	// Bytes before this piece that are no longer stored.
 	SkippedBytes  int64 `protobuf:"varint,4,opt,name=skipped_bytes,json=skippedBytes,proto3" json:"skipped_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1129,7 +1134,7 @@ func (x *ExecOutput) GetSkippedBytes() int64 {
 	return 0
 }
 
-// ExecHeartbeat says that the command still runs.
+// ExecHeartbeat reports that the command still runs.
 type ExecHeartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1352,7 +1357,7 @@ func (x *CancelExecRequest) GetRequestId() string {
 // CancelExecResponse reports what the call found.
 type CancelExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the command had ended before.
+	// True if the command had ended before.
 	AlreadyDone   bool `protobuf:"varint,1,opt,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1579,7 +1584,7 @@ func (*ReleaseRunSandboxesResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{23}
 }
 
-// ReadFileRequest asks for a file.
+// ReadFileRequest reads a file.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
@@ -1588,7 +1593,8 @@ type ReadFileRequest struct {
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Optional. First byte.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Optional. At most so many bytes; default and cap 3 MiB. A longer file without offset and limit is an OUTPUT_LIMIT error.
+	// Optional. Maximum number of bytes; default and cap 3 MiB. A longer file without offset and limit is an OUTPUT_LIMIT
+	// error.
 	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Optional. Read as this user; default: the sandbox's.
 	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
@@ -1661,7 +1667,7 @@ func (x *ReadFileRequest) GetUser() string {
 	return ""
 }
 
-// ReadFileResponse holds bytes of a file.
+// ReadFileResponse contains bytes of a file.
 type ReadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.
@@ -1723,7 +1729,7 @@ type WriteFileRequest struct {
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Required. Path; relative ones start in the working directory.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Optional. What the file holds then, at most 3 MiB; default nothing.
+	// Optional. The new content of the file, at most 3 MiB; default empty.
 	//
 	// Types that are valid to be assigned to Body:
 	//
@@ -1839,7 +1845,7 @@ func (*WriteFileRequest_Content) isWriteFileRequest_Body() {}
 
 func (*WriteFileRequest_Text) isWriteFileRequest_Body() {}
 
-// WriteFileResponse holds what was written.
+// WriteFileResponse describes the written file.
 type WriteFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file.
@@ -1885,7 +1891,7 @@ func (x *WriteFileResponse) GetInfo() *FileInfo {
 	return nil
 }
 
-// DownloadFileRequest asks for a file.
+// DownloadFileRequest requests a file.
 type DownloadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
@@ -1894,7 +1900,7 @@ type DownloadFileRequest struct {
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Optional. First byte.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Optional. A file with more left is an OUTPUT_LIMIT error; default 100 MiB.
+	// Optional. A file with more bytes left is an OUTPUT_LIMIT error; default 100 MiB.
 	MaxBytes int64 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Optional. Read as this user; default: the sandbox's.
 	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
@@ -2025,9 +2031,9 @@ func (x *DownloadFileResponse) GetInfo() *FileInfo {
 // UploadFileRequest is the target, then chunks.
 type UploadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required in the first message, and in it alone. Format: `projects/{project}/sandboxes/{sandbox}`.
+	// Required in the first message, and only there. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Required in the first message, and in it alone. Path; relative ones start in the working directory.
+	// Required in the first message, and only there. Path; relative paths start in the working directory.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Optional in the first message. Permission bits, at most 511 (0777); default 420 (0644).
 	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -2104,7 +2110,7 @@ func (x *UploadFileRequest) GetChunk() []byte {
 	return nil
 }
 
-// UploadFileResponse holds what was written.
+// UploadFileResponse describes the written file.
 type UploadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file.
@@ -2150,7 +2156,7 @@ func (x *UploadFileResponse) GetInfo() *FileInfo {
 	return nil
 }
 
-// ListFilesRequest asks for a folder's entries.
+// ListFilesRequest lists a folder.
 type ListFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
@@ -2159,7 +2165,7 @@ type ListFilesRequest struct {
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Optional. How deep, at most 8; default 1.
 	MaxDepth int32 `protobuf:"varint,3,opt,name=max_depth,json=maxDepth,proto3" json:"max_depth,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2241,7 +2247,7 @@ func (x *ListFilesRequest) GetUser() string {
 	return ""
 }
 
-// ListFilesResponse holds a page of entries.
+// ListFilesResponse contains a page of entries.
 type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries by path.
@@ -2406,10 +2412,10 @@ func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
 }
 
-// ListDriversRequest asks for the drivers.
+// ListDriversRequest requests the drivers.
 type ListDriversRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2461,7 +2467,7 @@ func (x *ListDriversRequest) GetPageToken() string {
 	return ""
 }
 
-// ListDriversResponse holds a page of drivers.
+// ListDriversResponse contains a page of drivers.
 type ListDriversResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The drivers by name.
@@ -2516,18 +2522,19 @@ func (x *ListDriversResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Driver is a way to make sandboxes.
+// Driver is an implementation of sandboxes.
 type Driver struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name, such as `local`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// True for the one that is taken when none is named.
+	// True for the default driver.
 	IsDefault bool `protobuf:"varint,2,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
-	// True when it can make isolated sandboxes here.
+	// True if it can create isolated sandboxes here.
 	Available bool `protobuf:"varint,3,opt,name=available,proto3" json:"available,omitempty"`
 	// What was measured.
 	Isolation *Isolation `protobuf:"bytes,4,opt,name=isolation,proto3" json:"isolation,omitempty"`
-	// What is missing and what to do: when not available, or when available only for sandboxes that name an image, since the driver's own is missing.
+	// What is missing, with the remedy. Set if the driver is not available, or available only for sandboxes that name an
+	// image, since its own image is missing.
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

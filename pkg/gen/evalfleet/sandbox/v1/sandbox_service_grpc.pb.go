@@ -44,56 +44,65 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SandboxService makes sandboxes and acts in them. Every method may be called concurrently.
+// SandboxService creates sandboxes and acts in them. Its methods are safe for concurrent use.
 type SandboxServiceClient interface {
-	// CreateSandbox makes a sandbox and answers when it is usable: files placed, set-up done. A set-up that fails, or a missing part of the isolation, fails the call and leaves nothing behind.
-	// With a request_id a repeated call gives the same sandbox, and the creation continues when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
-	// A making that takes longer than its timeout fails with DEADLINE_EXCEEDED.
+	// CreateSandbox creates a sandbox and answers when it is usable: files placed, set-up done. If the set-up fails, or a
+	// part of the isolation is missing, the call fails and leaves nothing behind. With a request_id a repeated call
+	// returns the same sandbox, and the creation continues when the caller leaves. If no sandbox can be created now, it
+	// fails with RESOURCE_EXHAUSTED, SANDBOX_QUOTA and RetryInfo. A creation that exceeds its timeout fails with
+	// DEADLINE_EXCEEDED.
 	CreateSandbox(ctx context.Context, in *CreateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// CancelSandbox stops the making of a sandbox by the key of its request; nothing of it is left when it answers. A key that was never seen is
-	// remembered: a later CreateSandbox with it fails with EFFECT_CANCELLED. A sandbox that is made stays: DeleteSandbox removes it. Idempotent.
+	// CancelSandbox stops the creation of a sandbox by the key of its request; when it answers, nothing of it is left. An
+	// unknown key gets a tombstone: a later CreateSandbox with it fails with EFFECT_CANCELLED. A finished sandbox stays:
+	// DeleteSandbox removes it. Idempotent.
 	CancelSandbox(ctx context.Context, in *CancelSandboxRequest, opts ...grpc.CallOption) (*CancelSandboxResponse, error)
-	// GetSandbox gives one sandbox.
+	// GetSandbox returns one sandbox.
 	GetSandbox(ctx context.Context, in *GetSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// ListSandboxes lists sandboxes, newest first.
 	ListSandboxes(ctx context.Context, in *ListSandboxesRequest, opts ...grpc.CallOption) (*ListSandboxesResponse, error)
-	// DeleteSandbox kills what runs in a sandbox and removes it. Idempotent: deleting a deleted one gives it again.
+	// DeleteSandbox kills the processes of a sandbox and removes it. Idempotent: deleting a deleted sandbox returns it
+	// again.
 	DeleteSandbox(ctx context.Context, in *DeleteSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// RenewLeases extends many leases in one call. Sandboxes that are gone are named in the answer; they do not fail the call.
+	// RenewLeases extends many leases in one call. The response names sandboxes that are gone; they do not fail the call.
 	RenewLeases(ctx context.Context, in *RenewLeasesRequest, opts ...grpc.CallOption) (*RenewLeasesResponse, error)
-	// Exec runs one command and answers when it has ended. A non-zero exit is a result, not an error. With a request_id the command runs exactly once: it continues when the caller leaves, and a repeated
-	// call attaches to it or gets its kept result. Without one it ends with its caller.
+	// Exec runs one command and answers when it has ended. A non-zero exit code is a result, not an error. With a
+	// request_id the command runs exactly once: it continues when the caller leaves, and a repeated call attaches to it
+	// or returns its stored result. Without one it ends with its caller.
 	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (*ExecResponse, error)
-	// StreamExec runs one command, or attaches to one by its key, and streams what it prints, in order, until it ends:
+	// StreamExec runs one command, or attaches to one by its key, and streams its output, in order, until it ends:
 	//
 	//	started, (output | heartbeat)*, ended
 	//
-	// Offsets count bytes of each stream, so that a client that comes back asks only for what it lacks.
+	// Offsets count bytes of each stream, so that a client that reconnects requests only what it lacks.
 	StreamExec(ctx context.Context, in *StreamExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamExecResponse], error)
-	// WriteExecInput writes to the standard input of a running command that was started with stdin_open. Writes carry their offset: one that was received already is accepted and does nothing.
+	// WriteExecInput writes to the standard input of a running command that was started with stdin_open. Writes carry
+	// their offset: a write that was received already is accepted and has no effect.
 	WriteExecInput(ctx context.Context, in *WriteExecInputRequest, opts ...grpc.CallOption) (*WriteExecInputResponse, error)
-	// CancelExec kills the whole process tree of a command. A key that was never seen is remembered: a later Exec with it fails with EFFECT_CANCELLED.
+	// CancelExec kills the whole process tree of a command. An unknown key gets a tombstone: a later Exec with it fails
+	// with EFFECT_CANCELLED.
 	CancelExec(ctx context.Context, in *CancelExecRequest, opts ...grpc.CallOption) (*CancelExecResponse, error)
-	// ReleaseExec drops kept results once the caller has recorded them. Idempotent; unknown keys are ignored.
+	// ReleaseExec drops stored results once the caller has recorded them. Idempotent; unknown keys are ignored.
 	ReleaseExec(ctx context.Context, in *ReleaseExecRequest, opts ...grpc.CallOption) (*ReleaseExecResponse, error)
-	// ReleaseRunSandboxes drops the kept results of the making of sandboxes of runs that were deleted or have ended, and cancels what of them would begin.
-	// Idempotent; unknown runs are ignored.
+	// ReleaseRunSandboxes drops the stored results of the creation of sandboxes of runs that were deleted or have ended,
+	// and cancels creations of them that would begin. Idempotent; unknown runs are ignored.
 	ReleaseRunSandboxes(ctx context.Context, in *ReleaseRunSandboxesRequest, opts ...grpc.CallOption) (*ReleaseRunSandboxesResponse, error)
 	// ReadFile reads a file, or a part of it, of at most 3 MiB.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
-	// WriteFile replaces a file of at most 3 MiB at once: readers see the old content or the new. Parents are made.
+	// WriteFile replaces a file of at most 3 MiB atomically: readers see the old content or the new. Missing parents are
+	// created.
 	WriteFile(ctx context.Context, in *WriteFileRequest, opts ...grpc.CallOption) (*WriteFileResponse, error)
-	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB. Over REST the answer is the bytes as they are, with their length; with
-	// `Accept: application/json` it is the chunks, as lines of JSON.
+	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB. Over REST
+	// the response is the raw bytes, with their length; with `Accept: application/json` it is the chunks, as lines of
+	// JSON.
 	DownloadFile(ctx context.Context, in *DownloadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFileResponse], error)
-	// UploadFile streams a file in; it replaces the old one at once when the stream ends well. Over REST it is `PUT …:uploadFile?path=…` with the
-	// bytes as they are.
+	// UploadFile streams a file into the sandbox. It replaces the old file atomically when the stream ends without an
+	// error. Over REST it is `PUT …:uploadFile?path=…` with the raw bytes.
 	UploadFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFileRequest, UploadFileResponse], error)
 	// ListFiles lists a folder by name.
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
-	// RemoveFile removes a file, or a folder with all in it when told so.
+	// RemoveFile removes a file or, with `recursive`, a folder and its content.
 	RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error)
-	// ListDrivers lists the configured drivers and what was measured of them.
+	// ListDrivers lists the configured drivers and their measured capabilities.
 	ListDrivers(ctx context.Context, in *ListDriversRequest, opts ...grpc.CallOption) (*ListDriversResponse, error)
 }
 
@@ -320,56 +329,65 @@ func (c *sandboxServiceClient) ListDrivers(ctx context.Context, in *ListDriversR
 // All implementations must embed UnimplementedSandboxServiceServer
 // for forward compatibility.
 //
-// SandboxService makes sandboxes and acts in them. Every method may be called concurrently.
+// SandboxService creates sandboxes and acts in them. Its methods are safe for concurrent use.
 type SandboxServiceServer interface {
-	// CreateSandbox makes a sandbox and answers when it is usable: files placed, set-up done. A set-up that fails, or a missing part of the isolation, fails the call and leaves nothing behind.
-	// With a request_id a repeated call gives the same sandbox, and the creation continues when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
-	// A making that takes longer than its timeout fails with DEADLINE_EXCEEDED.
+	// CreateSandbox creates a sandbox and answers when it is usable: files placed, set-up done. If the set-up fails, or a
+	// part of the isolation is missing, the call fails and leaves nothing behind. With a request_id a repeated call
+	// returns the same sandbox, and the creation continues when the caller leaves. If no sandbox can be created now, it
+	// fails with RESOURCE_EXHAUSTED, SANDBOX_QUOTA and RetryInfo. A creation that exceeds its timeout fails with
+	// DEADLINE_EXCEEDED.
 	CreateSandbox(context.Context, *CreateSandboxRequest) (*Sandbox, error)
-	// CancelSandbox stops the making of a sandbox by the key of its request; nothing of it is left when it answers. A key that was never seen is
-	// remembered: a later CreateSandbox with it fails with EFFECT_CANCELLED. A sandbox that is made stays: DeleteSandbox removes it. Idempotent.
+	// CancelSandbox stops the creation of a sandbox by the key of its request; when it answers, nothing of it is left. An
+	// unknown key gets a tombstone: a later CreateSandbox with it fails with EFFECT_CANCELLED. A finished sandbox stays:
+	// DeleteSandbox removes it. Idempotent.
 	CancelSandbox(context.Context, *CancelSandboxRequest) (*CancelSandboxResponse, error)
-	// GetSandbox gives one sandbox.
+	// GetSandbox returns one sandbox.
 	GetSandbox(context.Context, *GetSandboxRequest) (*Sandbox, error)
 	// ListSandboxes lists sandboxes, newest first.
 	ListSandboxes(context.Context, *ListSandboxesRequest) (*ListSandboxesResponse, error)
-	// DeleteSandbox kills what runs in a sandbox and removes it. Idempotent: deleting a deleted one gives it again.
+	// DeleteSandbox kills the processes of a sandbox and removes it. Idempotent: deleting a deleted sandbox returns it
+	// again.
 	DeleteSandbox(context.Context, *DeleteSandboxRequest) (*Sandbox, error)
-	// RenewLeases extends many leases in one call. Sandboxes that are gone are named in the answer; they do not fail the call.
+	// RenewLeases extends many leases in one call. The response names sandboxes that are gone; they do not fail the call.
 	RenewLeases(context.Context, *RenewLeasesRequest) (*RenewLeasesResponse, error)
-	// Exec runs one command and answers when it has ended. A non-zero exit is a result, not an error. With a request_id the command runs exactly once: it continues when the caller leaves, and a repeated
-	// call attaches to it or gets its kept result. Without one it ends with its caller.
+	// Exec runs one command and answers when it has ended. A non-zero exit code is a result, not an error. With a
+	// request_id the command runs exactly once: it continues when the caller leaves, and a repeated call attaches to it
+	// or returns its stored result. Without one it ends with its caller.
 	Exec(context.Context, *ExecRequest) (*ExecResponse, error)
-	// StreamExec runs one command, or attaches to one by its key, and streams what it prints, in order, until it ends:
+	// StreamExec runs one command, or attaches to one by its key, and streams its output, in order, until it ends:
 	//
 	//	started, (output | heartbeat)*, ended
 	//
-	// Offsets count bytes of each stream, so that a client that comes back asks only for what it lacks.
+	// Offsets count bytes of each stream, so that a client that reconnects requests only what it lacks.
 	StreamExec(*StreamExecRequest, grpc.ServerStreamingServer[StreamExecResponse]) error
-	// WriteExecInput writes to the standard input of a running command that was started with stdin_open. Writes carry their offset: one that was received already is accepted and does nothing.
+	// WriteExecInput writes to the standard input of a running command that was started with stdin_open. Writes carry
+	// their offset: a write that was received already is accepted and has no effect.
 	WriteExecInput(context.Context, *WriteExecInputRequest) (*WriteExecInputResponse, error)
-	// CancelExec kills the whole process tree of a command. A key that was never seen is remembered: a later Exec with it fails with EFFECT_CANCELLED.
+	// CancelExec kills the whole process tree of a command. An unknown key gets a tombstone: a later Exec with it fails
+	// with EFFECT_CANCELLED.
 	CancelExec(context.Context, *CancelExecRequest) (*CancelExecResponse, error)
-	// ReleaseExec drops kept results once the caller has recorded them. Idempotent; unknown keys are ignored.
+	// ReleaseExec drops stored results once the caller has recorded them. Idempotent; unknown keys are ignored.
 	ReleaseExec(context.Context, *ReleaseExecRequest) (*ReleaseExecResponse, error)
-	// ReleaseRunSandboxes drops the kept results of the making of sandboxes of runs that were deleted or have ended, and cancels what of them would begin.
-	// Idempotent; unknown runs are ignored.
+	// ReleaseRunSandboxes drops the stored results of the creation of sandboxes of runs that were deleted or have ended,
+	// and cancels creations of them that would begin. Idempotent; unknown runs are ignored.
 	ReleaseRunSandboxes(context.Context, *ReleaseRunSandboxesRequest) (*ReleaseRunSandboxesResponse, error)
 	// ReadFile reads a file, or a part of it, of at most 3 MiB.
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
-	// WriteFile replaces a file of at most 3 MiB at once: readers see the old content or the new. Parents are made.
+	// WriteFile replaces a file of at most 3 MiB atomically: readers see the old content or the new. Missing parents are
+	// created.
 	WriteFile(context.Context, *WriteFileRequest) (*WriteFileResponse, error)
-	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB. Over REST the answer is the bytes as they are, with their length; with
-	// `Accept: application/json` it is the chunks, as lines of JSON.
+	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB. Over REST
+	// the response is the raw bytes, with their length; with `Accept: application/json` it is the chunks, as lines of
+	// JSON.
 	DownloadFile(*DownloadFileRequest, grpc.ServerStreamingServer[DownloadFileResponse]) error
-	// UploadFile streams a file in; it replaces the old one at once when the stream ends well. Over REST it is `PUT …:uploadFile?path=…` with the
-	// bytes as they are.
+	// UploadFile streams a file into the sandbox. It replaces the old file atomically when the stream ends without an
+	// error. Over REST it is `PUT …:uploadFile?path=…` with the raw bytes.
 	UploadFile(grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]) error
 	// ListFiles lists a folder by name.
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
-	// RemoveFile removes a file, or a folder with all in it when told so.
+	// RemoveFile removes a file or, with `recursive`, a folder and its content.
 	RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error)
-	// ListDrivers lists the configured drivers and what was measured of them.
+	// ListDrivers lists the configured drivers and their measured capabilities.
 	ListDrivers(context.Context, *ListDriversRequest) (*ListDriversResponse, error)
 	mustEmbedUnimplementedSandboxServiceServer()
 }

@@ -25,14 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OpenSessionRequest asks for a terminal.
+// OpenSessionRequest requests a terminal.
 type OpenSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Required. Program, size, environment, user.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -135,7 +135,7 @@ func (x *ListSessionsRequest) GetSandbox() string {
 	return ""
 }
 
-// ListSessionsResponse holds the sessions.
+// ListSessionsResponse contains the sessions.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sessions.
@@ -230,7 +230,7 @@ func (x *WriteSessionResponse) GetOffset() int64 {
 // StreamSessionRequest is what the client sends.
 type StreamSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What comes.
+	// The received bytes.
 	//
 	// Types that are valid to be assigned to Part:
 	//
@@ -311,7 +311,7 @@ type isStreamSessionRequest_Part interface {
 }
 
 type StreamSessionRequest_Attach struct {
-	// First: which session, and from where.
+	// The first message: the session, and the offset to start from.
 	Attach *ReadSessionRequest `protobuf:"bytes,1,opt,name=attach,proto3,oneof"`
 }
 
@@ -752,7 +752,7 @@ func (x *WriteSessionRequest) GetData() []byte {
 	return nil
 }
 
-// ReadSessionRequest asks for output.
+// ReadSessionRequest requests output.
 type ReadSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
@@ -761,7 +761,7 @@ type ReadSessionRequest struct {
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// Optional. How long to wait for some; default 0.
 	Wait *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Optional. At most so many; default and cap 1 MiB.
+	// Optional. Maximum number of bytes; default and cap 1 MiB.
 	MaxBytes      int32 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -825,16 +825,16 @@ func (x *ReadSessionRequest) GetMaxBytes() int32 {
 	return 0
 }
 
-// ReadSessionResponse holds output.
+// ReadSessionResponse contains output.
 type ReadSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Where to continue.
+	// The offset to continue from.
 	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
-	// Bytes that are no longer kept.
+	// Bytes that are no longer stored.
 	SkippedBytes int64 `protobuf:"varint,3,opt,name=skipped_bytes,json=skippedBytes,proto3" json:"skipped_bytes,omitempty"`
-	// True when the program has ended and all output is read.
+	// True if the program has ended and all output is read.
 	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -32,7 +32,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionService opens terminals in sandboxes. Every method may be called concurrently.
+// SessionService opens terminals in sandboxes. Its methods are safe for concurrent use.
 type SessionServiceClient interface {
 	// OpenSession starts a terminal session. Not built yet: fails with NOT_BUILT_YET.
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*Session, error)
@@ -40,15 +40,15 @@ type SessionServiceClient interface {
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// WriteSession types into a session, by offset. Not built yet: fails with NOT_BUILT_YET.
 	WriteSession(ctx context.Context, in *WriteSessionRequest, opts ...grpc.CallOption) (*WriteSessionResponse, error)
-	// ReadSession reads a session's output from an offset and waits for some when there is none.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// ReadSession reads a session's output from an offset and blocks while there is none. Not built yet: fails with
+	// NOT_BUILT_YET.
 	ReadSession(ctx context.Context, in *ReadSessionRequest, opts ...grpc.CallOption) (*ReadSessionResponse, error)
-	// StreamSession is a session as one stream: input and sizes in, output out. Unary twin: WriteSession and ReadSession.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// StreamSession is a session as one stream: input and sizes in, output out. Unary counterparts: WriteSession and
+	// ReadSession. Not built yet: fails with NOT_BUILT_YET.
 	StreamSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamSessionRequest, StreamSessionResponse], error)
 	// ResizeSession changes a session's size. Not built yet: fails with NOT_BUILT_YET.
 	ResizeSession(ctx context.Context, in *ResizeSessionRequest, opts ...grpc.CallOption) (*ResizeSessionResponse, error)
-	// CloseSession ends a session and what runs in it. Not built yet: fails with NOT_BUILT_YET.
+	// CloseSession ends a session and its processes. Not built yet: fails with NOT_BUILT_YET.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
 }
 
@@ -137,7 +137,7 @@ func (c *sessionServiceClient) CloseSession(ctx context.Context, in *CloseSessio
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
 //
-// SessionService opens terminals in sandboxes. Every method may be called concurrently.
+// SessionService opens terminals in sandboxes. Its methods are safe for concurrent use.
 type SessionServiceServer interface {
 	// OpenSession starts a terminal session. Not built yet: fails with NOT_BUILT_YET.
 	OpenSession(context.Context, *OpenSessionRequest) (*Session, error)
@@ -145,15 +145,15 @@ type SessionServiceServer interface {
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// WriteSession types into a session, by offset. Not built yet: fails with NOT_BUILT_YET.
 	WriteSession(context.Context, *WriteSessionRequest) (*WriteSessionResponse, error)
-	// ReadSession reads a session's output from an offset and waits for some when there is none.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// ReadSession reads a session's output from an offset and blocks while there is none. Not built yet: fails with
+	// NOT_BUILT_YET.
 	ReadSession(context.Context, *ReadSessionRequest) (*ReadSessionResponse, error)
-	// StreamSession is a session as one stream: input and sizes in, output out. Unary twin: WriteSession and ReadSession.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// StreamSession is a session as one stream: input and sizes in, output out. Unary counterparts: WriteSession and
+	// ReadSession. Not built yet: fails with NOT_BUILT_YET.
 	StreamSession(grpc.BidiStreamingServer[StreamSessionRequest, StreamSessionResponse]) error
 	// ResizeSession changes a session's size. Not built yet: fails with NOT_BUILT_YET.
 	ResizeSession(context.Context, *ResizeSessionRequest) (*ResizeSessionResponse, error)
-	// CloseSession ends a session and what runs in it. Not built yet: fails with NOT_BUILT_YET.
+	// CloseSession ends a session and its processes. Not built yet: fails with NOT_BUILT_YET.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }

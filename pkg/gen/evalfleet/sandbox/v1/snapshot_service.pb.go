@@ -30,9 +30,9 @@ type CreateSnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Optional. Paths to keep; empty: all that is writable.
+	// Optional. Paths to store; empty: all writable paths.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -89,12 +89,12 @@ func (x *CreateSnapshotRequest) GetRequestId() string {
 	return ""
 }
 
-// ListSnapshotsRequest asks for snapshots.
+// ListSnapshotsRequest requests snapshots.
 type ListSnapshotsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -153,7 +153,7 @@ func (x *ListSnapshotsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListSnapshotsResponse holds a page of snapshots.
+// ListSnapshotsResponse contains a page of snapshots.
 type ListSnapshotsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The snapshots, newest first.
@@ -291,18 +291,18 @@ func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_snapshot_service_proto_rawDescGZIP(), []int{4}
 }
 
-// Snapshot is a kept state of a sandbox's files.
+// Snapshot is a stored state of a sandbox's files.
 type Snapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/snapshots/{snapshot}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Paths that it holds; empty: all that is writable.
+	// The stored paths; empty: all writable paths.
 	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Size in bytes.
 	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

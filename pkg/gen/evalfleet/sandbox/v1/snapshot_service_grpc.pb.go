@@ -28,9 +28,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SnapshotService keeps states of the files of sandboxes. Every method may be called concurrently.
+// SnapshotService stores snapshots of the files of sandboxes. Its methods are safe for concurrent use.
 type SnapshotServiceClient interface {
-	// CreateSnapshot keeps the files of a sandbox. Not built yet: fails with NOT_BUILT_YET.
+	// CreateSnapshot stores the files of a sandbox. Not built yet: fails with NOT_BUILT_YET.
 	CreateSnapshot(ctx context.Context, in *CreateSnapshotRequest, opts ...grpc.CallOption) (*Snapshot, error)
 	// ListSnapshots lists snapshots, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
@@ -80,9 +80,9 @@ func (c *snapshotServiceClient) DeleteSnapshot(ctx context.Context, in *DeleteSn
 // All implementations must embed UnimplementedSnapshotServiceServer
 // for forward compatibility.
 //
-// SnapshotService keeps states of the files of sandboxes. Every method may be called concurrently.
+// SnapshotService stores snapshots of the files of sandboxes. Its methods are safe for concurrent use.
 type SnapshotServiceServer interface {
-	// CreateSnapshot keeps the files of a sandbox. Not built yet: fails with NOT_BUILT_YET.
+	// CreateSnapshot stores the files of a sandbox. Not built yet: fails with NOT_BUILT_YET.
 	CreateSnapshot(context.Context, *CreateSnapshotRequest) (*Snapshot, error)
 	// ListSnapshots lists snapshots, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CreateMcpServerRequest makes an MCP server known.
+// CreateMcpServerRequest registers an MCP server.
 type CreateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -34,7 +34,8 @@ type CreateMcpServerRequest struct {
 	McpServer *McpServer `protobuf:"bytes,2,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	// Optional. Key of the request, at most 128 bytes.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required. The id by which tasks and runs name it: lower-case letters, digits and `-`, at most 63. One that is taken fails with RESOURCE_EXISTS.
+	// Required. The id by which tasks and runs name it: lower-case letters, digits and `-`, at most 63. An id in use
+	// fails with RESOURCE_EXISTS.
 	McpServerId   string `protobuf:"bytes,4,opt,name=mcp_server_id,json=mcpServerId,proto3" json:"mcp_server_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -144,12 +145,12 @@ func (x *GetMcpServerRequest) GetName() string {
 	return ""
 }
 
-// ListMcpServersRequest asks for MCP servers.
+// ListMcpServersRequest requests MCP servers.
 type ListMcpServersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -208,7 +209,7 @@ func (x *ListMcpServersRequest) GetPageToken() string {
 	return ""
 }
 
-// ListMcpServersResponse holds a page of MCP servers.
+// ListMcpServersResponse contains a page of MCP servers.
 type ListMcpServersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The servers by name.
@@ -392,7 +393,7 @@ func (x *ListMcpToolsRequest) GetName() string {
 	return ""
 }
 
-// ListMcpToolsResponse holds an MCP server's tools.
+// ListMcpToolsResponse contains an MCP server's tools.
 type ListMcpToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tools.
@@ -438,7 +439,7 @@ func (x *ListMcpToolsResponse) GetTools() []*ToolInfo {
 	return nil
 }
 
-// McpServer is an MCP server that a project knows.
+// McpServer is an MCP server of a project.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/mcpServers/{mcp_server}`.
@@ -450,7 +451,7 @@ type McpServer struct {
 	//	*McpServer_Http
 	//	*McpServer_Command
 	Transport isMcpServer_Transport `protobuf_oneof:"transport"`
-	// Optional. Globs of the tools to take; empty takes all.
+	// Optional. Globs of the tools to use; empty: all.
 	Tools         []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -535,7 +536,7 @@ type McpServer_Http struct {
 }
 
 type McpServer_Command struct {
-	// A command whose standard input and output carry the protocol, in a sandbox.
+	// A command in a sandbox that speaks the protocol over its standard input and output.
 	Command *McpCommand `protobuf:"bytes,3,opt,name=command,proto3,oneof"`
 }
 
@@ -736,11 +737,10 @@ const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\asandbox\x18\x04 \x01(\tR\asandbox\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\x99\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\x90\a\n" +
 	"\n" +
-	"McpService\x12\xb4\x01\n" +
-	"\x0fCreateMcpServer\x12).evalfleet.tool.v1.CreateMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"X\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x024:\n" +
-	"mcp_server\"&/api/v1/{parent=projects/*}/mcpServers\x12\xa5\x01\n" +
+	"McpService\x12\xab\x01\n" +
+	"\x0fCreateMcpServer\x12).evalfleet.tool.v1.CreateMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02+:\x01*\"&/api/v1/{parent=projects/*}/mcpServers\x12\xa5\x01\n" +
 	"\fGetMcpServer\x12&.evalfleet.tool.v1.GetMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x01\x12\xb6\x01\n" +
 	"\x0eListMcpServers\x12(.evalfleet.tool.v1.ListMcpServersRequest\x1a).evalfleet.tool.v1.ListMcpServersResponse\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/mcpServers\x90\x02\x01\x12\xb9\x01\n" +
 	"\x0fDeleteMcpServer\x12).evalfleet.tool.v1.DeleteMcpServerRequest\x1a*.evalfleet.tool.v1.DeleteMcpServerResponse\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(*&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x02\x12\xb6\x01\n" +

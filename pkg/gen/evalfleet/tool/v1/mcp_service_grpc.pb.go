@@ -30,18 +30,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// McpService connects to MCP servers, whose tools then are tools like any other.
+// McpService connects to MCP servers, whose tools are used like any other tool.
 type McpServiceClient interface {
-	// CreateMcpServer makes an MCP server known to a project: by address, or as a command that runs in a sandbox.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CreateMcpServer registers an MCP server in a project: by address, or as a command that runs in a sandbox. Not built
+	// yet: fails with NOT_BUILT_YET.
 	CreateMcpServer(ctx context.Context, in *CreateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
-	// GetMcpServer gives one MCP server. Not built yet: fails with NOT_BUILT_YET.
+	// GetMcpServer returns one MCP server. Not built yet: fails with NOT_BUILT_YET.
 	GetMcpServer(ctx context.Context, in *GetMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
 	// ListMcpServers lists a project's MCP servers by name. Not built yet: fails with NOT_BUILT_YET.
 	ListMcpServers(ctx context.Context, in *ListMcpServersRequest, opts ...grpc.CallOption) (*ListMcpServersResponse, error)
-	// DeleteMcpServer forgets an MCP server and closes its connections. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteMcpServer removes an MCP server and closes its connections. Not built yet: fails with NOT_BUILT_YET.
 	DeleteMcpServer(ctx context.Context, in *DeleteMcpServerRequest, opts ...grpc.CallOption) (*DeleteMcpServerResponse, error)
-	// ListMcpTools asks an MCP server for its tools. Not built yet: fails with NOT_BUILT_YET.
+	// ListMcpTools lists the tools of an MCP server. Not built yet: fails with NOT_BUILT_YET.
 	ListMcpTools(ctx context.Context, in *ListMcpToolsRequest, opts ...grpc.CallOption) (*ListMcpToolsResponse, error)
 }
 
@@ -107,18 +107,18 @@ func (c *mcpServiceClient) ListMcpTools(ctx context.Context, in *ListMcpToolsReq
 // All implementations must embed UnimplementedMcpServiceServer
 // for forward compatibility.
 //
-// McpService connects to MCP servers, whose tools then are tools like any other.
+// McpService connects to MCP servers, whose tools are used like any other tool.
 type McpServiceServer interface {
-	// CreateMcpServer makes an MCP server known to a project: by address, or as a command that runs in a sandbox.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// CreateMcpServer registers an MCP server in a project: by address, or as a command that runs in a sandbox. Not built
+	// yet: fails with NOT_BUILT_YET.
 	CreateMcpServer(context.Context, *CreateMcpServerRequest) (*McpServer, error)
-	// GetMcpServer gives one MCP server. Not built yet: fails with NOT_BUILT_YET.
+	// GetMcpServer returns one MCP server. Not built yet: fails with NOT_BUILT_YET.
 	GetMcpServer(context.Context, *GetMcpServerRequest) (*McpServer, error)
 	// ListMcpServers lists a project's MCP servers by name. Not built yet: fails with NOT_BUILT_YET.
 	ListMcpServers(context.Context, *ListMcpServersRequest) (*ListMcpServersResponse, error)
-	// DeleteMcpServer forgets an MCP server and closes its connections. Not built yet: fails with NOT_BUILT_YET.
+	// DeleteMcpServer removes an MCP server and closes its connections. Not built yet: fails with NOT_BUILT_YET.
 	DeleteMcpServer(context.Context, *DeleteMcpServerRequest) (*DeleteMcpServerResponse, error)
-	// ListMcpTools asks an MCP server for its tools. Not built yet: fails with NOT_BUILT_YET.
+	// ListMcpTools lists the tools of an MCP server. Not built yet: fails with NOT_BUILT_YET.
 	ListMcpTools(context.Context, *ListMcpToolsRequest) (*ListMcpToolsResponse, error)
 	mustEmbedUnimplementedMcpServiceServer()
 }

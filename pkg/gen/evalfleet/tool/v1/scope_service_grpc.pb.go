@@ -26,11 +26,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ScopeService ends what tools keep between calls. A scope is one agent's conversation within a run, named by its caller: calls with one scope
-// (`ExecuteToolsRequest.scope`) share connections, shells and browsers, calls of two scopes share none. Every method may be called concurrently.
+// ScopeService ends the state that tools keep between calls. A scope is one agent's conversation within a run, named by
+// its caller: calls with one scope (`ExecuteToolsRequest.scope`) share connections, shells and browsers; calls of two
+// scopes share none. Its methods are safe for concurrent use.
 type ScopeServiceClient interface {
-	// EndScope closes what tools hold for a scope: connections to MCP servers, shells, browsers. Calls of it that run are cancelled, later ones begin
-	// anew. A scope also ends with its run. A scope that is not known has ended. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// EndScope closes the state of tools for a scope: connections to MCP servers, shells, browsers. Its running calls are
+	// cancelled, later calls start with new state. A scope also ends with its run. An unknown scope counts as ended.
+	// Idempotent. Not built yet: fails with NOT_BUILT_YET.
 	EndScope(ctx context.Context, in *EndScopeRequest, opts ...grpc.CallOption) (*EndScopeResponse, error)
 }
 
@@ -56,11 +58,13 @@ func (c *scopeServiceClient) EndScope(ctx context.Context, in *EndScopeRequest, 
 // All implementations must embed UnimplementedScopeServiceServer
 // for forward compatibility.
 //
-// ScopeService ends what tools keep between calls. A scope is one agent's conversation within a run, named by its caller: calls with one scope
-// (`ExecuteToolsRequest.scope`) share connections, shells and browsers, calls of two scopes share none. Every method may be called concurrently.
+// ScopeService ends the state that tools keep between calls. A scope is one agent's conversation within a run, named by
+// its caller: calls with one scope (`ExecuteToolsRequest.scope`) share connections, shells and browsers; calls of two
+// scopes share none. Its methods are safe for concurrent use.
 type ScopeServiceServer interface {
-	// EndScope closes what tools hold for a scope: connections to MCP servers, shells, browsers. Calls of it that run are cancelled, later ones begin
-	// anew. A scope also ends with its run. A scope that is not known has ended. Idempotent. Not built yet: fails with NOT_BUILT_YET.
+	// EndScope closes the state of tools for a scope: connections to MCP servers, shells, browsers. Its running calls are
+	// cancelled, later calls start with new state. A scope also ends with its run. An unknown scope counts as ended.
+	// Idempotent. Not built yet: fails with NOT_BUILT_YET.
 	EndScope(context.Context, *EndScopeRequest) (*EndScopeResponse, error)
 	mustEmbedUnimplementedScopeServiceServer()
 }

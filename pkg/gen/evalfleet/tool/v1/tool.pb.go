@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/tool/v1/tool.proto
 
-// Package evalfleet.tool.v1 holds tools: their descriptions for models, their calls, and the review, execution and results of these.
+// Package evalfleet.tool.v1 defines tools: their descriptions for models, their calls, and the review, execution and
+// results of calls.
 
 package toolv1
 
@@ -29,7 +30,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OnUnknown says what to do with a call whose outcome is not known, because the process that ran it died.
+// OnUnknown is what to do with a call whose outcome is unknown because the process that ran it died.
 type OnUnknown int32
 
 const (
@@ -39,7 +40,7 @@ const (
 	OnUnknown_ON_UNKNOWN_FAIL OnUnknown = 1
 	// A person decides: the run waits durably. Not built yet: no tool can be offered with it.
 	OnUnknown_ON_UNKNOWN_ASK OnUnknown = 2
-	// The call runs again; right for tools that act only through keyed effects, such as exec in a sandbox.
+	// The call is repeated. Right for tools that act only through keyed effects, such as exec in a sandbox.
 	OnUnknown_ON_UNKNOWN_RETRY OnUnknown = 3
 )
 
@@ -94,7 +95,7 @@ const (
 	ToolCallType_TOOL_CALL_TYPE_UNSPECIFIED ToolCallType = 0
 	// Arguments are a JSON object.
 	ToolCallType_TOOL_CALL_TYPE_FUNCTION ToolCallType = 1
-	// Arguments are free text, kept under one member.
+	// Arguments are free text, stored under one member.
 	ToolCallType_TOOL_CALL_TYPE_CUSTOM ToolCallType = 2
 )
 
@@ -139,13 +140,13 @@ func (ToolCallType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{1}
 }
 
-// ViewFormat says how something is shown to a person.
+// ViewFormat is the format in which something is shown to a person.
 type ViewFormat int32
 
 const (
 	// Not set; read as TEXT.
 	ViewFormat_VIEW_FORMAT_UNSPECIFIED ViewFormat = 0
-	// As it is.
+	// Unformatted.
 	ViewFormat_VIEW_FORMAT_TEXT ViewFormat = 1
 	// As Markdown.
 	ViewFormat_VIEW_FORMAT_MARKDOWN ViewFormat = 2
@@ -192,13 +193,13 @@ func (ViewFormat) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_proto_rawDescGZIP(), []int{2}
 }
 
-// ToolErrorType says what kind of failure the model sees.
+// ToolErrorType is the kind of failure that the model sees.
 type ToolErrorType int32
 
 const (
 	// Not set; no error.
 	ToolErrorType_TOOL_ERROR_TYPE_UNSPECIFIED ToolErrorType = 0
-	// Arguments cannot be read, break the schema, or the tool is not known.
+	// The arguments cannot be parsed or break the schema, or the tool is unknown.
 	ToolErrorType_TOOL_ERROR_TYPE_PARSING ToolErrorType = 1
 	// The call took too long, or an operator stopped it.
 	ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT ToolErrorType = 2
@@ -208,7 +209,7 @@ const (
 	ToolErrorType_TOOL_ERROR_TYPE_PERMISSION ToolErrorType = 4
 	// A file does not exist.
 	ToolErrorType_TOOL_ERROR_TYPE_FILE_NOT_FOUND ToolErrorType = 5
-	// A directory is where a file is wanted.
+	// The path is a directory, and a file is required.
 	ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY ToolErrorType = 6
 	// A limit was reached.
 	ToolErrorType_TOOL_ERROR_TYPE_LIMIT ToolErrorType = 7
@@ -402,12 +403,14 @@ func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
 // ToolInfo is the description of a tool for a model.
 type ToolInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. What the model calls: letters, digits, `_` and `-`, at most 128.
+	// Required. The name that the model calls: letters, digits, `_` and `-`, at most 128.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What the tool does, for the model. Tools that are called here have one; one that is only shown to a model may lack it.
+	// Description of the tool for the model. Tools that the platform calls have one; a tool that is only shown to a model
+	// may lack it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// JSON Schema (draft 7) of the arguments: an object with `properties`, `required` and `additionalProperties`. JSON text, kept byte for byte. Tools that
-	// are called here have one; one that is only shown to a model may lack it.
+	// JSON Schema (draft 7) of the arguments: an object with `properties`, `required` and `additionalProperties`. JSON
+	// text, stored byte for byte. Tools that the platform calls have one; a tool that is only shown to a model may lack
+	// it.
 	ParametersJson string `protobuf:"bytes,3,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
 	// Optional. Properties for providers, never shown to the model as text. A JSON object, as text.
 	OptionsJson   string `protobuf:"bytes,4,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
@@ -473,14 +476,14 @@ func (x *ToolInfo) GetOptionsJson() string {
 	return ""
 }
 
-// ToolDefinition is a tool as the registry knows it.
+// ToolDefinition is a tool in the registry.
 type ToolDefinition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The description for the model.
 	Info *ToolInfo `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
-	// True when calls of one message may run side by side.
+	// True if calls of one message may run side by side.
 	Parallel bool `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
-	// Optional. Bound of the text result in bytes; 0 never cuts; unset takes the caller's bound.
+	// Optional. Bound of the text result in bytes; 0 never truncates; unset applies the caller's bound.
 	MaxOutputBytes *int64 `protobuf:"varint,3,opt,name=max_output_bytes,json=maxOutputBytes,proto3,oneof" json:"max_output_bytes,omitempty"`
 	// What to do when the process that ran a call died.
 	OnUnknown OnUnknown `protobuf:"varint,4,opt,name=on_unknown,json=onUnknown,proto3,enum=evalfleet.tool.v1.OnUnknown" json:"on_unknown,omitempty"`
@@ -488,13 +491,14 @@ type ToolDefinition struct {
 	StoreKeys []string `protobuf:"bytes,5,rep,name=store_keys,json=storeKeys,proto3" json:"store_keys,omitempty"`
 	// JSON Schema of the options that a ToolRef may set. JSON text.
 	OptionsSchemaJson string `protobuf:"bytes,6,opt,name=options_schema_json,json=optionsSchemaJson,proto3" json:"options_schema_json,omitempty"`
-	// True when calls are not executed by ToolService but by the caller (submit, handoff, agent as tool).
+	// True if the caller executes the calls, and not ToolService (submit, handoff, agent as tool).
 	CallerRuns bool `protobuf:"varint,7,opt,name=caller_runs,json=callerRuns,proto3" json:"caller_runs,omitempty"`
-	// True when the tool needs a sandbox.
+	// True if the tool needs a sandbox.
 	NeedsSandbox bool `protobuf:"varint,8,opt,name=needs_sandbox,json=needsSandbox,proto3" json:"needs_sandbox,omitempty"`
-	// Optional. Name under which workers serve the tool. A run pins such a definition and hands it back with each reference, so that its calls can wait for a worker that is not connected.
+	// Optional. Name under which workers serve the tool. A run pins such a definition and sends it with each reference,
+	// so that its calls can wait for a worker that is not connected.
 	Worker string `protobuf:"bytes,9,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Optional. How long one call may take in the hands of a worker; default: no bound of its own.
+	// Optional. How long a worker may take for one call; default: no bound of its own.
 	Timeout       *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -600,10 +604,10 @@ func (x *ToolDefinition) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// ToolRef names a tool for a run, with what the run changes of it.
+// ToolRef names a tool for a run, with the run's changes of it.
 type ToolRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Registered name, such as `bash`, or of a worker's or an MCP server's tool.
+	// Required. Registered name, such as `bash`, or that of a worker's or an MCP server's tool.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Options of the tool. A JSON object, as text; an unknown option is an error.
 	OptionsJson string `protobuf:"bytes,2,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
@@ -615,11 +619,12 @@ type ToolRef struct {
 	ParameterDescriptions map[string]string `protobuf:"bytes,5,rep,name=parameter_descriptions,json=parameterDescriptions,proto3" json:"parameter_descriptions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Replaces the whole schema. JSON text.
 	ParametersJson string `protobuf:"bytes,6,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// Optional. The definition itself: of a tool that the caller runs and no registry knows, or of a worker's tool as it was pinned. `name` must be its name.
+	// Optional. The definition itself: of a tool that the caller runs and that no registry has, or of a worker's tool as
+	// pinned. `name` must be its name.
 	Definition *ToolDefinition `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"`
 	// Optional. Default sandbox environment of the tool; empty: the run's default.
 	Sandbox string `protobuf:"bytes,8,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Optional. MCP server whose tools are meant; `name` is then one of them, or a glob over them, such as `*`. Format:
+	// Optional. MCP server of the tools; `name` is then one of them, or a glob over them, such as `*`. Format:
 	// `projects/{project}/mcpServers/{mcp_server}`. Not built yet: fails with NOT_BUILT_YET.
 	McpServer     string `protobuf:"bytes,9,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -726,7 +731,7 @@ type ToolCall struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Name of the tool, as the model wrote it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
-	// Arguments after parsing. A JSON object, as text: big numbers and the order of keys survive. Empty reads as `{}`.
+	// Arguments after parsing. A JSON object, as text: large numbers and the order of keys survive. Empty reads as `{}`.
 	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Optional. Why the arguments could not be parsed. Such a call is never executed; the model sees a `parsing` error.
 	ParseError *string `protobuf:"bytes,4,opt,name=parse_error,json=parseError,proto3,oneof" json:"parse_error,omitempty"`
@@ -822,11 +827,11 @@ func (x *ToolCall) GetInternalJson() string {
 // ToolCallContent is something to show to a person about a call.
 type ToolCallContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. Title; may hold `{{argument}}`.
+	// Optional. Title; may contain `{{argument}}`.
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
 	// How to show it; unset is TEXT.
 	Format ViewFormat `protobuf:"varint,2,opt,name=format,proto3,enum=evalfleet.tool.v1.ViewFormat" json:"format,omitempty"`
-	// What to show; may hold `{{argument}}`, replaced when it is shown.
+	// The text to show; may contain `{{argument}}`, which is replaced for display.
 	Content       string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -883,7 +888,7 @@ func (x *ToolCallContent) GetContent() string {
 	return ""
 }
 
-// ToolCallView is how a call is shown when its approval is asked.
+// ToolCallView is the form of a call that is shown for its approval.
 type ToolCallView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. What surrounds the call.
@@ -993,7 +998,7 @@ func (x *ToolCallError) GetMessage() string {
 	return ""
 }
 
-// ToolFailure is a failure that the model does not see: the run fails with it.
+// ToolFailure is a failure that the model does not see: it fails the run.
 type ToolFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reason as in ErrorInfo, such as `INTERNAL` or `RESOURCE_NOT_FOUND`.
@@ -1048,7 +1053,7 @@ func (x *ToolFailure) GetMessage() string {
 	return ""
 }
 
-// Truncation says that a text result was cut.
+// Truncation records that a text result was truncated.
 type Truncation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Size before the cut, in bytes of UTF-8.
@@ -1158,10 +1163,10 @@ func (x *StoreChange) GetValueJson() string {
 	return ""
 }
 
-// SandboxAction records what a tool did in a sandbox, for the transcript.
+// SandboxAction records an action of a tool in a sandbox, for the transcript.
 type SandboxAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was done.
+	// The action.
 	Action SandboxActionType `protobuf:"varint,1,opt,name=action,proto3,enum=evalfleet.tool.v1.SandboxActionType" json:"action,omitempty"`
 	// Optional. Resource name of the sandbox.
 	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
@@ -1179,7 +1184,7 @@ type SandboxAction struct {
 	Output string `protobuf:"bytes,8,opt,name=output,proto3" json:"output,omitempty"`
 	// Optional. Why the action failed.
 	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing        *v1.Timing `protobuf:"bytes,10,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1292,7 +1297,7 @@ type ToolResult struct {
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The tool's name as the model called it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
-	// What the model sees, already cut to the bound; partial output may accompany an error.
+	// What the model sees, truncated to the bound; partial output may accompany an error.
 	Content *v11.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// Optional. The error that the model sees.
 	Error *ToolCallError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
@@ -1304,13 +1309,13 @@ type ToolResult struct {
 	StoreChanges []*StoreChange `protobuf:"bytes,7,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	// What the tool did in sandboxes, in order.
 	SandboxActions []*SandboxAction `protobuf:"bytes,8,rep,name=sandbox_actions,json=sandboxActions,proto3" json:"sandbox_actions,omitempty"`
-	// Where its time went.
+	// How the time was spent.
 	Timing *v1.Timing `protobuf:"bytes,9,opt,name=timing,proto3" json:"timing,omitempty"`
 	// Arguments as the tool received them (validated and coerced). JSON text.
 	ArgumentsJson string `protobuf:"bytes,10,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Optional. Notes for the transcript, such as "not executed: an earlier call failed".
 	Notes []string `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
-	// Place of the call in the request, from 0: providers do send two calls with one id.
+	// Position of the call in the request, from 0: providers may send two calls with one id.
 	Index int32 `protobuf:"varint,12,opt,name=index,proto3" json:"index,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
@@ -1439,7 +1444,7 @@ func (x *ToolResult) GetOffloaded() []*v11.OffloadedField {
 	return nil
 }
 
-// ToolChoice says which tools a model may or must call.
+// ToolChoice restricts which tools a model may or must call.
 type ToolChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Default `auto`.

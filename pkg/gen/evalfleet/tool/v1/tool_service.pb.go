@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReviewDecision says what is to happen with a call.
+// ReviewDecision is the decision about a call.
 type ReviewDecision int32
 
 const (
@@ -92,12 +92,12 @@ func (ReviewDecision) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{0}
 }
 
-// ListToolsRequest asks for the registered tools.
+// ListToolsRequest requests the registered tools.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
+	// Optional. Maximum number of entries; default 100, cap 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. From the last answer.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -156,7 +156,7 @@ func (x *ListToolsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListToolsResponse holds a page of tools.
+// ListToolsResponse contains a page of tools.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tools by name.
@@ -211,7 +211,7 @@ func (x *ListToolsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ResolveToolsRequest asks for definitions.
+// ResolveToolsRequest requests definitions.
 type ResolveToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -266,7 +266,7 @@ func (x *ResolveToolsRequest) GetTools() []*ToolRef {
 	return nil
 }
 
-// ResolveToolsResponse holds definitions in the order of the request; a source of several tools (MCP) gives several.
+// ResolveToolsResponse contains definitions in the order of the request; a source of several tools (MCP) has several.
 type ResolveToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The definitions.
@@ -312,7 +312,7 @@ func (x *ResolveToolsResponse) GetTools() []*ToolDefinition {
 	return nil
 }
 
-// ParseToolCallRequest holds raw argument text.
+// ParseToolCallRequest contains raw argument text.
 type ParseToolCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -394,7 +394,7 @@ func (x *ParseToolCallRequest) GetCallId() string {
 	return ""
 }
 
-// ParseToolCallResponse holds the call.
+// ParseToolCallResponse contains the call.
 type ParseToolCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call, perhaps with a parse error.
@@ -440,7 +440,7 @@ func (x *ParseToolCallResponse) GetCall() *ToolCall {
 	return nil
 }
 
-// ReviewToolsRequest asks about the calls of one message.
+// ReviewToolsRequest contains the calls of one message.
 type ReviewToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
@@ -453,7 +453,7 @@ type ReviewToolsRequest struct {
 	Calls []*ToolCall `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`
 	// Optional. Approval policies, first match wins; see ApprovalPolicy.
 	Policies []*ApprovalPolicy `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -604,17 +604,17 @@ type ToolReview struct {
 	Decision ReviewDecision `protobuf:"varint,2,opt,name=decision,proto3,enum=evalfleet.tool.v1.ReviewDecision" json:"decision,omitempty"`
 	// With REJECT: what the model sees.
 	Error *ToolCallError `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	// The call as it would run: arguments coerced, or modified by an approver.
+	// The call to run: arguments coerced, or modified by an approver.
 	Call *ToolCall `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`
 	// How to show the call.
 	View *ToolCallView `protobuf:"bytes,5,opt,name=view,proto3" json:"view,omitempty"`
-	// True when the call may run beside its neighbours.
+	// True if the call may run beside its neighbours.
 	Parallel bool `protobuf:"varint,6,opt,name=parallel,proto3" json:"parallel,omitempty"`
-	// Name of the approver that decided; empty when no policy was asked.
+	// Name of the approver that decided; empty if no policy was applied.
 	Approver string `protobuf:"bytes,7,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Optional. Why.
 	Explanation string `protobuf:"bytes,8,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// True when an approver changed the call.
+	// True if an approver changed the call.
 	Modified      bool `protobuf:"varint,9,opt,name=modified,proto3" json:"modified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -713,7 +713,7 @@ func (x *ToolReview) GetModified() bool {
 	return false
 }
 
-// ReviewToolsResponse holds one review per call.
+// ReviewToolsResponse contains one review per call.
 type ReviewToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the calls.
@@ -768,35 +768,37 @@ func (x *ReviewToolsResponse) GetOffloaded() []*v11.OffloadedField {
 	return nil
 }
 
-// ExecuteToolsRequest asks to run calls.
+// ExecuteToolsRequest runs calls.
 type ExecuteToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional for a client, given between services. Key of the effects; at most 128 bytes.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// On whose behalf; no part of the content.
+	// On whose behalf; not part of the content.
 	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// The tools on offer.
 	Tools []*ToolRef `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Required. The calls, in the order of the message.
 	Calls []*ToolCall `protobuf:"bytes,5,rep,name=calls,proto3" json:"calls,omitempty"`
-	// Optional. Bound of text results in bytes; 0 or negative never cuts; default 16384. A tool's own bound wins.
+	// Optional. Bound of text results in bytes; 0 or negative never truncates; default 16384. A tool's own bound
+	// overrides it.
 	MaxOutputBytes *int64 `protobuf:"varint,6,opt,name=max_output_bytes,json=maxOutputBytes,proto3,oneof" json:"max_output_bytes,omitempty"`
-	// Sandboxes by environment name; `default` is the default one. Format of a value: `projects/{project}/sandboxes/{sandbox}`.
+	// Sandboxes by environment name. Tools use `default` if none is named. Format of a value:
+	// `projects/{project}/sandboxes/{sandbox}`.
 	Sandboxes map[string]string `protobuf:"bytes,7,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Entries of the run's store that the tools declare, as JSON text.
 	Store map[string]string `protobuf:"bytes,8,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Names of tools whose calls run one after another, and stop after one fails.
+	// Optional. Names of tools whose calls run one after another, and stop after a failure.
 	FailFast []string `protobuf:"bytes,9,rep,name=fail_fast,json=failFast,proto3" json:"fail_fast,omitempty"`
 	// Optional. Bound of each call, by itself.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Optional. Name of the scope in which tools share connections, shells and browsers, at most 128 bytes; default: none outlives its call.
-	// Not built yet: fails with NOT_BUILT_YET.
+	// Optional. Name of the scope in which tools share connections, shells and browsers, at most 128 bytes; default: none
+	// outlives its call. Not built yet: fails with NOT_BUILT_YET.
 	Scope string `protobuf:"bytes,12,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Optional. True when the arguments have not been reviewed: parse, look up, validate and coerce first (no policy).
+	// Optional. True if the arguments have not been reviewed: parse, look up, validate and coerce first (no policy).
 	Review bool `protobuf:"varint,11,opt,name=review,proto3" json:"review,omitempty"`
-	// Optional. Large values that the caller has put into the project's blobs before.
+	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v11.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1041,7 +1043,7 @@ type ToolProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Its place in the request.
+	// Its position in the request.
 	Index int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// What to show.
 	Note          *v1.Note `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
@@ -1100,7 +1102,7 @@ func (x *ToolProgress) GetNote() *v1.Note {
 	return nil
 }
 
-// WatchWorkersRequest says whose workers to watch.
+// WatchWorkersRequest selects the workers to watch.
 type WatchWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`; `projects/-` is every project.
@@ -1153,7 +1155,7 @@ type WatchWorkersResponse struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The tool's name.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	// Whether a worker that takes calls is connected.
+	// Whether a worker that accepts calls is connected.
 	Served        bool `protobuf:"varint,3,opt,name=served,proto3" json:"served,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1210,12 +1212,12 @@ func (x *WatchWorkersResponse) GetServed() bool {
 	return false
 }
 
-// ToolStarted says that a call began.
+// ToolStarted reports that a call began.
 type ToolStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Place of the call in the request, from 0.
+	// Position of the call in the request, from 0.
 	Index         int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1274,7 +1276,7 @@ type AttachToolCallRequest struct {
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Required. The call's id.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The call's place in the request, from 0.
+	// The call's position in the request, from 0.
 	Index         int32 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1343,7 +1345,7 @@ type CallRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The call's id.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The call's place in the request, from 0: two calls of one request may have one id.
+	// The call's position in the request, from 0: two calls of one request may have one id.
 	Index         int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

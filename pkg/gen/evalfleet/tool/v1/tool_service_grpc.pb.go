@@ -35,31 +35,38 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ToolService knows the tools, checks calls and executes the approved ones. It keeps nothing between calls but connections: a run's store travels with the request.
+// ToolService has the registry of tools, reviews calls and executes approved ones. It keeps only connections between
+// calls: a run's store is part of the request.
 type ToolServiceClient interface {
 	// ListTools lists the registered tools by name.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
-	// ResolveTools gives the definitions of the referred tools with options and changes applied, in order: what a run pins and a model is offered.
+	// ResolveTools returns the definitions of the referenced tools with options and changes applied, in order. A run pins
+	// them and offers them to the model.
 	ResolveTools(ctx context.Context, in *ResolveToolsRequest, opts ...grpc.CallOption) (*ResolveToolsResponse, error)
-	// ParseToolCall turns a provider's raw argument text into arguments, by the rules for text that is no JSON. It has no effect.
+	// ParseToolCall turns a provider's raw argument text into arguments, by the rules for text that is no JSON. It has no
+	// effect.
 	ParseToolCall(ctx context.Context, in *ParseToolCallRequest, opts ...grpc.CallOption) (*ParseToolCallResponse, error)
-	// ReviewTools says for each call of a message whether it runs, has no effect: parse errors, unknown tools, schema violations, policy, view.
+	// ReviewTools decides for each call of a message whether it runs: parse errors, unknown tools, schema violations,
+	// policy, view. It has no effect.
 	ReviewTools(ctx context.Context, in *ReviewToolsRequest, opts ...grpc.CallOption) (*ReviewToolsResponse, error)
-	// ExecuteTools runs approved calls and streams one result per call as it is durable. With a request_id every call is an effect of its own, named by
-	// its id and its index in the request: providers do send two calls with one id. It continues when the caller leaves, and a repeated request attaches;
-	// it has the same calls at the same places. Adjacent calls whose tools allow it run side by side.
+	// ExecuteTools runs approved calls and streams one result per call as it becomes durable. With a request_id every
+	// call is an effect of its own, named by its id and its index in the request: providers may send two calls with one
+	// id. It continues when the caller leaves, and a repeated request attaches; it has the same calls at the same
+	// positions. Adjacent calls run concurrently if their tools allow it.
 	ExecuteTools(ctx context.Context, in *ExecuteToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteToolsResponse], error)
-	// WatchWorkers streams the tools that workers serve: first the current ones, then each tool whose workers connect or leave, until the caller leaves. A slow watcher skips what was
-	// overtaken.
+	// WatchWorkers streams the tools that workers serve: first the current ones, then each tool whose workers connect or
+	// leave, until the caller leaves. A slow watcher skips intermediate values.
 	WatchWorkers(ctx context.Context, in *WatchWorkersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkersResponse], error)
-	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
+	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts
+	// nothing.
 	AttachToolCall(ctx context.Context, in *AttachToolCallRequest, opts ...grpc.CallOption) (*ToolResult, error)
-	// CancelTools stops calls, also ones that were never seen: those then fail with EFFECT_CANCELLED. Idempotent.
+	// CancelTools stops calls. An unknown key gets a tombstone: a later call with it fails with EFFECT_CANCELLED.
+	// Idempotent.
 	CancelTools(ctx context.Context, in *CancelToolsRequest, opts ...grpc.CallOption) (*CancelToolsResponse, error)
-	// ReleaseTools drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
+	// ReleaseTools drops stored results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseTools(ctx context.Context, in *ReleaseToolsRequest, opts ...grpc.CallOption) (*ReleaseToolsResponse, error)
-	// ReleaseRunTools drops the kept results of the tool calls of runs that were deleted or have ended, and cancels what of them would begin.
-	// Idempotent; unknown runs are ignored.
+	// ReleaseRunTools drops the stored results of the tool calls of runs that were deleted or have ended, and cancels
+	// calls of them that would begin. Idempotent; unknown runs are ignored.
 	ReleaseRunTools(ctx context.Context, in *ReleaseRunToolsRequest, opts ...grpc.CallOption) (*ReleaseRunToolsResponse, error)
 }
 
@@ -193,31 +200,38 @@ func (c *toolServiceClient) ReleaseRunTools(ctx context.Context, in *ReleaseRunT
 // All implementations must embed UnimplementedToolServiceServer
 // for forward compatibility.
 //
-// ToolService knows the tools, checks calls and executes the approved ones. It keeps nothing between calls but connections: a run's store travels with the request.
+// ToolService has the registry of tools, reviews calls and executes approved ones. It keeps only connections between
+// calls: a run's store is part of the request.
 type ToolServiceServer interface {
 	// ListTools lists the registered tools by name.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
-	// ResolveTools gives the definitions of the referred tools with options and changes applied, in order: what a run pins and a model is offered.
+	// ResolveTools returns the definitions of the referenced tools with options and changes applied, in order. A run pins
+	// them and offers them to the model.
 	ResolveTools(context.Context, *ResolveToolsRequest) (*ResolveToolsResponse, error)
-	// ParseToolCall turns a provider's raw argument text into arguments, by the rules for text that is no JSON. It has no effect.
+	// ParseToolCall turns a provider's raw argument text into arguments, by the rules for text that is no JSON. It has no
+	// effect.
 	ParseToolCall(context.Context, *ParseToolCallRequest) (*ParseToolCallResponse, error)
-	// ReviewTools says for each call of a message whether it runs, has no effect: parse errors, unknown tools, schema violations, policy, view.
+	// ReviewTools decides for each call of a message whether it runs: parse errors, unknown tools, schema violations,
+	// policy, view. It has no effect.
 	ReviewTools(context.Context, *ReviewToolsRequest) (*ReviewToolsResponse, error)
-	// ExecuteTools runs approved calls and streams one result per call as it is durable. With a request_id every call is an effect of its own, named by
-	// its id and its index in the request: providers do send two calls with one id. It continues when the caller leaves, and a repeated request attaches;
-	// it has the same calls at the same places. Adjacent calls whose tools allow it run side by side.
+	// ExecuteTools runs approved calls and streams one result per call as it becomes durable. With a request_id every
+	// call is an effect of its own, named by its id and its index in the request: providers may send two calls with one
+	// id. It continues when the caller leaves, and a repeated request attaches; it has the same calls at the same
+	// positions. Adjacent calls run concurrently if their tools allow it.
 	ExecuteTools(*ExecuteToolsRequest, grpc.ServerStreamingServer[ExecuteToolsResponse]) error
-	// WatchWorkers streams the tools that workers serve: first the current ones, then each tool whose workers connect or leave, until the caller leaves. A slow watcher skips what was
-	// overtaken.
+	// WatchWorkers streams the tools that workers serve: first the current ones, then each tool whose workers connect or
+	// leave, until the caller leaves. A slow watcher skips intermediate values.
 	WatchWorkers(*WatchWorkersRequest, grpc.ServerStreamingServer[WatchWorkersResponse]) error
-	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
+	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts
+	// nothing.
 	AttachToolCall(context.Context, *AttachToolCallRequest) (*ToolResult, error)
-	// CancelTools stops calls, also ones that were never seen: those then fail with EFFECT_CANCELLED. Idempotent.
+	// CancelTools stops calls. An unknown key gets a tombstone: a later call with it fails with EFFECT_CANCELLED.
+	// Idempotent.
 	CancelTools(context.Context, *CancelToolsRequest) (*CancelToolsResponse, error)
-	// ReleaseTools drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
+	// ReleaseTools drops stored results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseTools(context.Context, *ReleaseToolsRequest) (*ReleaseToolsResponse, error)
-	// ReleaseRunTools drops the kept results of the tool calls of runs that were deleted or have ended, and cancels what of them would begin.
-	// Idempotent; unknown runs are ignored.
+	// ReleaseRunTools drops the stored results of the tool calls of runs that were deleted or have ended, and cancels
+	// calls of them that would begin. Idempotent; unknown runs are ignored.
 	ReleaseRunTools(context.Context, *ReleaseRunToolsRequest) (*ReleaseRunToolsResponse, error)
 	mustEmbedUnimplementedToolServiceServer()
 }

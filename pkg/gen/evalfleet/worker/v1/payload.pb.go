@@ -101,14 +101,14 @@ func (x *ToolPayload) GetAttribution() *v1.Attribution {
 	return nil
 }
 
-// ToolResultPayload answers a ToolPayload. `{"text": "…"}` is a whole answer.
+// ToolResultPayload answers a ToolPayload. `{"text": "…"}` is a complete answer.
 type ToolResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the model sees, as one text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Optional. What the model sees, as parts, in place of `text`.
 	Parts []*v11.Content `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	// Optional. Changes to the run's store. A key that the offer does not list is refused.
 	StoreChanges  []*v12.StoreChange `protobuf:"bytes,3,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,7 +279,7 @@ type ScorerResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The judgement.
 	Score *v14.Score `protobuf:"bytes,1,opt,name=score,proto3" json:"score,omitempty"`
-	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	// Optional. Changes to the run's store. A key that the offer does not list is refused.
 	StoreChanges  []*v12.StoreChange `protobuf:"bytes,2,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -329,7 +329,8 @@ func (x *ScorerResultPayload) GetStoreChanges() []*v12.StoreChange {
 	return nil
 }
 
-// ContinuePayload is the payload of a call of kind `continue`: a turn has ended; how does the agent continue?
+// ContinuePayload is the payload of a call of kind `continue`: a turn has ended, and the worker decides how the agent
+// continues.
 type ContinuePayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation.
@@ -413,7 +414,7 @@ type ContinueResultPayload struct {
 	//	*ContinueResultPayload_Message
 	//	*ContinueResultPayload_Conversation
 	Decision isContinueResultPayload_Decision `protobuf_oneof:"decision"`
-	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	// Optional. Changes to the run's store. A key that the offer does not list is refused.
 	StoreChanges  []*v12.StoreChange `protobuf:"bytes,4,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -495,17 +496,17 @@ type isContinueResultPayload_Decision interface {
 }
 
 type ContinueResultPayload_Proceed struct {
-	// True: continue, with the agent's own message when the model called no tool; false: stop.
+	// True: continue, with the agent's own message if the model called no tool; false: stop.
 	Proceed bool `protobuf:"varint,1,opt,name=proceed,proto3,oneof"`
 }
 
 type ContinueResultPayload_Message struct {
-	// Go on with this user message.
+	// Continue with this user message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3,oneof"`
 }
 
 type ContinueResultPayload_Conversation struct {
-	// Go on with this conversation.
+	// Continue with this conversation.
 	Conversation *Conversation `protobuf:"bytes,3,opt,name=conversation,proto3,oneof"`
 }
 
@@ -561,7 +562,8 @@ func (x *Conversation) GetMessages() []*v13.ChatMessage {
 	return nil
 }
 
-// AgentPayload is the payload of a call of kind `agent`, which is not built yet: the state as it is. The worker answers what to do now and keeps nothing.
+// AgentPayload is the payload of a call of kind `agent`, which is not built yet: the current state. The worker answers
+// with the next actions and stores nothing.
 type AgentPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation.
@@ -576,9 +578,9 @@ type AgentPayload struct {
 	ParamsJson string `protobuf:"bytes,5,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	// On whose behalf.
 	Attribution *v1.Attribution `protobuf:"bytes,6,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// What the worker answered last as `state_json`; empty when it is asked first.
+	// The `state_json` of the worker's last answer; empty in the first call.
 	StateJson string `protobuf:"bytes,7,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
-	// What came of the actions of its last answer that have an outcome, in their order.
+	// The outcomes of the actions of its last answer, in their order.
 	Outcomes []*AgentOutcome `protobuf:"bytes,8,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	// Names of the agents that it may call or hand over to.
 	Agents []string `protobuf:"bytes,9,rep,name=agents,proto3" json:"agents,omitempty"`
@@ -688,14 +690,14 @@ func (x *AgentPayload) GetSandboxes() []string {
 	return nil
 }
 
-// AgentResultPayload answers an AgentPayload: actions in order, carried out before the worker is asked again.
+// AgentResultPayload answers an AgentPayload: actions in order, which are executed before the worker is called again.
 type AgentResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The actions. Neighbours that are effects (generate, execute, exec, call_agent) are carried out side by side.
+	// The actions. Adjacent actions that are effects (generate, execute, exec, call_agent) run concurrently.
 	Actions []*AgentAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Optional. What it is given back when it is asked next. A JSON value, as text, of at most 256 KiB.
+	// Optional. State that the worker receives in the next call. A JSON value, as text, of at most 256 KiB.
 	StateJson string `protobuf:"bytes,2,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
-	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	// Optional. Changes to the run's store. A key that the offer does not list is refused.
 	StoreChanges  []*v12.StoreChange `protobuf:"bytes,3,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -936,7 +938,7 @@ type AgentAction_Done struct {
 }
 
 type AgentAction_ReplaceConversation struct {
-	// Go on with this conversation in place of the one that there is.
+	// Continue with this conversation in place of the current one.
 	ReplaceConversation *Conversation `protobuf:"bytes,5,opt,name=replace_conversation,json=replaceConversation,proto3,oneof"`
 }
 
@@ -946,7 +948,7 @@ type AgentAction_Exec struct {
 }
 
 type AgentAction_CallAgent struct {
-	// Run another agent with a conversation of its own, and get its answer.
+	// Run another agent with a conversation of its own, and return its answer.
 	CallAgent *CallAgentAction `protobuf:"bytes,7,opt,name=call_agent,json=callAgent,proto3,oneof"`
 }
 
@@ -992,12 +994,12 @@ func (*AgentAction_Note) isAgentAction_Action() {}
 
 func (*AgentAction_Fail) isAgentAction_Action() {}
 
-// AgentOutcome is what came of an action.
+// AgentOutcome is the outcome of an action.
 type AgentOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place of the action in its answer, from 0.
+	// Position of the action in its answer, from 0.
 	Action int32 `protobuf:"varint,1,opt,name=action,proto3" json:"action,omitempty"`
-	// What came of it; that of an execution is in the conversation.
+	// The outcome; that of an execution is in the conversation.
 	//
 	// Types that are valid to be assigned to Outcome:
 	//
@@ -1129,7 +1131,7 @@ type GenerateAction struct {
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	// Optional. Overrides the run's configuration, member by member.
 	Config *v13.GenerateConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Optional. Names of the tools on offer that the model is shown; default all. Set with no names: none.
+	// Optional. Names of the tools that the model is offered; default all. Set with no names: none.
 	Tools *ToolNames `protobuf:"bytes,3,opt,name=tools,proto3" json:"tools,omitempty"`
 	// Optional. Which tools the model may or must call.
 	ToolChoice    *v12.ToolChoice `protobuf:"bytes,4,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
@@ -1244,7 +1246,7 @@ func (x *ToolNames) GetNames() []string {
 // ExecuteAction executes tool calls.
 type ExecuteAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. Places of the calls in the last message, from 0; default all.
+	// Optional. Positions of the calls in the last message, from 0; default all.
 	Calls         []int32 `protobuf:"varint,1,rep,packed,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1372,11 +1374,11 @@ func (x *ExecAction) GetTimeout() *durationpb.Duration {
 // ExecOutcome is how a command ended.
 type ExecOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exit code; 128 + n when signal n killed it. Always set, also when it is 0.
+	// Exit code; 128 + n if signal n killed it. Always set, also if it is 0.
 	ExitCode *int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// True when the time-out killed it.
+	// True if the time-out killed it.
 	TimedOut bool `protobuf:"varint,2,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	// Standard output, cut in the middle at 256 KiB; what is no UTF-8 is replaced.
+	// Standard output, truncated in the middle to 256 KiB; invalid UTF-8 is replaced.
 	Stdout string `protobuf:"bytes,3,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	// Standard error, likewise.
 	Stderr        string `protobuf:"bytes,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
@@ -1598,10 +1600,10 @@ func (x *HandOffAction) GetAgent() string {
 	return ""
 }
 
-// WaitAction waits for a person. The message is in the conversation when the worker is asked next.
+// WaitAction waits for a person. The message is in the conversation of the next call.
 type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How long; default until one comes.
+	// Optional. How long; default: until a message arrives.
 	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1852,11 +1854,11 @@ const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x01\n" +
 	"\x12AgentResultPayload\x12:\n" +
-	"\aactions\x18\x01 \x03(\v2 .evalfleet.worker.v1.AgentActionR\aactions\x12\x1d\n" +
+	"\aactions\x18\x01 \x03(\v2 .evalfleet.worker.v1.AgentActionR\aactions\x12(\n" +
 	"\n" +
-	"state_json\x18\x02 \x01(\tR\tstateJson\x12C\n" +
+	"state_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\tstateJson\x12C\n" +
 	"\rstore_changes\x18\x03 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\xd1\x05\n" +
 	"\vAgentAction\x12B\n" +
 	"\vadd_message\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ChatMessageH\x00R\n" +
@@ -1888,9 +1890,9 @@ const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\vtool_choice\x18\x04 \x01(\v2\x1d.evalfleet.tool.v1.ToolChoiceR\n" +
 	"toolChoice\"!\n" +
 	"\tToolNames\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"%\n" +
-	"\rExecuteAction\x12\x14\n" +
-	"\x05calls\x18\x01 \x03(\x05R\x05calls\"\xab\x01\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"3\n" +
+	"\rExecuteAction\x12\"\n" +
+	"\x05calls\x18\x01 \x03(\x05B\f\xbaH\t\x92\x01\x06\"\x04\x1a\x02(\x00R\x05calls\"\xab\x01\n" +
 	"\n" +
 	"ExecAction\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x1c\n" +

@@ -4,7 +4,9 @@
 // 	protoc        (unknown)
 // source: evalfleet/worker/v1/worker_service.proto
 
-// Package evalfleet.worker.v1 is how programs in any language extend the platform: tools, agents, scorers, models, approvers and more. A frame is typed; what a call carries is JSON, so that a worker needs nothing but JSON.
+// Package evalfleet.worker.v1 is the protocol by which programs in any language extend the platform: tools, agents,
+// scorers, models, approvers and more. A frame is typed; the payload of a call is JSON, so that a worker needs only
+// JSON.
 
 package workerv1
 
@@ -24,10 +26,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ConnectRequest is what a worker says.
+// ConnectRequest is a frame of the worker.
 type ConnectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it says.
+	// The messages of the command.
 	//
 	// Types that are valid to be assigned to Frame:
 	//
@@ -37,7 +39,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Pong
 	//	*ConnectRequest_Draining
 	Frame isConnectRequest_Frame `protobuf_oneof:"frame"`
-	// Optional. Large values that the worker has put into the project's blobs before.
+	// Optional. Large values that the worker has stored in the project's blobs before.
 	Offloaded     []*OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -157,7 +159,7 @@ type ConnectRequest_Pong struct {
 }
 
 type ConnectRequest_Draining struct {
-	// It takes no further calls; it ends when those in flight are answered.
+	// The worker accepts no further calls; the connection ends when those in flight are answered.
 	Draining *Draining `protobuf:"bytes,5,opt,name=draining,proto3,oneof"`
 }
 
@@ -171,10 +173,10 @@ func (*ConnectRequest_Pong) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Draining) isConnectRequest_Frame() {}
 
-// ConnectResponse is what the host says.
+// ConnectResponse is a frame of the host.
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it says.
+	// The messages of the command.
 	//
 	// Types that are valid to be assigned to Frame:
 	//
@@ -318,10 +320,10 @@ func (*ConnectResponse_Ping) isConnectResponse_Frame() {}
 
 func (*ConnectResponse_Accepted) isConnectResponse_Frame() {}
 
-// Register says what a worker serves.
+// Register lists what a worker serves.
 type Register struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. Name of this worker, for people; default: one is given.
+	// Optional. Name of this worker, for people; default: the host chooses one.
 	Worker string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Required. What it offers.
 	Offers []*Offer `protobuf:"bytes,2,rep,name=offers,proto3" json:"offers,omitempty"`
@@ -329,7 +331,8 @@ type Register struct {
 	MaxInFlight int32 `protobuf:"varint,3,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
 	// Optional. Keys of calls from an earlier connection that it still works on or has unsent results of.
 	Unfinished []string `protobuf:"bytes,4,rep,name=unfinished,proto3" json:"unfinished,omitempty"`
-	// Optional. Format: `projects/{project}`; default `projects/default`. Only runs of this project reach the worker.
+	// Optional. Project of the worker: only runs of this project reach it. Format: `projects/{project}`; default
+	// `projects/default`.
 	Project       string `protobuf:"bytes,5,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,10 +403,11 @@ func (x *Register) GetProject() string {
 	return ""
 }
 
-// Offer is one thing that a worker serves. Several workers that offer the same are a pool.
+// Offer is one thing that a worker serves. Several workers with the same offer are a pool.
 type Offer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `tool`, `agent`, `scorer`, `model`, `approver`, `filter`, `continue`, `sample_source`, `metric`. Open: what the server does not serve is refused.
+	// Required. `tool`, `agent`, `scorer`, `model`, `approver`, `filter`, `continue`, `sample_source`, `metric`. Open: a
+	// kind that the server does not call is refused.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Required. Name, as tasks and runs use it: 1 to 128 letters, digits and `._/-`.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -413,13 +417,14 @@ type Offer struct {
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	// Optional. JSON Schema of its parameters; required for tools. JSON text.
 	ParametersJson string `protobuf:"bytes,5,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// Optional. `fail` (default) or `retry`: what to do with a call when its worker is lost. `ask` is not built yet and is refused.
+	// Optional. `fail` (default) or `retry`: what to do with a call whose worker is lost. `ask` is not built yet and is
+	// refused.
 	OnUnknown string `protobuf:"bytes,6,opt,name=on_unknown,json=onUnknown,proto3" json:"on_unknown,omitempty"`
 	// Optional. Tools: calls of one message may run side by side.
 	Parallel bool `protobuf:"varint,7,opt,name=parallel,proto3" json:"parallel,omitempty"`
 	// Optional. Store keys that it reads and writes; a trailing `*` matches any suffix.
 	StoreKeys []string `protobuf:"bytes,8,rep,name=store_keys,json=storeKeys,proto3" json:"store_keys,omitempty"`
-	// Optional. How long one call may take; default: none of its own.
+	// Optional. How long one call may take; default: no bound of its own.
 	Timeout       *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -573,10 +578,10 @@ func (x *Registered) GetForget() []string {
 	return nil
 }
 
-// Call asks a worker to do something.
+// Call is a call of a worker.
 type Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The effect's key: a worker that keeps results by it does nothing twice.
+	// The effect's key. A worker that stores results by key repeats no work.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Kind of the offer.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -738,7 +743,8 @@ type isCallResult_Outcome interface {
 }
 
 type CallResult_PayloadJson struct {
-	// JSON form of the kind's result: ToolResultPayload, ScorerResultPayload, ContinueResultPayload, AgentResultPayload.
+	// JSON form of the kind's result: ToolResultPayload, ScorerResultPayload, ContinueResultPayload,
+	// AgentResultPayload.
 	PayloadJson string `protobuf:"bytes,2,opt,name=payload_json,json=payloadJson,proto3,oneof"`
 }
 
@@ -754,12 +760,12 @@ func (*CallResult_Error) isCallResult_Outcome() {}
 // CallError is a failed call.
 type CallError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. For a tool the kind that the model sees, such as `timeout`, else a reason. Default `unknown`.
-	// Open: of a tool, a kind that is not known is `unknown`.
+	// Optional. For a tool the kind that the model sees, such as `timeout`, else a reason. Default `unknown`. Open: an
+	// unknown kind of a tool is `unknown`.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Optional. What went wrong.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// True when the run should fail and the model see nothing.
+	// True if the run should fail and the model see nothing.
 	Fatal         bool `protobuf:"varint,3,opt,name=fatal,proto3" json:"fatal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -871,7 +877,7 @@ func (x *CallProgress) GetMessage() string {
 	return ""
 }
 
-// CancelCall asks to stop a call; its result is no longer wanted.
+// CancelCall stops a call; its result is no longer needed.
 type CancelCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's key.
@@ -917,7 +923,7 @@ func (x *CancelCall) GetKey() string {
 	return ""
 }
 
-// ResultAccepted says that a result is durable.
+// ResultAccepted confirms that a result is durable.
 type ResultAccepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's key.
@@ -1009,7 +1015,7 @@ func (*Ping) Descriptor() ([]byte, []int) {
 	return file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP(), []int{11}
 }
 
-// Pong says that it is.
+// Pong answers a ping.
 type Pong struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1046,7 +1052,7 @@ func (*Pong) Descriptor() ([]byte, []int) {
 	return file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP(), []int{12}
 }
 
-// Draining says that a worker takes no further calls.
+// Draining announces that a worker accepts no further calls.
 type Draining struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1083,11 +1089,11 @@ func (*Draining) Descriptor() ([]byte, []int) {
 	return file_evalfleet_worker_v1_worker_service_proto_rawDescGZIP(), []int{13}
 }
 
-// OffloadedField is a value of a frame that is stored apart, in the project's blobs: BlobService of the same address has
-// it, over REST `GET /api/v1/projects/{project}/blobs/{hash}:download`.
+// OffloadedField is a value of a frame that is stored in the project's blobs: BlobService of the same address has it,
+// over REST `GET /api/v1/projects/{project}/blobs/{hash}:download`.
 type OffloadedField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Where the value belongs, such as `call.payload_json`.
+	// Required. The path of the value's field, such as `call.payload_json`.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
 	// Required. The value.
 	Blob          *OffloadedBody `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`

@@ -4,7 +4,9 @@
 // - protoc             (unknown)
 // source: evalfleet/worker/v1/worker_service.proto
 
-// Package evalfleet.worker.v1 is how programs in any language extend the platform: tools, agents, scorers, models, approvers and more. A frame is typed; what a call carries is JSON, so that a worker needs nothing but JSON.
+// Package evalfleet.worker.v1 is the protocol by which programs in any language extend the platform: tools, agents,
+// scorers, models, approvers and more. A frame is typed; the payload of a call is JSON, so that a worker needs only
+// JSON.
 
 package workerv1
 
@@ -28,14 +30,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkerService takes workers in. The service that calls a kind hosts its workers; one address for clients splits a registration by kind.
+// WorkerService accepts workers. The service that calls a kind hosts its workers; the one address for clients splits a
+// registration by kind.
 type WorkerServiceClient interface {
 	// Connect is one worker's connection, opened by the worker:
 	//
 	//	worker: register, then (result | progress | pong | draining)*
 	//	host: registered, then (call | cancel | ping | accepted)*
 	//
-	// A worker that comes back offers the keys it has not answered yet; its results count once. It may send those that it has right after its registration.
+	// A worker that reconnects lists the keys that it has not answered yet; its results count once. It may send available
+	// results right after its registration.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
 }
 
@@ -64,14 +68,16 @@ type WorkerService_ConnectClient = grpc.BidiStreamingClient[ConnectRequest, Conn
 // All implementations must embed UnimplementedWorkerServiceServer
 // for forward compatibility.
 //
-// WorkerService takes workers in. The service that calls a kind hosts its workers; one address for clients splits a registration by kind.
+// WorkerService accepts workers. The service that calls a kind hosts its workers; the one address for clients splits a
+// registration by kind.
 type WorkerServiceServer interface {
 	// Connect is one worker's connection, opened by the worker:
 	//
 	//	worker: register, then (result | progress | pong | draining)*
 	//	host: registered, then (call | cancel | ping | accepted)*
 	//
-	// A worker that comes back offers the keys it has not answered yet; its results count once. It may send those that it has right after its registration.
+	// A worker that reconnects lists the keys that it has not answered yet; its results count once. It may send available
+	// results right after its registration.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
 	mustEmbedUnimplementedWorkerServiceServer()
 }
