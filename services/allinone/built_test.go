@@ -32,9 +32,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// What is declared and not built is marked: the RPCs that answer NOT_BUILT_YET are those whose comment in the protocol
-// says so and whose option not_built names the capability, and those that have `x-evalfleet-status: not-built` in the
-// OpenAPI document (proto/openapi.yaml).
+// Methods that are declared but not built are marked: the RPCs that answer NOT_BUILT_YET are those whose comment in the
+// protocol states it and whose option not_built names the capability, and those with `x-evalfleet-status: not-built` in
+// the OpenAPI document (proto/openapi.yaml).
 func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())
 	server, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})
@@ -75,7 +75,7 @@ func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 		for _, o := range operations {
 			if o.Status != "" {
 				assert.Equal(t, "not-built", o.Status)
-				assert.Contains(t, o.Summary, notBuiltComment)
+				assert.Contains(t, strings.ReplaceAll(o.Summary, "\n", " "), notBuiltComment)
 				marked = append(marked, strings.Replace(o.ID, "_", ".", 1))
 			}
 		}
@@ -84,8 +84,8 @@ func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 	assert.Equal(t, overREST, marked, "proto/openapi.yaml lists the RPCs that are not built")
 }
 
-// Whoever generates code from the protocol learns by file what is held: a file has methods that are built or methods
-// that are not, and buf.yaml exempts the latter files, and no others, from the comparison with the baseline.
+// Whether the baseline holds a method depends on its file: a file has methods that are built or methods that are not,
+// and buf.yaml exempts exactly the latter files from the comparison with the baseline.
 func TestFilesOfWhatIsNotBuiltAreExempt(t *testing.T) {
 	t.Parallel()
 	var unstable []string
@@ -114,12 +114,14 @@ func TestFilesOfWhatIsNotBuiltAreExempt(t *testing.T) {
 
 const notBuiltComment = "Not built yet: fails with NOT_BUILT_YET."
 
-// commentsSayNotBuilt returns the RPCs, as Service.Method, whose comment in the protocol says that they are not built.
+// commentsSayNotBuilt returns the RPCs, as Service.Method, whose comment in the protocol states that they are not
+// built.
 func commentsSayNotBuilt(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../proto/evalfleet/*/v1/*_service.proto")
 	require.NoError(t, err)
 	declared := regexp.MustCompile(`(?m)^service (\w+)|((?:^  //.*\n)+)  rpc (\w+)\(`)
+	nextLine := regexp.MustCompile(`\n *// ?`)
 	var names []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -128,7 +130,7 @@ func commentsSayNotBuilt(t *testing.T) []string {
 		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
 			if m[1] != "" {
 				service = m[1]
-			} else if strings.Contains(m[2], notBuiltComment) {
+			} else if strings.Contains(nextLine.ReplaceAllString(m[2], " "), notBuiltComment) {
 				names = append(names, service+"."+m[3])
 			}
 		}
@@ -224,7 +226,7 @@ func answerTo(t *testing.T, conn grpc.ClientConnInterface, method protoreflect.M
 	return stream.RecvMsg(answer)
 }
 
-// requestOf makes a valid request: required fields have a value, names that of nothing that exists.
+// requestOf returns a valid request: required fields are set, and names are those of resources that do not exist.
 func requestOf(t *testing.T, method protoreflect.MethodDescriptor) proto.Message {
 	t.Helper()
 	requestType, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
@@ -241,7 +243,7 @@ func requestOf(t *testing.T, method protoreflect.MethodDescriptor) proto.Message
 		more := requestType.New().Interface()
 		require.NoError(t, protojson.Unmarshal([]byte(example), more))
 		more.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			request.Set(f, v) // In place of what stands there, also in a list.
+			request.Set(f, v) // It replaces the present value, also in a list.
 			return true
 		})
 	}
@@ -295,6 +297,6 @@ func valueOf(f protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.Int64Kind:
 		return protoreflect.ValueOfInt64(1)
 	default:
-		return f.Default() // The validation of the request names what is missing.
+		return f.Default() // The validation of the request names the missing field.
 	}
 }

@@ -8,29 +8,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
 )
 
-// asked is a call, and what both doors say of it.
+// asked is a call, and its expected answer over gRPC and REST.
 type asked struct {
 	// call is the method, as Service.Method, and request its request as JSON. REST gets the same request.
 	call, request string
 	// verb, path and body are a call over REST alone: one that no typed client can make.
 	verb, path, body string
-	// status is the answer's over HTTP, and code, reason and fields what an error says; fields are as the schema spells
-	// them.
+	// status is the HTTP status; code, reason and fields are those of the error. Fields have the names of the schema.
 	status       int
 	code, reason string
 	fields       []string
-	// says is what the message says, the next step above all.
+	// says are parts of the message, above all the next step.
 	says []string
 }
 
-// over makes the REST call of a method's request: what its path names stands there, the rest in the body or the query.
+// over makes the REST call of a method's request: fields of the path in the path, the others in the body or the query.
 func (d doors) over(t *testing.T, call, request string) said {
 	t.Helper()
 	i := slices.IndexFunc(bindings(), func(b binding) bool { return string(b.method.Parent().Name())+"."+string(b.method.Name()) == call })
@@ -116,11 +119,11 @@ func spec(more string) string {
 	return string(text)
 }
 
-// Each call answers alike at both doors: with its code, its reason, the field as the caller spells it, and a message
-// that says what to do.
+// Each call has the same answer over gRPC and over REST: the code, the reason, the field as the caller spells it, and a
+// message with the next step.
 func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 	t.Parallel()
-	d := open(t)
+	d := open(t, withGuest(t))
 	created := func(call, request string) string {
 		t.Helper()
 		got := d.over(t, call, request)
@@ -147,7 +150,16 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 	inSpent := strings.Replace(generate(""), "default", "spent", 1)
 	require.Equal(t, http.StatusOK, d.over(t, "ModelService.Generate", inSpent).status)
 
+	box := created("SandboxService.CreateSandbox", `{"parent": "projects/default", "spec": {"driver": "local"}}`)
+	defer d.over(t, "SandboxService.DeleteSandbox", `{"name": "`+box+`"}`)
+	gone := created("SandboxService.CreateSandbox", `{"parent": "projects/default", "spec": {"driver": "local"}}`)
+	require.Equal(t, http.StatusOK, d.over(t, "SandboxService.DeleteSandbox", `{"name": "`+gone+`"}`).status)
+
 	const invalid, request = "INVALID_ARGUMENT", "INVALID_REQUEST"
+	const refused = "FAILED_PRECONDITION"
+	exec := func(sandbox, more string) string {
+		return `{"sandbox": "` + sandbox + `", "spec": {"argv": ["true"]` + more + `}}`
+	}
 	for name, tt := range map[string]asked{
 		"what the server is": {verb: http.MethodGet, path: "/api/v1/server", status: 200},
 		"a run":              {call: "RunService.CreateRun", request: run(""), status: 200},
@@ -273,7 +285,27 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 		},
 		"an update of nothing": {
 			call: "LimitService.UpdateBudget", request: `{"budget": {"name": "projects/default/budgets/project"}}`, status: 400, code: invalid, reason: request,
-			fields: []string{"update_mask"}, says: []string{"set or name one of max_tokens"},
+			fields: []string{"update_mask"}, says: []string{"set or name one of max"},
+		},
+		"an update of nothing, without a name": {
+			verb: http.MethodPatch, path: "/api/v1/projects/default/budgets/project", body: `{}`, status: 400, code: invalid, reason: request,
+			fields: []string{"updateMask"}, says: []string{"updateMask: nothing is to be changed; set or name one of maxTokens, maxCost"},
+		},
+		"a mask of no field": {
+			verb: http.MethodPatch, path: "/api/v1/projects/default/budgets/project?updateMask=maxTokns", body: `{}`, status: 400, code: invalid, reason: request,
+			fields: []string{"updateMask"}, says: []string{`"maxTokns" is no field of Budget; maxTokens, maxCost can be changed`},
+		},
+		"a mask of no field, as the schema spells it": {
+			verb: http.MethodPatch, path: "/api/v1/projects/default/budgets/project?update_mask=max_tokns", body: `{}`, status: 400, code: invalid, reason: request,
+			fields: []string{"updateMask"}, says: []string{`"max_tokns" is no field of Budget; maxTokens, maxCost can be changed`},
+		},
+		"a mask of no limit": {
+			verb: http.MethodPost, path: "/api/v1/" + working + ":retuneLimits", body: `{"updateMask": "workTime"}`, status: 400, code: invalid, reason: request,
+			fields: []string{"updateMask"}, says: []string{`"workTime" is no field of RunLimits`, "workingTime"},
+		},
+		"an update of what stays": {
+			verb: http.MethodPatch, path: "/api/v1/" + eval, body: `{"spec": {"retryOnError": 2}}`, status: 400, code: invalid, reason: request,
+			fields: []string{"updateMask"}, says: []string{`"spec.retryOnError" cannot be changed; spec.tags, spec.metadataJson, spec.maxSamples can`},
 		},
 		"a limit that is none": {
 			call: "RunService.CreateRun", request: run(`"limits": {"turns": -1}`), status: 400, code: invalid, reason: request,
@@ -308,6 +340,52 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 			call: "EvalService.UpdateEval", request: `{"eval": {"name": "` + eval + `", "spec": {"maxSamples": 2}}}`, status: 400, code: "FAILED_PRECONDITION", reason: "RUN_FINISHED",
 			says: []string{"at work"},
 		},
+		"a model without a key": {
+			call: "RunService.CreateRun", request: run(`"model": {"model": "openai/gpt-4o"}`), status: 400, code: refused, reason: "PROVIDER_NOT_CONFIGURED",
+			fields: []string{"spec.model.model"}, says: []string{"OPENAI_API_KEY"},
+		},
+		"a call of a model without a key": {
+			call: "ModelService.Generate", request: strings.Replace(generate(""), "mockllm/model", "openai/gpt-4o", 1), status: 400, code: refused, reason: "PROVIDER_NOT_CONFIGURED",
+			fields: []string{"model"}, says: []string{"OPENAI_API_KEY"},
+		},
+		"an image where there is none": {
+			call: "SandboxService.CreateSandbox", request: `{"parent": "projects/default", "spec": {"driver": "local", "image": "debian"}}`, status: 400, code: refused, reason: "CAPABILITY_UNSUPPORTED",
+			fields: []string{"spec.image"}, says: []string{"spec.image: the local driver"},
+		},
+		"a command": {call: "SandboxService.Exec", request: exec(box, ""), status: 200},
+		"a command of a stranger": {
+			call: "SandboxService.Exec", request: exec(box, `, "user": "bob"`), status: 400, code: invalid, reason: request,
+			fields: []string{"spec.user"}, says: []string{`no user "bob"; leave it out`},
+		},
+		"a file of a stranger": {
+			call: "SandboxService.ReadFile", request: `{"sandbox": "` + box + `", "path": "a", "user": "bob"}`, status: 400, code: invalid, reason: request,
+			fields: []string{"user"}, says: []string{`no user "bob"; leave it out`},
+		},
+		"no file":  {call: "SandboxService.ReadFile", request: `{"sandbox": "` + box + `", "path": "a"}`, status: 404, code: "NOT_FOUND", reason: "FILE_NOT_FOUND", says: []string{"a"}},
+		"a folder": {call: "SandboxService.ReadFile", request: `{"sandbox": "` + box + `", "path": "/tmp"}`, status: 400, code: refused, reason: "IS_A_DIRECTORY", says: []string{"/tmp"}},
+		"a command in a sandbox that is gone": {
+			call: "SandboxService.Exec", request: exec(gone, ""), status: 400, code: refused, reason: "SANDBOX_TERMINATED", says: []string{gone, "make a new one"},
+		},
+		"a command in no sandbox": {
+			call: "SandboxService.Exec", request: exec("projects/default/sandboxes/nope", ""), status: 404, code: "NOT_FOUND", reason: "RESOURCE_NOT_FOUND",
+		},
+		"a worker's result before its registration": {call: "WorkerService.Connect", request: `{"result": {"key": "k"}}`, code: invalid, reason: request, fields: []string{"register"}, says: []string{"the first frame"}},
+		"a worker without an offer": {
+			call: "WorkerService.Connect", request: `{"register": {}}`, code: invalid, reason: request, fields: []string{"register.offers"},
+		},
+		"an offer of an unknown kind": {
+			call: "WorkerService.Connect", request: `{"register": {"offers": [{"kind": "tol", "name": "x"}]}}`, code: invalid, reason: request,
+			fields: []string{"register.offers[0].kind"}, says: []string{"tool"},
+		},
+		"a tool that is not described": {
+			call: "WorkerService.Connect", request: `{"register": {"offers": [{"kind": "tool", "name": "x", "parametersJson": "{}"}]}}`, code: invalid, reason: request,
+			fields: []string{"register.offers[0]"}, says: []string{"description"},
+		},
+		"a policy that is none": {
+			call:    "WorkerService.Connect",
+			request: `{"register": {"offers": [{"kind": "tool", "name": "x", "description": "d", "parametersJson": "{}", "onUnknown": "ON_UNKNOWN_RETRY"}]}}`, code: invalid, reason: request,
+			fields: []string{"register.offers[0].on_unknown"}, says: []string{"fail", "retry"},
+		},
 		"no route": {verb: http.MethodGet, path: "/nope", status: 404, code: "NOT_FOUND", reason: "ROUTE_NOT_FOUND", says: []string{"/openapi.json"}},
 		"no verb":  {verb: http.MethodPut, path: runs, status: 405, code: "UNIMPLEMENTED", reason: "METHOD_NOT_ALLOWED"},
 	} {
@@ -339,4 +417,124 @@ func TestACallHasOneAnswerAtBothDoors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A call without a token, or with an unknown one, is refused over gRPC and over REST with a message that says what to
+// send.
+func TestACallWithoutATokenIsRefusedAtBothDoors(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	for token, says := range map[string]string{"": "send it as `authorization: Bearer …`", "wrong": "the token is not known"} {
+		stranger := d.as(t, token)
+		for call, request := range map[string]string{
+			"AdminService.GetServerInfo": `{}`,
+			"RunService.GetRun":          `{"name": "projects/default/runs/r"}`,
+			"RunService.CreateRun":       `{"parent": "projects/default"}`,
+			"RunService.WatchRun":        `{"name": "projects/default/runs/r"}`,
+			"WorkerService.Connect":      `{"register": {}}`,
+		} {
+			answers := []said{stranger.typed(t, call, request)}
+			if call != "WorkerService.Connect" {
+				answers = append(answers, stranger.over(t, call, request))
+				assert.Equal(t, http.StatusUnauthorized, answers[1].status, call)
+			}
+			for _, got := range answers {
+				assert.Equal(t, []string{"UNAUTHENTICATED", "TOKEN_INVALID"}, []string{got.code, got.reason}, "%s with %q: %v", call, token, got)
+				assert.Contains(t, got.message, says, call)
+			}
+		}
+	}
+}
+
+// Waiting work is stopped over REST: a model call by an interrupt, a tool call on its own. Each answer has the number
+// of the journaled event of the command.
+func TestWorkThatWaitsIsStoppedOverREST(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	get := func(path string) (answer struct {
+		Name, Seq, State         string
+		Interrupting, Cancelling bool
+		MessageCount             int
+		Wait                     struct{ Reason string }
+		Events                   []struct {
+			Seq             string
+			CommandReceived struct{ Type string }
+		}
+	},
+	) {
+		t.Helper()
+		got := d.rest(t, http.MethodGet, "/api/v1/"+path, "")
+		require.Equal(t, http.StatusOK, got.status, got)
+		require.NoError(t, json.Unmarshal([]byte(got.body), &answer))
+		return answer
+	}
+	post := func(path, body string) (answer struct {
+		Name, Seq                string
+		Interrupting, Cancelling bool
+	},
+	) {
+		t.Helper()
+		got := d.rest(t, http.MethodPost, "/api/v1/"+path, body)
+		require.Equal(t, http.StatusOK, got.status, got)
+		require.NoError(t, json.Unmarshal([]byte(got.body), &answer))
+		return answer
+	}
+	// command is the type of the command that an event records.
+	command := func(run, seq string) string {
+		for _, e := range get(run + "/events?pageSize=1000").Events {
+			if e.Seq == seq {
+				return e.CommandReceived.Type
+			}
+		}
+		return ""
+	}
+	until := func(run, state string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return get(run).State == state }, time.Minute, 10*time.Millisecond, "the run is %s", state)
+	}
+	outputs := func(all string) string {
+		text, err := json.Marshal(`{"outputs": [` + all + `]}`)
+		require.NoError(t, err)
+		return `"model": {"model": "mockllm/model", "modelArgsJson": ` + string(text) + `}`
+	}
+
+	run := post("projects/default/runs", `{"spec": `+spec(outputs(`{"output": {"text": "late", "delay_s": 3600}}`))+`}`).Name
+	require.Eventually(t, func() bool {
+		return strings.Contains(d.rest(t, http.MethodGet, "/api/v1/"+run, "").body, `"model mockllm/model"`)
+	}, time.Minute, 10*time.Millisecond)
+	cut := post(run+":interrupt", `{"reason": "look here"}`)
+	assert.False(t, cut.Interrupting, "a call of a model ends at once")
+	assert.Equal(t, "COMMAND_TYPE_INTERRUPT", command(run, cut.Seq))
+	until(run, "RUN_STATE_WAITING")
+	assert.Equal(t, "WAIT_REASON_INPUT", get(run).Wait.Reason)
+	post(run+":cancel", `{}`)
+
+	w := workertest.Dial(t, workerv1.NewWorkerServiceClient(d.conn))
+	w.Register(&workerv1.Register{Offers: []*workerv1.Offer{{Kind: "tool", Name: "slow", Description: "It is slow.", ParametersJson: `{"type":"object","properties":{},"additionalProperties":false}`}}})
+	run = post("projects/default/runs", `{"spec": `+spec(`"tools": [{"name": "slow"}], `+outputs(`{"tool_calls": [{"id": "c1", "function": "slow", "arguments": {}}]}, "done"`))+`}`).Name
+	call := w.Call()
+	stopped := post(run+":cancelCall", `{"callId": "c1", "reason": "too slow"}`)
+	assert.Equal(t, call.GetKey(), w.Next().GetCancel().GetKey(), "its worker hears of it")
+	assert.False(t, stopped.Cancelling)
+	assert.Equal(t, "COMMAND_TYPE_CANCEL_CALL", command(run, stopped.Seq))
+	until(run, "RUN_STATE_SUCCEEDED")
+}
+
+// The retries of a call are those that its configuration allows: a provider that still refuses it fails the run.
+func TestARateLimitWithoutRetriesFailsTheRun(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	got := d.over(t, "RunService.CreateRun", `{"parent": "projects/default", "spec": `+
+		spec(`"config": {"maxRetries": 0}, "model": {"model": "mockllm/model", "modelArgsJson": "{\"outputs\": [{\"output\": {\"error\": {\"status\": 429, \"message\": \"slow down\"}}}]}"}`)+`}`)
+	require.Equal(t, http.StatusOK, got.status, got)
+	var run struct {
+		Name, State string
+		Error       struct{ Reason string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.body), &run))
+	got = d.rest(t, http.MethodGet, "/api/v1/"+run.Name+":wait", "")
+	require.Equal(t, http.StatusOK, got.status, got)
+	require.NoError(t, json.Unmarshal([]byte(got.body), &run))
+	assert.Equal(t, "RUN_STATE_FAILED", run.State, got.body)
+	assert.Equal(t, "PROVIDER_RATE_LIMITED", run.Error.Reason)
 }

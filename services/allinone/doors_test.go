@@ -10,6 +10,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,27 +27,33 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/programtest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// doors are the two ways into a server, and what each says of a call: over gRPC, and over REST.
+// doors are the two APIs of a server: gRPC and REST.
 type doors struct {
 	conn   *grpc.ClientConn
 	client *http.Client
-	// api is where REST begins.
+	// api is the base URL of REST.
 	api, token string
 }
 
 // open starts a server that the test asks.
-func open(t *testing.T) doors {
+func open(t *testing.T, changes ...func(*allinone.Config)) doors {
 	t.Helper()
 	dir, lock := folder(t, t.TempDir())
-	server, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})
+	cfg := configured(t, "127.0.0.1:0")
+	for _, change := range changes {
+		change(&cfg)
+	}
+	server, stop := start(t, cfg, allinone.Deps{Dir: dir, Lock: lock})
 	conn, err := grpcclient.New(server.Address(), grpcclient.Options{Token: server.Token(), FailFast: true})
 	require.NoError(t, err)
 	client := &http.Client{Transport: &http.Transport{}}
@@ -57,14 +65,34 @@ func open(t *testing.T) doors {
 	return doors{conn: conn, client: client, api: "http://" + server.Address(), token: server.Token().Reveal()}
 }
 
-// said is what a door answered.
+// withGuest configures the server with the program that runs within sandboxes.
+func withGuest(t *testing.T) func(*allinone.Config) {
+	t.Helper()
+	dir, err := programtest.Build("", "./services/sandboxd/cmd/guestd")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	return func(c *allinone.Config) {
+		c.Sandboxd.GuestPath, c.Sandboxd.SearchPath = filepath.Join(dir, "guestd"), os.Getenv("PATH")
+	}
+}
+
+// as returns the same doors for a caller with another token; empty for none.
+func (d doors) as(t *testing.T, token string) doors {
+	t.Helper()
+	conn, err := grpcclient.New(strings.TrimPrefix(d.api, "http://"), grpcclient.Options{Token: config.NewSecret(token), FailFast: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return doors{conn: conn, client: d.client, api: d.api, token: token}
+}
+
+// said is an answer.
 type said struct {
 	// status is that of HTTP; 0 over gRPC.
 	status int
-	// code is the name of the status, such as NOT_FOUND; empty where the call succeeded.
+	// code is the name of the status, such as NOT_FOUND; empty if the call succeeded.
 	code, reason, message string
 	fields                []string
-	// open says that a stream was still open, without an error, when its time ended.
+	// open is true if a stream was still open, without an error, when its time ended.
 	open bool
 	body string
 }
@@ -87,7 +115,9 @@ func (d doors) rest(t *testing.T, verb, path, body string, headers ...string) sa
 	}
 	req, err := http.NewRequestWithContext(ctx, verb, d.api+path, strings.NewReader(body))
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+d.token)
+	if d.token != "" {
+		req.Header.Set("Authorization", "Bearer "+d.token)
+	}
 	for _, header := range headers {
 		if name, value, ok := strings.Cut(header, ": "); ok {
 			req.Header.Set(name, value)
@@ -190,13 +220,13 @@ func codeName(code codes.Code) string {
 type binding struct {
 	method     protoreflect.MethodDescriptor
 	verb, path string
-	// body is the message that the body is; nil where there is none.
+	// body is the message of the body; nil if there is none.
 	body protoreflect.MessageDescriptor
 	// inPath are the fields that the path sets.
 	inPath []string
 }
 
-// anyVariable is a variable of a path, with the pattern of its value where it has one.
+// anyVariable is a variable of a path, with the pattern of its value if it has one.
 var anyVariable = regexp.MustCompile(`\{([\w.]+)(?:=([^}]+))?\}`)
 
 // url is the path for something that does not exist, in the project that does.
@@ -248,7 +278,7 @@ func (b binding) stream() string {
 	return "X-None: 1"
 }
 
-// holds checks an answer: it is no error, or one with a reason and, where the request is wrong, its field.
+// holds checks an answer: it is no error, or an error with a reason and, for a faulty request, its field.
 func holds(t *testing.T, got said, what string, args ...any) {
 	t.Helper()
 	what = fmt.Sprintf(what, args...) + "\n" + got.String()
@@ -267,7 +297,7 @@ func holds(t *testing.T, got said, what string, args ...any) {
 	}
 }
 
-// wrongValue is a JSON value that no field of f's kind takes; empty where there is none.
+// wrongValue is a JSON value that no field of f's kind accepts; empty if there is none.
 func wrongValue(f protoreflect.FieldDescriptor) string {
 	switch {
 	case f.IsList() || f.IsMap():

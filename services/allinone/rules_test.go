@@ -2,10 +2,12 @@ package allinone_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,13 +22,14 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// What the protocol says of a field is what servers hold: the comment of a field, or of a oneof, begins with
-// "Required." when a rule refuses a message without it, and never otherwise.
+// The comments of fields agree with the servers: the comment of a field, or of a oneof, begins with "Required." if and
+// only if a rule refuses a message without it.
 func TestAFieldSaysThatItIsRequiredWhenARuleRefusesItsAbsence(t *testing.T) {
 	t.Parallel()
 	comments := comments(t)
@@ -98,8 +101,8 @@ func TestATextThatListsItsValuesSaysThatTheyAreOpen(t *testing.T) {
 	assert.Greater(t, lists, 20)
 }
 
-// An enum of a request is refused where its value is none that is declared. What a server alone sets is ignored in a
-// request, and so is what a later version may put there.
+// A value of an enum of a request that is not declared is refused. Fields that only a server sets are ignored in a
+// request, and so are values of later versions in them.
 func TestAnEnumOfARequestTakesItsValuesAlone(t *testing.T) {
 	t.Parallel()
 	enums := 0
@@ -123,7 +126,7 @@ func TestAnEnumOfARequestTakesItsValuesAlone(t *testing.T) {
 	assert.Greater(t, enums, 30)
 }
 
-// A resource that a request carries says of each field whether a client may set it.
+// Each field of a resource in a request states whether a client may set it.
 func TestAResourceOfARequestSaysWhatAClientMaySet(t *testing.T) {
 	t.Parallel()
 	comments := fields(t)
@@ -144,7 +147,7 @@ func TestAResourceOfARequestSaysWhatAClientMaySet(t *testing.T) {
 	assert.Greater(t, len(resources), 5)
 }
 
-// heldByTheService are fields of requests whose bound the service that takes them holds, with the reason.
+// heldByTheService are fields of requests whose bound the service checks, with the reason.
 var heldByTheService = map[string]string{
 	"evalfleet.agent.v1.Epochs.count":                         "its error says what to leave out",
 	"evalfleet.agent.v1.FailOnError.threshold":                "no bound: what is below 1 has another meaning",
@@ -174,6 +177,7 @@ var heldByTheService = map[string]string{
 	"evalfleet.sandbox.v1.SandboxSpec.max_lifetime":           "checked with the defaults filled in",
 	"evalfleet.sandbox.v1.UploadFileRequest.chunk":            tooLarge,
 	"evalfleet.sandbox.v1.WriteExecInputRequest.data":         tooLarge,
+	"evalfleet.sandbox.v1.WriteFileRequest.body":              tooLarge,
 	"evalfleet.sandbox.v1.WriteSessionRequest.data":           "not built",
 	"evalfleet.worker.v1.Offer.name":                          workerFile,
 	"evalfleet.worker.v1.OffloadedBody.hash":                  workerFile,
@@ -184,7 +188,7 @@ const (
 	workerFile = "the protocol of workers is one file without imports"
 )
 
-// A bound that the comment of a request's field states is a rule of the field, or the service holds it.
+// A bound in the comment of a request's field is a rule of the field, or the service checks it.
 func TestABoundInACommentIsARule(t *testing.T) {
 	t.Parallel()
 	stated := regexp.MustCompile(`(?i)\bat (most|least) (\d|once|one\b)|\b(above|below|from|cap) \d|\b\d+ to \d|\bletters\b|hexadecimal digits`)
@@ -200,17 +204,89 @@ func TestABoundInACommentIsARule(t *testing.T) {
 		ruled := of.GetType() != nil && of.GetEnum() == nil || len(of.GetCel()) > 0
 		if ruled {
 			rules++
+			for _, number := range statedNumbers(comment) {
+				if strings.Contains(comment, "letters") { // A pattern has the number in its parts.
+					continue
+				}
+				assert.Contains(t, ruledNumbers(of.ProtoReflect()), number, "%s: its rules have another bound than its comment: %q", name, comment)
+			}
 		} else if reason := heldByTheService[name]; reason != "" {
 			held[name] = reason
 		}
 		assert.True(t, ruled || held[name] != "", "%s: give it the rule that its comment states: %q", name, comment)
 	}
+	// A oneof has no rule for all of its members: the service checks the bound of its comment.
+	for name, comment := range commentsOfOneofs(t) {
+		if stated.MatchString(comment) {
+			held[name] = heldByTheService[name]
+			assert.NotEmpty(t, held[name], "%s: hold the bound that its comment states: %q", name, comment)
+		}
+	}
 	assert.Equal(t, heldByTheService, held, "what has a rule, or states no bound, is not listed")
 	assert.Greater(t, rules, 60)
 }
 
-// A field that holds the name of a resource refers to the resource's type, and its comment has one of the type's
-// patterns. A map cannot refer, and the protocol of workers is one file without imports.
+// commentsOfOneofs are the comments of the oneofs of requests.
+func commentsOfOneofs(t *testing.T) map[string]string {
+	t.Helper()
+	all, of := comments(t), map[string]string{}
+	for f := range requestFields() {
+		if oneof := f.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
+			name := string(oneof.FullName())
+			of[name] = all[name]
+		}
+	}
+	return of
+}
+
+// boundInAComment is a bound as comments state it: a number with its unit. What exceeds a cap is cut and no fault.
+var boundInAComment = regexp.MustCompile(`(?i)\b(?:at most|at least|above|below|to) (\d[\d,]*(?:\.\d+)?)(?: (KiB|MiB|GiB|min|h|days)\b)?`)
+
+// statedNumbers are the bounds that a comment states, in bytes, seconds or without a unit.
+func statedNumbers(comment string) []float64 {
+	units := map[string]float64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "min": 60, "h": 3600, "days": 86400}
+	var all []float64
+	for _, m := range boundInAComment.FindAllStringSubmatch(comment, -1) {
+		if n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64); err == nil {
+			all = append(all, n*units[m[2]])
+		}
+	}
+	return all
+}
+
+// ruledNumbers are all numbers in the rules of a field, those in its expressions and patterns included.
+func ruledNumbers(rules protoreflect.Message) []float64 {
+	var all []float64
+	add := func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+		switch one := v.Interface().(type) {
+		case protoreflect.Message:
+			all = append(all, ruledNumbers(one)...)
+		case string:
+			for _, digits := range regexp.MustCompile(`\d+(?:\.\d+)?`).FindAllString(one, -1) {
+				n, _ := strconv.ParseFloat(digits, 64)
+				all = append(all, n)
+			}
+		default:
+			if n, err := strconv.ParseFloat(fmt.Sprint(one), 64); err == nil {
+				all = append(all, n)
+			}
+		}
+	}
+	rules.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.IsList() {
+			for i := range v.List().Len() {
+				add(f, v.List().Get(i))
+			}
+			return true
+		}
+		add(f, v)
+		return true
+	})
+	return all
+}
+
+// A field with the name of a resource refers to the resource's type, and its comment has one of the type's patterns. A
+// map cannot refer, and the protocol of workers is one file without imports.
 func TestAFieldThatNamesAResourceRefersToIt(t *testing.T) {
 	t.Parallel()
 	comments := fields(t)
@@ -289,8 +365,8 @@ func resourceOf(d protoreflect.MessageDescriptor) *annotations.ResourceDescripto
 	return resource
 }
 
-// requestFields are the fields of the requests of all methods, and of what they hold. What a server alone sets is not
-// among them.
+// requestFields are the fields of the requests of all methods, of the results of workers, and of all messages within
+// them. Fields that only a server sets are not among them.
 func requestFields() map[protoreflect.FieldDescriptor]bool {
 	all := map[protoreflect.FieldDescriptor]bool{}
 	seen := map[protoreflect.FullName]bool{}
@@ -313,6 +389,11 @@ func requestFields() map[protoreflect.FieldDescriptor]bool {
 	}
 	for _, method := range methods() {
 		add(method.Input())
+	}
+	for _, result := range []proto.Message{
+		&workerv1.ToolResultPayload{}, &workerv1.ScorerResultPayload{}, &workerv1.ContinueResultPayload{}, &workerv1.AgentResultPayload{},
+	} {
+		add(result.ProtoReflect().Descriptor())
 	}
 	return all
 }
