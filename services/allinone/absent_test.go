@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// panics keeps the log's lines about panics.
+// panics collects the log's lines about panics.
 type panics struct {
 	mu    sync.Mutex
 	lines []string
@@ -46,14 +46,14 @@ func (p *panics) take() []string {
 // turns are the forms of a request. Those of the second half have empty texts.
 const turns = 6
 
-// texts are what fields of text say, by their full names and else by their names; others say x.
+// texts are the values of text fields, by their full names and else by their names; other fields have the value x.
 var texts = map[string]string{
 	"parent": "projects/default", "evalfleet.agent.v1.ModelRef.model": "mockllm/model", "evalfleet.model.v1.GenerateRequest.model": "mockllm/model",
 	"evalfleet.agent.v1.AgentRef.name": "generate", "evalfleet.agent.v1.ScorerRef.name": "match", "evalfleet.agent.v1.MetricRef.name": "mean",
 	"driver": "docker", "record_calls": "", "cursor": "", "page_token": "", "etag": "", "filter": "",
 }
 
-// filled is a message with one of everything, down to a depth. The alternative of each oneof goes by turn.
+// filled is a message with all fields set, down to a depth. The members of each oneof take turns.
 func filled(m protoreflect.Message, depth, turn int) protoreflect.Message {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -120,7 +120,7 @@ func scalar(f protoreflect.FieldDescriptor, turn int) protoreflect.Value {
 	}
 }
 
-// without gives a request with each of its messages left out in turn, and whole.
+// without returns a request with each of its messages left out in turn, and whole.
 func without(request proto.Message, give func(proto.Message)) {
 	give(request)
 	type find = func(root protoreflect.Message) protoreflect.Message

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const grace = 10 * time.Second
 
-// folder is a data directory that this process holds until the test ends.
+// folder is a data directory that this process locks until the test ends.
 func folder(t *testing.T, path string) (datadir.Dir, *dirlock.Lock) {
 	t.Helper()
 	dir, err := datadir.Open(path)
@@ -135,7 +135,7 @@ func TestAnIdleServerIsNotAnnounced(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// What cannot start leaves nothing behind: the same folder serves once the fault is gone.
+// A server that cannot start leaves nothing behind: the same folder works once the fault is gone.
 func TestAStartThatFailsStopsWhatItStarted(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())
 	cfg := configured(t, "127.0.0.1:0")

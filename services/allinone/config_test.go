@@ -30,7 +30,7 @@ everything works on one machine. Durations are written like ` + "`30s`" + ` or `
 The keys at the top:
 `
 
-// The reference page says what the structs say.
+// The reference page is generated from the structs.
 func TestReferenceIsCurrent(t *testing.T) {
 	t.Parallel()
 	page, err := configdoc.Page(allinone.Config{}, func(importPath string) string {
@@ -82,7 +82,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// A variable or a secret never shows in what the program prints of its configuration.
+// The program prints neither variables nor secrets of its configuration.
 func TestTheTokenIsASecret(t *testing.T) {
 	t.Parallel()
 	cfg, err := load(t, "", map[string]string{"EVALFLEET_TOKEN": "hush"})
@@ -91,8 +91,8 @@ func TestTheTokenIsASecret(t *testing.T) {
 	assert.Equal(t, "*****", cfg.Token.String())
 }
 
-// Every struct of the configuration fills only what is zero, so that what is set stays and a second call changes
-// nothing.
+// Every struct of the configuration sets defaults for zero values only, so that set values stay and a second call
+// changes nothing.
 func TestDefaultsFillWhatIsZero(t *testing.T) {
 	t.Parallel()
 	var once, twice, full, kept allinone.Config

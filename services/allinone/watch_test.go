@@ -14,7 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// A watch of a project is server-sent events: the place of now at once, then what changes; it goes on after
+// A watch of a project is server-sent events: first the current position, then each change; it continues after
 // Last-Event-ID.
 func TestAProjectIsWatchedOverREST(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())

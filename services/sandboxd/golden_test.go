@@ -57,7 +57,7 @@ type player struct {
 	sandbox  string
 }
 
-// play plays one step and gives its result in the recorded form.
+// play executes one step and returns its result in the recorded form.
 func (p *player) play(step map[string]any) any {
 	file, _ := step["file"].(string)
 	switch step["do"] {
@@ -160,7 +160,7 @@ func (p *player) exec(step map[string]any) any {
 			return map[string]any{"error": "SandboxTimeoutError"}
 		case event.GetEnded() != nil:
 			if !utf8.ValidString(stdout.String()) || !utf8.ValidString(stderr.String()) {
-				return map[string]any{"error": "UnicodeDecodeError"} // as a caller finds who reads output as text
+				return map[string]any{"error": "UnicodeDecodeError"} // as for a caller that reads output as text
 			}
 			code := event.GetEnded().GetExitCode()
 			if signal := event.GetEnded().GetSignal(); signal > 0 {

@@ -75,7 +75,7 @@ type installation struct {
 	sessions sandboxv1.SessionServiceClient
 }
 
-// install makes an installation and starts its first process.
+// install creates an installation and starts its first process.
 func install(t testing.TB, change func(*sandboxd.Config)) *installation {
 	t.Helper()
 	in := &installation{dir: t.TempDir(), change: change}
@@ -132,8 +132,8 @@ func (in *installation) start(t testing.TB) {
 	}
 }
 
-// TestAServerThatStartsOnAFullDiskMakesSandboxesLater starts one where the guest program does not fit, and then makes
-// room.
+// TestAServerThatStartsOnAFullDiskMakesSandboxesLater starts one without space for the guest program, and then frees
+// space.
 func TestAServerThatStartsOnAFullDiskMakesSandboxesLater(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "small-") //nolint:usetesting // sockets lie in it, whose paths must be short
@@ -230,7 +230,7 @@ func TestASandboxIsWhatItsSpecSays(t *testing.T) {
 	assert.EqualValues(t, 1, r.GetTiming().GetAttempts())
 }
 
-// A file of a sandbox may be a body that the project has, of any size up to what all files may have.
+// A file of a sandbox may be a body of the project, of any size up to the limit of all files.
 func TestAFileOfASandboxMayBeABlob(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
@@ -302,7 +302,8 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 		"set-up that never ends": {&sandboxv1.SandboxSpec{Setup: "sleep 100", SetupTimeout: durationpb.New(300 * time.Millisecond)}, codes.FailedPrecondition, []string{"300ms"}},
 		"file in the system":     {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "/usr/x"}}}, codes.PermissionDenied, []string{"/usr/x"}},
 		"unknown driver":         {&sandboxv1.SandboxSpec{Driver: "dokcer"}, codes.InvalidArgument, []string{"dokcer", "local"}},
-		"image":                  {&sandboxv1.SandboxSpec{Image: "x"}, codes.FailedPrecondition, []string{"image"}},
+		"image":                  {&sandboxv1.SandboxSpec{Image: "x"}, codes.FailedPrecondition, []string{"spec.image"}},
+		"configuration":          {&sandboxv1.SandboxSpec{DriverConfigJson: "{}"}, codes.FailedPrecondition, []string{"spec.driver_config_json"}},
 		"network":                {&sandboxv1.SandboxSpec{Network: &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST}}, codes.Unimplemented, []string{"allow-list"}},
 		"lease too long":         {&sandboxv1.SandboxSpec{Lease: durationpb.New(48 * time.Hour)}, codes.InvalidArgument, []string{"spec.lease", "24h"}},
 		"no memory":              {&sandboxv1.SandboxSpec{Limits: &sandboxv1.Limits{MemoryBytes: new(int64)}}, codes.InvalidArgument, []string{"memory_bytes"}},
@@ -317,6 +318,11 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 			assert.Equal(t, tt.code, rpcerr.Code(err), "%v", err)
 			for _, s := range tt.says {
 				assert.ErrorContains(t, err, s)
+			}
+			if strings.HasPrefix(tt.says[0], "spec.") {
+				e, _ := rpcerr.As(err)
+				require.NotEmpty(t, e.Fields, "%v", err)
+				assert.True(t, strings.HasPrefix(e.Fields[0].Path, tt.says[0]), "%v", e.Fields)
 			}
 			if tt.spec.GetSetup() != "" {
 				assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED, rpcerr.Reason(err))
@@ -557,6 +563,9 @@ func TestFilesThroughTheService(t *testing.T) {
 	_, err = in.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "/tmp/text", Body: &sandboxv1.WriteFileRequest_Text{Text: "test"}})
 	require.NoError(t, err)
 	assert.Equal(t, "test", in.sh(b, "cat /tmp/text"), "a text is no base64")
+	_, err = in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f", User: "nobody-knows"})
+	assert.True(t, rpcerr.Concerns("user", err), "%v", err)
+	assert.ErrorContains(t, err, `user: the sandbox has no user "nobody-knows"`)
 
 	up, err := in.client.UploadFile(waittest.Context(t))
 	require.NoError(t, err)

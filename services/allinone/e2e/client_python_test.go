@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The example client in Python is made from the protocol as its README says, and runs an evaluation to its end.
+// The example client in Python is generated from the protocol as its README describes, and runs an evaluation to its
+// end.
 func TestTheClientInPython(t *testing.T) {
 	t.Parallel()
 	python, err := filepath.Abs(filepath.Join(repository, ".tools/venv-client/bin/python"))

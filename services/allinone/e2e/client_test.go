@@ -19,7 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 )
 
-// project is where all of it happens.
+// project is the project of all tests.
 const project = "projects/default"
 
 // client is a gRPC client of a home's server, with the generated code.
@@ -63,7 +63,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// create makes an evaluation and returns its name.
+// create creates an evaluation and returns its name.
 func (c *client) create(t *testing.T, spec *agentv1.EvalSpec) string {
 	t.Helper()
 	eval, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
@@ -71,7 +71,7 @@ func (c *client) create(t *testing.T, spec *agentv1.EvalSpec) string {
 	return eval.GetName()
 }
 
-// onlyEval waits until somebody has made an evaluation, the only one.
+// onlyEval waits until there is an evaluation, the only one.
 func (c *client) onlyEval(t *testing.T) (name string) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -93,7 +93,7 @@ func (c *client) await(t *testing.T, name string) *agentv1.Eval {
 	return eval
 }
 
-// watch is await where the server may die.
+// watch is await for a server that may die.
 func (c *client) watch(t *testing.T, name string) (*agentv1.Eval, error) {
 	t.Helper()
 	ctx := within(t)
@@ -107,8 +107,8 @@ func (c *client) watch(t *testing.T, name string) (*agentv1.Eval, error) {
 	return c.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
 }
 
-// endsBefore waits for the end of an evaluation, and fails when a server dies before: where others run, a watch goes on
-// without it.
+// endsBefore waits for the end of an evaluation, and fails if a server dies before: with several servers a watch
+// continues without it.
 func (c *client) endsBefore(t *testing.T, name string, death <-chan string) error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -130,7 +130,7 @@ func (c *client) until(t *testing.T, name string, fits func(*agentv1.Event) bool
 	c.untilWatched(t, name, func(r *agentv1.WatchEvalResponse) bool { return r.GetEvent() != nil && fits(r.GetEvent()) })
 }
 
-// untilWatched watches an evaluation, and its progress, until what the watch says fits.
+// untilWatched watches an evaluation, and its progress, until a response matches.
 func (c *client) untilWatched(t *testing.T, name string, fits func(*agentv1.WatchEvalResponse) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -174,7 +174,7 @@ func (c *client) journal(t *testing.T, run string) []*agentv1.Event {
 	}
 }
 
-// eventually asks again and again, for what no stream tells, until it is so.
+// eventually polls a condition that no stream reports, until it is true.
 func eventually(t *testing.T, isSo func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, isSo, patience, 20*time.Millisecond, what)

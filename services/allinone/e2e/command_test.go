@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// said is how a command ended.
+// said is the result of a command.
 type said struct {
 	out, err string
 	code     int
@@ -32,7 +32,7 @@ func (h *home) run(args ...string) said {
 	return h.begin(args...).end()
 }
 
-// running is a command that goes on.
+// running is a running command.
 type running struct {
 	t        *testing.T
 	cmd      *exec.Cmd
@@ -40,7 +40,7 @@ type running struct {
 	ended    chan struct{}
 }
 
-// stream is what a command writes, which may be read while it goes on.
+// stream is the output of a command, which may be read while the command runs.
 type stream struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -53,7 +53,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// String is what was written so far.
+// String is the output so far.
 func (s *stream) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *running) end() said {
 	return said{out: r.out.String(), err: r.err.String(), code: r.cmd.ProcessState.ExitCode()}
 }
 
-// attach waits until a command that serves by itself has announced its address, and returns a client of it.
+// attach waits until a command with a server of its own has announced its address, and returns a client of it.
 func (h *home) attach(r *running) *client {
 	h.t.Helper()
 	var address string
@@ -214,8 +214,8 @@ func TestCommandOutlivesItsServer(t *testing.T) {
 	})
 }
 
-// An interrupt ends one's own evaluation and says how to go on with it; a later command does, and what was done stays
-// done.
+// An interrupt ends the command's own evaluation and prints how to resume it; a later command resumes it, and finished
+// samples stay finished.
 func TestInterruptAndResume(t *testing.T) {
 	t.Parallel()
 	h, release := holding(t, "slow")
@@ -240,7 +240,7 @@ func TestInterruptAndResume(t *testing.T) {
 	assert.EqualValues(t, 1, samples[0].GetAttempts(), "what was done stays")
 }
 
-// A server that is asked to stop leaves its work for the next one.
+// A server that stops in order leaves its work to the next one.
 func TestStopAndServeAgain(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

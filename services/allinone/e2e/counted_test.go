@@ -19,12 +19,12 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// The counted evaluation tells by its own verdicts whether every command ran exactly once: each one adds a letter to a
-// file in its sample's sandbox, and the scorers are right only when that file holds each letter once. The scripted
-// model keeps a log of its calls beside that.
+// The scores of the counted evaluation show whether every command ran exactly once: each command adds a letter to a
+// file in its sample's sandbox, and the scorers are right only if that file has each letter once. The scripted model
+// also keeps a log of its calls.
 //
 //	turn 1   a            one call
-//	turn 2   b  c         two calls side by side
+//	turn 2   b  c         two concurrent calls
 //	turn 3   the count    as the model would see it
 //	turn 4   submit
 //	scoring  s            exec: adds a letter of its own;  exec1: looks again;  includes: compares the answer
@@ -85,7 +85,8 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
-// verdicts is the table of results, without what differs between two runs of the same evaluation: names and times.
+// verdicts is the table of results, without the parts that differ between two runs of the same evaluation: names and
+// times.
 type verdicts struct {
 	State    string
 	Progress string
@@ -120,7 +121,7 @@ func verdictsOf(t *testing.T, c *client, eval *agentv1.Eval) verdicts {
 	return v
 }
 
-// callsOf reads the scripted model's log: how often each turn of each sample was asked for.
+// callsOf reads the scripted model's log: the number of calls of each turn of each sample.
 func callsOf(t *testing.T, file string) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
@@ -139,8 +140,8 @@ func callsOf(t *testing.T, file string) map[string]int {
 	return calls
 }
 
-// checkCounted asks that a counted evaluation was carried out exactly once, as its journals, the model's log and the
-// sandboxes tell. It returns how many model calls were issued again.
+// checkCounted requires that a counted evaluation ran exactly once, by its journals, the model's log and the sandboxes.
+// It returns how many model calls were reissued.
 func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) (reissues int) {
 	t.Helper()
 	calls := callsOf(t, callLog)
@@ -227,7 +228,7 @@ func modelCalls(events []*agentv1.Event) map[int32]int {
 	return calls
 }
 
-// showEvents prints a journal, for a person who looks for what went wrong.
+// showEvents prints a journal, for debugging.
 func showEvents(t *testing.T, events []*agentv1.Event) {
 	t.Helper()
 	for _, e := range events {

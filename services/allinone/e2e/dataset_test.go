@@ -16,13 +16,13 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// HumanEval, through the built program and sandboxes on this machine: a model that gives the canonical solution of
-// every even-numbered problem, and something broken for the others, gets half of them right: 82 of 164.
+// HumanEval, with the built program and sandboxes on this machine: a model with the canonical solution of every
+// even-numbered problem, and a broken one for the others, has half of them right: 82 of 164.
 func TestHumanEval(t *testing.T) {
 	inEachForm(t, func(t *testing.T, f form) { humanEval(t, f) })
 }
 
-// The same comes of sandboxes that are containers.
+// Sandboxes that are containers have the same results.
 func TestHumanEvalOnDocker(t *testing.T) {
 	t.Parallel()
 	humanEval(t, single, docker.env(t)...)
@@ -61,8 +61,8 @@ func humanEval(t *testing.T, f form, env ...string) {
 	}
 }
 
-// GSM8K: a model that is right about every even-numbered row, thousands separated, and wrong about the others gets half
-// of them: 100 of 200.
+// GSM8K: a model that is right about every even-numbered row, with thousands separators, and wrong about the others has
+// half of them right: 100 of 200.
 func TestGSM8K(t *testing.T) {
 	file := datatest.Find(t, datatest.GSM8K)
 	var script bytes.Buffer

@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/enum"
 )
 
-// The demonstration comes to the verdicts that its answers were written for, and ends with a table, where the log is,
-// and what to try next.
+// The demonstration has the scores that its answers were written for, and prints a table, the path of the log, and the
+// next commands to try.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	demo(t, newHome(t, &shipped, single))

@@ -39,12 +39,12 @@ type containers struct {
 	err    error
 }
 
-// env is what a home needs for its sandboxes to be containers. The image is built as a person builds it.
+// env is the environment of a home whose sandboxes are containers. The image is built with the command for users.
 func (d *containers) env(t *testing.T) []string {
 	t.Helper()
 	program := shipped.program(t)
 	d.once.Do(func() {
-		// Not bound to the test that happens to come first.
+		// Not bound to the first test that calls it.
 		if d.engine, d.err = enginetest.Find(context.Background()); d.err != nil {
 			return
 		}
@@ -88,7 +88,7 @@ func (d *containers) of(t *testing.T, sandbox string) int {
 	return len(list)
 }
 
-// switched is the engine behind a socket that may be taken away and put back.
+// switched is an engine behind a socket that may be removed and restored.
 type switched struct {
 	host   string
 	engine string
@@ -128,7 +128,7 @@ func (s *switched) on(t *testing.T) {
 	})
 }
 
-// off takes the socket away and cuts who is connected.
+// off removes the socket and cuts the connections.
 func (s *switched) off() {
 	_ = s.listen.Close()
 	s.mu.Lock()
@@ -139,9 +139,9 @@ func (s *switched) off() {
 	s.work.Wait()
 }
 
-// Without an engine an evaluation is refused. Once it has been started the same server makes it, from the image that
-// the task names, although its own is missing. When the engine goes away, samples wait and say for what; when it is
-// back, they go on, and none has failed.
+// Without an engine an evaluation is refused. Once the engine has been started, the same server creates it, from the
+// image that the task names, although the default image is missing. While the engine is down, samples wait and report
+// the reason; when it is back, they continue, and none has failed.
 func TestAnEngineThatComesGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	env := docker.env(t)
@@ -185,8 +185,8 @@ func TestAnEngineThatComesGoesAndComesBack(t *testing.T) {
 	assert.EqualValues(t, 3, eval.GetProgress().GetSucceeded())
 }
 
-// The server is killed at each boundary of the making of a container. The same request to the next server is the same
-// sandbox, which has one container; when it is deleted there is none.
+// The server is killed at each boundary of the creation of a container. The same request to the next server returns the
+// same sandbox, with one container; after its deletion there is none.
 func TestKillWhileAContainerIsMade(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"docker-folder", "docker-container", "docker-started", "after-create"} {
@@ -212,7 +212,7 @@ func TestKillWhileAContainerIsMade(t *testing.T) {
 	}
 }
 
-// A container outlives the server, with what runs in it; the next one goes on with it.
+// A container and its processes outlive the server; the next server continues to use it.
 func TestAContainerOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single, docker.env(t)...)
@@ -243,7 +243,7 @@ func TestAContainerOutlivesTheServer(t *testing.T) {
 	assert.Equal(t, "ran\n", string(done.GetResult().GetStdout()))
 }
 
-// What cannot be used is said to whoever makes a sandbox.
+// The creation of a sandbox reports which engine or image cannot be used.
 func TestDockerThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single, docker.env(t)...)

@@ -22,7 +22,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// readLog is what testdata/readlogs.py tells of a log.
+// readLog is the output of testdata/readlogs.py for a log.
 type readLog struct {
 	File   string
 	Task   string
@@ -143,8 +143,8 @@ func inspect(t *testing.T, program string, args ...string) []byte {
 	return out
 }
 
-// logged is an evaluation with all that a log may hold: an agent at work, one that fails and is tried again, one that
-// meets a limit, ids and inputs of every kind.
+// logged is an evaluation with everything that a log may contain: an agent, a sample that fails and is retried, one
+// that reaches a limit, ids and inputs of every kind.
 func logged(t *testing.T) *agentv1.EvalSpec {
 	t.Helper()
 	words := strings.Repeat("long enough to stand in a log only once ", 5)
@@ -274,7 +274,7 @@ func TestInspectReadsExportedLogs(t *testing.T) {
 	})
 }
 
-// compare holds a log against what the platform itself says of the evaluation.
+// compare compares a log with the platform's own answers about the evaluation.
 func (c *client) compare(t *testing.T, eval *agentv1.Eval, log readLog) {
 	t.Helper()
 	id := eval.GetName()[strings.LastIndexByte(eval.GetName(), '/')+1:]
@@ -368,7 +368,7 @@ func (c *client) compareSample(t *testing.T, want *agentv1.EvalSample, got readS
 	}
 }
 
-// compareTalk holds the events of the sample with everything against its script.
+// compareTalk compares the events of the sample that has everything with its script.
 func (c *client) compareTalk(t *testing.T, log readLog) {
 	t.Helper()
 	first := log.Samples[slices.IndexFunc(log.Samples, func(s readSample) bool { return s.ID == 7.0 })]

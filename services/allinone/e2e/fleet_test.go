@@ -16,8 +16,8 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// Each of five processes is killed in turn, amid an evaluation, and started again at its address. Nothing tells that
-// anything happened.
+// Each of five processes is killed in turn during an evaluation, and restarted at its address. The results do not show
+// it.
 func TestKillEachServiceOfFive(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()
@@ -50,7 +50,8 @@ func TestServeTargets(t *testing.T) {
 	h.stop()
 }
 
-// While sandboxd is away, an evaluation that needs it says so; when it is back, the evaluation goes on by itself.
+// While sandboxd is down, an evaluation that needs it reports that; when it is back, the evaluation continues by
+// itself.
 func TestAnEvaluationSaysWhoIsAway(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, five)
@@ -82,8 +83,8 @@ func TestAnEvaluationSaysWhoIsAway(t *testing.T) {
 	assert.Empty(t, eval.GetProgress().GetWaits())
 }
 
-// Whoever starts a server right after the last one was killed finds it still there: the kernel takes its time. The new
-// one waits for that, and takes over.
+// A server that starts right after the last one was killed still finds it alive: the kernel takes its time. The new one
+// waits for its end, and takes over.
 func TestStartWhileTheLastOneDies(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -91,7 +92,7 @@ func TestStartWhileTheLastOneDies(t *testing.T) {
 		h.serve()
 		victim := f.services()[0]
 		dying := h.processes[victim]
-		require.NoError(t, dying.cmd.Process.Signal(syscall.SIGSTOP)) // It has its lock and its port, and answers nobody.
+		require.NoError(t, dying.cmd.Process.Signal(syscall.SIGSTOP)) // It has its lock and its port, and answers no call.
 		h.begun(victim)
 		next := h.processes[victim]
 		eventually(t, func() bool { return next.over() || calls(next) }, "the next server asks the one that has the lock")
@@ -103,7 +104,7 @@ func TestStartWhileTheLastOneDies(t *testing.T) {
 	})
 }
 
-// calls reports whether a process that takes no calls yet has a socket.
+// calls reports whether a process that accepts no calls yet has a socket.
 func calls(p *process) bool {
 	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
 	return slices.ContainsFunc(open, func(fd string) bool {

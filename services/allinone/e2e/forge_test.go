@@ -37,7 +37,7 @@ while True:
 END
 (setsid python3 trace.py >/dev/null 2>&1 &); until [ -e ready ]; do sleep 0.05; done`
 
-// forgeries are what agents leave in their sandboxes, by sample, and the verdict on each.
+// forgeries are the files and processes that agents leave in their sandboxes, by sample, and the expected score.
 var forgeries = map[string]struct{ command, verdict string }{
 	"honest-right":  {"echo 42 > answer; chmod 600 answer", "C"},
 	"honest-wrong":  {"echo 41 > answer", "I"},
@@ -49,7 +49,7 @@ var forgeries = map[string]struct{ command, verdict string }{
 	"finder":        {"find / -name want.json 2>/dev/null | xargs cat /dev/null > answer", "I"},
 }
 
-// An agent cannot make a check say that it is right by what it leaves in its sandbox.
+// An agent cannot make a check succeed by what it leaves in its sandbox.
 func TestAForgedCheckIsWrong(t *testing.T) {
 	t.Parallel()
 	t.Run("local", func(t *testing.T) { t.Parallel(); forge(t, "local") })

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/from-inspect.md shows how to use Inspect's own texts; with them the model sees what Inspect shows it.
+// docs/from-inspect.md shows how to use Inspect's own texts; with them the model receives the same texts as with
+// Inspect.
 func TestTextsOfInspectCanBeUsed(t *testing.T) {
 	t.Parallel()
 	python, err := filepath.Abs(filepath.Join(repository, ".tools/venv-inspect/bin/python"))

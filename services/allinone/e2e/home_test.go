@@ -17,14 +17,13 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// patience bounds every wait of these tests. It is far above what anything takes here, so that only what hangs meets
-// it.
+// patience bounds every wait of these tests. It is far above all real durations here, so that only a hang reaches it.
 const patience = 8 * time.Minute
 
-// slots bounds the homes at work at once: the tests share two processors.
+// slots bounds the concurrent homes: the tests share two processors.
 var slots = make(chan struct{}, 2)
 
-// home is an installation and those who use it: servers in one form or another, and commands.
+// home is an installation and its clients: servers in one of the forms, and commands.
 type home struct {
 	t     *testing.T
 	build *build
@@ -35,19 +34,19 @@ type home struct {
 	files int      // how many files a server may open; 0 is as many as this process
 	// configs are the configuration files of services that have one, by name.
 	configs map[string]string
-	// tokenFile is where the token is.
+	// tokenFile is the path of the token.
 	tokenFile string
-	// processes are the servers that were started last, and addresses where they are, by name.
+	// processes are the servers of the last start, and addresses their addresses, by name.
 	processes map[string]*process
 	addresses map[string]string
 	started   int
 }
 
-// newHome makes an empty installation. Servers and commands there get env beside PATH and HOME, and nothing else of
-// this process's environment.
+// newHome creates an empty installation. The environment of its servers and commands is env, PATH and HOME, and nothing
+// else of this process's environment.
 func newHome(t *testing.T, b *build, f form, env ...string) *home {
 	t.Helper()
-	b.program(t) // Before a slot is taken: the first one builds.
+	b.program(t) // Before a slot is acquired: the first one builds.
 	slots <- struct{}{}
 	root, err := os.MkdirTemp("", "evalfleet-e2e-") //nolint:usetesting // sockets lie in it, whose paths must be short
 	require.NoError(t, err)
@@ -72,7 +71,7 @@ func newHome(t *testing.T, b *build, f form, env ...string) *home {
 func (h *home) command(args ...string) *exec.Cmd {
 	c := exec.Command(h.build.program(h.t), args...)
 	c.Dir = repository
-	// Commands that serve by themselves take any port, too.
+	// Commands with a server of their own use any port, too.
 	c.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(h.dir), "EVALFLEET_LISTEN=127.0.0.1:0", "EVALFLEET_LOG_DIR=" + h.evalLogs(),
 	}, h.env...)
@@ -80,10 +79,10 @@ func (h *home) command(args ...string) *exec.Cmd {
 	return c
 }
 
-// evalLogs is the folder where commands write the logs of evaluations.
+// evalLogs is the folder in which commands write the logs of evaluations.
 func (h *home) evalLogs() string { return filepath.Join(filepath.Dir(h.dir), "eval-logs") }
 
-// configure gives a service a configuration file, wherever it runs.
+// configure gives a service a configuration file, in every form.
 func (h *home) configure(service string, config object) {
 	h.t.Helper()
 	h.configs[service] = h.write(service+".json", text(h.t, config))
@@ -97,8 +96,8 @@ func (h *home) token() string {
 	return strings.TrimSpace(string(text))
 }
 
-// close ends what a test has left: sandboxes first, since they outlive servers, then the servers, callers first. The
-// test's own context is over by now.
+// close ends everything that a test has left: sandboxes first, since they outlive servers, then the servers, callers
+// first. The test's own context has ended by now.
 func (h *home) close() {
 	if !h.up() && h.started > 0 && h.boxes() > 0 {
 		h.env = slices.DeleteFunc(h.env, func(v string) bool { return strings.HasPrefix(v, "EVALFLEET_FAILPOINT") })

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an evaluation would not do as it is asked to is refused before it runs, or said once: in the terminal, in its
-// journal and in its log.
+// A deviation of an evaluation from its specification is refused before it runs, or reported once: in the terminal, in
+// its journal and in its log.
 func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	t.Parallel()
 	v := startVendors(t)
@@ -106,8 +106,8 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-// A solver's own model is not given the evaluation's options: that is said of it, once, and that the evaluation's model
-// and roles that no solver names are never called. The log is without options that no call had.
+// A solver's own model does not receive the evaluation's options: that is reported once, and so are the evaluation's
+// model and roles that are never called. The log omits options that no call had.
 func TestOptionsThatASolversModelIsNotGivenAreSaid(t *testing.T) {
 	t.Parallel()
 	v := startVendors(t)

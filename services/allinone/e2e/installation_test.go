@@ -80,7 +80,7 @@ func (p *process) await(t *testing.T) {
 	}
 }
 
-// launch starts what does not run, and waits for none that ran before: it gets the address that it had.
+// launch starts the processes that do not run, and waits for none that ran before: a process keeps its address.
 func (h *home) launch() {
 	h.t.Helper()
 	for _, name := range h.form.services() {
@@ -94,7 +94,7 @@ func (h *home) launch() {
 	}
 }
 
-// serve launches, waits until all take calls, and returns a client.
+// serve launches, waits until all processes accept calls, and returns a client.
 func (h *home) serve() *client {
 	h.t.Helper()
 	h.launch()
@@ -160,7 +160,7 @@ func (h *home) dirOf(name string) string {
 	return filepath.Join(filepath.Dir(h.dir), name)
 }
 
-// awaitServing waits until a process takes calls. One whose old port somebody took for a moment is started again.
+// awaitServing waits until a process accepts calls. A process whose old port was taken for a moment is restarted.
 func (h *home) awaitServing(name string) {
 	h.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -185,7 +185,7 @@ func (h *home) awaitServing(name string) {
 	}
 }
 
-// announced reads where a process takes calls: from the lock of its data directory, or from its log.
+// announced reads the address of a process: from the lock of its data directory, or from its log.
 func (h *home) announced(p *process) (string, bool) {
 	if h.form != five {
 		held, ok := holderOf(h.dirOf(p.name))
@@ -202,7 +202,7 @@ func (h *home) announced(p *process) (string, bool) {
 	return "", false
 }
 
-// holder is what the lock of a data directory says.
+// holder is the content of the lock of a data directory.
 type holder struct {
 	Address string `json:"address"`
 	PID     int    `json:"pid"`
@@ -239,7 +239,7 @@ func (h *home) kill(names ...string) {
 	}
 }
 
-// death tells the name of a server that runs now, once it has ended.
+// death returns the name of a server that runs now, once it has ended.
 func (h *home) death() <-chan string {
 	dead := make(chan string, len(h.processes))
 	for name, p := range h.processes {
@@ -251,7 +251,7 @@ func (h *home) death() <-chan string {
 	return dead
 }
 
-// died waits for a server to be killed by its failpoint. Where others run, they go on.
+// died waits for a server to be killed by its failpoint. Other servers continue.
 func (h *home) died() {
 	h.t.Helper()
 	var dead *process
@@ -277,5 +277,5 @@ func (h *home) up() bool {
 	return true
 }
 
-// address is where clients are served.
+// address is the address for clients.
 func (h *home) address() string { return h.addresses[h.form.front()] }

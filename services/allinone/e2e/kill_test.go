@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// calm is the table of the counted evaluation when nobody disturbs it.
+// calm is the table of the counted evaluation without a disturbance.
 var calm struct {
 	once sync.Once
 	verdicts
@@ -54,29 +54,29 @@ func undisturbed(t *testing.T) verdicts {
 	return calm.verdicts
 }
 
-// boundaries are the places of a step where a crash is interesting, as the code names them. Those with a number are
-// passed so often before. Where the crash comes between the claim of a model call and its kept answer, that call must
-// have been issued again, and journaled so.
+// boundaries are the positions in a step at which a crash is interesting, by the names in the code. Those with a number
+// are passed that many times before. If the crash comes between the claim of a model call and its stored answer, that
+// call must be reissued, and journaled so.
 var boundaries = []struct {
 	place   string
 	reissue bool
 }{
-	{place: "agentorch/after-sample-run=2"},          // a sample's run is made, and the evaluation has not noted it
-	{place: "agentorch/after-intent"},                // an intent is journaled and nobody has heard of it
+	{place: "agentorch/after-sample-run=2"},          // a sample's run is created, and the evaluation has not recorded it
+	{place: "agentorch/after-intent"},                // an intent is journaled and no owner has received it
 	{place: "agentorch/after-intent=9"},              // the same amid the work of several samples
-	{place: "sandboxd/after-create=2"},               // a sandbox is there and nobody has noted it
+	{place: "sandboxd/after-create=2"},               // a sandbox exists and is not recorded
 	{place: "modelgw/after-claim", reissue: true},    // a call is claimed and not made
-	{place: "modelgw/after-answer=4", reissue: true}, // the model has answered and nobody has kept it
-	{place: "modelgw/after-result=6"},                // the answer is kept and nobody was told
+	{place: "modelgw/after-answer=4", reissue: true}, // the model has answered and the answer is not stored
+	{place: "modelgw/after-result=6"},                // the answer is stored and not returned
 	{place: "toolexec/after-claim=2"},                // a tool call is claimed and not begun
 	{place: "sandboxd/after-exec=4"},                 // a command has run, and its tool call does not know
-	{place: "toolexec/after-result=5"},               // the tool's result is kept and nobody was told
+	{place: "toolexec/after-result=5"},               // the tool's result is stored and not returned
 	{place: "agentorch/after-result=12"},             // an outcome has arrived and is not journaled
 	{place: "agentorch/during-scoring=3"},            // a scorer judges
 }
 
-// The server is killed at each boundary of a step, by name, and started again over the same data directory. The
-// evaluation goes on by itself, and nothing tells that anything happened.
+// The server is killed at each boundary of a step, by name, and restarted with the same data directory. The evaluation
+// continues by itself, and the results do not show it.
 func TestKillAtEveryBoundary(t *testing.T) {
 	want := undisturbed(t)
 	inEachForm(t, func(t *testing.T, f form) {
@@ -156,7 +156,7 @@ func TestKillBetweenAValueAndItsEvent(t *testing.T) {
 	})
 }
 
-// ask makes an evaluation with a key, so that it may be asked for again.
+// ask creates an evaluation with a key, so that the request can be repeated.
 func (c *client) ask(t *testing.T, spec *agentv1.EvalSpec) (string, error) {
 	t.Helper()
 	eval, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec, RequestId: "the only one"})
@@ -199,7 +199,7 @@ func TestKillDuringExec(t *testing.T) {
 	})
 }
 
-// A model call is made again five times when its process is killed, by itself.
+// A model call is reissued five times when its process is killed, without an operator.
 func TestFiveKillsInOneCall(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -251,7 +251,8 @@ func TestSixKillsInOneCallWaitForADecision(t *testing.T) {
 	})
 }
 
-// killedInOneCall makes an evaluation of one call, during which the server is killed so often, and leaves it so.
+// killedInOneCall creates an evaluation of one call, during which the server is killed that many times, and leaves it
+// killed.
 func killedInOneCall(t *testing.T, f form, kills int) (h *home, callLog, eval string) {
 	h, callLog = countedHome(t, &breakable, f, "EVALFLEET_FAILPOINT=modelgw/after-answer")
 	c := h.serve()
@@ -290,8 +291,8 @@ func modelOutcomes(events []*agentv1.Event) (outcomes []*agentv1.ModelOutcome) {
 	return outcomes
 }
 
-// A server that is stopped in good order during a long call counts nothing, however often: the call is made again, and
-// the journal has one history of it.
+// Graceful stops of a server during a long call count nothing, however many: the call is repeated, and the journal has
+// one history of it.
 func TestGracefulRestartsInOneCall(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -315,7 +316,7 @@ func TestGracefulRestartsInOneCall(t *testing.T) {
 	})
 }
 
-// A cancel that was acknowledged holds, whatever happens to the server.
+// An acknowledged cancel holds, whatever happens to the server.
 func TestKillAfterCancel(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -364,8 +365,7 @@ func (c *client) has(t *testing.T, sandbox, path string) bool {
 	return err == nil
 }
 
-// rounds says how often the tests of chaos are run: EVALFLEET_CHAOS_ROUNDS, or twice. The seed of a round is in its
-// name.
+// rounds is how often the tests of chaos run: EVALFLEET_CHAOS_ROUNDS, or twice. The seed of a round is in its name.
 func rounds(t *testing.T) int {
 	t.Helper()
 	given := os.Getenv("EVALFLEET_CHAOS_ROUNDS")
@@ -410,8 +410,7 @@ func TestChaosBoundaries(t *testing.T) {
 	})
 }
 
-// maxKills is how often a server is killed at random at most, before the last kill. No call is lost more often than it
-// is made again.
+// maxKills bounds the random kills of a server before the last kill. No call is lost more often than it is reissued.
 const maxKills = effect.DefaultMaxReissues - 1
 
 // The server is killed at any moment, several times in one evaluation.
@@ -426,8 +425,8 @@ func TestChaosKills(t *testing.T) {
 				h, callLog := countedHome(t, &shipped, f)
 				c := h.serve()
 				name := c.create(t, counted(t))
-				// Some of these come while a server starts and takes up what was left, with the same calls in flight as
-				// before.
+				// Some of these come while a server starts and adopts the remaining work, with the same calls in flight
+				// as before.
 				for range 1 + random.IntN(maxKills) {
 					anyMoment(random, 900*time.Millisecond)
 					h.kill()
@@ -443,13 +442,13 @@ func TestChaosKills(t *testing.T) {
 	})
 }
 
-// anyMoment lets a random time pass. These tests wait for nothing by time; here any moment will do, and that is the
-// point.
+// anyMoment waits for a random time. These tests wait for nothing by time; here any moment is right, and that is the
+// purpose.
 func anyMoment(random *rand.Rand, within time.Duration) {
 	<-time.After(time.Duration(random.Int64N(int64(within))))
 }
 
-// ended waits until so many samples have ended, and reports whether the evaluation has.
+// ended waits until that many samples have ended, and reports whether the evaluation has.
 func (c *client) ended(t *testing.T, eval string, samples int) bool {
 	t.Helper()
 	over := false

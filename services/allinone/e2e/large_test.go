@@ -54,8 +54,8 @@ func wordy(t *testing.T) (server *httptest.Server, largest *atomic.Int64) {
 	return server, largest
 }
 
-// A text of 5 MB, answers of 3 MB and a conversation that grows beyond 20 MB are ordinary content, on a server of
-// others that is named in the model.
+// A text of 5 MB, answers of 3 MB and a conversation that grows beyond 20 MB are ordinary content, with a remote server
+// that the model names.
 func TestLargeContent(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

@@ -16,8 +16,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// A sandbox goes while the server is away. The model is told so and goes on; whoever looks at the evaluation is told
-// too, and a scorer that needs the sandbox fails the sample.
+// A sandbox is lost while the server is down. The model is told and continues; the evaluation reports it too, and a
+// scorer that needs the sandbox fails the sample.
 func TestASandboxIsLostWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	for driver, lose := range map[string]func(t *testing.T, h *home, sandbox string){

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build is the programs as `go build` makes them, guestd beside evalfleet, once in a test run.
+// build is the programs from `go build`, guestd beside evalfleet, built once in a test run.
 type build struct {
 	tags string
 

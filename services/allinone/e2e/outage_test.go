@@ -17,8 +17,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Another process holds the lock of the database while sandboxes are made: the evaluation says that it waits for the
-// store, and has the results of a calm day.
+// Another process has the lock of the database during the creation of sandboxes: the evaluation reports that it waits
+// for the store, and has the same results as without the outage.
 func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()
@@ -43,9 +43,9 @@ func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	checkCounted(t, c, eval, callLog)
 }
 
-// The disk of all data is full while sandboxes are made, of files or of bytes, and no floor keeps anything from
-// beginning: runs wait, and the evaluation has the results of a calm day. Samples run one after the other, so that
-// sandboxes are still to be made when the disk is full.
+// The disk of all data is full during the creation of sandboxes, of files or of bytes, and no threshold stops new work
+// before: runs wait, and the evaluation has the same results as without the outage. Samples run one after the other, so
+// that some sandboxes are still missing when the disk is full.
 func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 	}
 }
 
-// fill makes files of that size in a new folder until the disk is full.
+// fill writes files of that size into a new folder until the disk is full.
 func fill(t *testing.T, dir string, size int64) (release func()) {
 	t.Helper()
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -105,7 +105,7 @@ func fill(t *testing.T, dir string, size int64) (release func()) {
 	}
 }
 
-// lock holds the lock of a database for writers, as another process would, until the returned function is called.
+// lock has the lock of a database for writers, as another process would, until the returned function is called.
 func lock(t *testing.T, path string) (release func()) {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})

@@ -15,12 +15,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// record are the tables that cannot be made again, by how their names begin: the journal with its inbox, each service's
-// ledger of effects, the catalogues of sandboxes, the schema's version.
+// record are the tables that cannot be rebuilt, by the prefixes of their names: the journal with its inbox, each
+// service's ledger of effects, the catalogues of sandboxes, the schema's version.
 var record = []string{"journal", "modelgw_effects", "toolexec_effects", "sandboxd_effects", "sandboxes", "sandboxd_installation", "replica", "schema_version", "sqlite_"}
 
-// Everything but the record is made of it: with all other tables dropped, lists, evaluations, samples and runs are what
-// they were.
+// All other tables are rebuilt from the record: after they were dropped, lists, evaluations, samples and runs are as
+// before.
 func TestRebuildProjections(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -49,7 +49,7 @@ func TestRebuildProjections(t *testing.T) {
 	})
 }
 
-// database is where the journals are, with all that is made of them.
+// database is the path of the journals and of the tables that are rebuilt from them.
 func (h *home) database() string {
 	if h.form == single {
 		return filepath.Join(h.dir, "evalfleet.db")

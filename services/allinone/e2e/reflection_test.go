@@ -20,7 +20,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// stranger is a client that knows the server's address and token and learns all else from it: no generated code.
+// stranger is a client that has the server's address and token and learns everything else from the server: no generated
+// code.
 type stranger struct {
 	reflect *grpcreflect.Client
 	stub    *grpcdynamic.Stub
@@ -41,7 +42,7 @@ func newStranger(t *testing.T, h *home) *stranger {
 	return &stranger{reflect: reflect, stub: grpcdynamic.NewStub(conn, grpcdynamic.WithResolver(new(protoregistry.Types))), ctx: ctx}
 }
 
-// method finds a method, and makes its request of an object.
+// method finds a method, and builds its request from an object.
 func (s *stranger) method(t *testing.T, service, name string, request object) (protoreflect.MethodDescriptor, proto.Message) {
 	t.Helper()
 	found, err := s.reflect.AsResolver().FindDescriptorByName(protoreflect.FullName(service))

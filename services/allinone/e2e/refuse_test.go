@@ -21,7 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// What is wrong with an evaluation is said before anything is made: which name, and which there are.
+// A faulty evaluation is refused before anything is created, with the faulty name and the known ones.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -32,7 +32,7 @@ func TestUnknownNames(t *testing.T) {
 			change func(*agentv1.EvalSpec)
 			code   codes.Code
 			reason errorsv1.ErrorReason
-			says   []string // what is wrong, and what there is instead
+			says   []string // the fault, and the known names
 		}{
 			"provider": {
 				func(s *agentv1.EvalSpec) { s.Models[0].Model = "mockllmm/model" },
@@ -105,7 +105,7 @@ func TestUnknownNames(t *testing.T) {
 	})
 }
 
-// Every call needs the token, over gRPC and REST, and a wrong one is told apart from none.
+// Every call needs the token, over gRPC and REST, and a wrong token is distinguished from none.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -137,7 +137,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// A request over 4 MiB is refused with what the bound is, and the server goes on.
+// A request over 4 MiB is refused with the bound, and the server continues.
 func TestTooLargeRequest(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -163,8 +163,8 @@ func TestTooLargeRequest(t *testing.T) {
 	})
 }
 
-// What is wrong with a task file, its dataset or the command line is said with the place, and the exit code tells that
-// nothing was begun.
+// A faulty task file, dataset or command line is refused with the position, and the exit code shows that nothing was
+// started.
 func TestWrongFilesAndFlags(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)
@@ -201,8 +201,7 @@ func TestWrongFilesAndFlags(t *testing.T) {
 	assert.Empty(t, list.GetEvals(), "nothing was begun")
 }
 
-// A port that is taken, a data directory that is served already, an address that others could reach: serve says so and
-// ends.
+// A port in use, a locked data directory, an address that others could reach: serve reports it and ends.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rest calls the REST API as a person at a shell does: with curl, where there is one.
+// rest calls the REST API as a person at a shell does: with curl, if it is installed.
 type rest struct {
 	address, token string
 	curl           string // empty without
@@ -230,7 +230,8 @@ func TestEvalOverREST(t *testing.T) {
 	})
 }
 
-// A PATCH changes what its body names: null lifts, an empty body is refused, and If-Match is of what was read.
+// A PATCH changes the fields in its body: null clears, an empty body is refused, and If-Match is compared with the etag
+// that was read.
 func TestUpdatesOverREST(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -271,7 +272,7 @@ func TestUpdatesOverREST(t *testing.T) {
 	})
 }
 
-// What needs no credential, and what describes the API.
+// The pages that need no credential, and the description of the API.
 func TestFrontDoor(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

@@ -58,7 +58,7 @@ func TestSandboxOverREST(t *testing.T) {
 	})
 }
 
-// What is too large for one message goes in chunks, through the one address.
+// Content that is too large for one message is sent in chunks, through the one address.
 func TestLargeFilesAndBlobs(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

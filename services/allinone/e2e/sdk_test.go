@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sdkScript is what mockllm says to the clients; the vendors' servers below say the same.
+// sdkScript are mockllm's answers to the clients; the vendors' servers below give the same answers.
 const sdkScript = `
 entries:
 - {contains: tool says, in: last, output: {text: it is 3}}
@@ -45,7 +45,7 @@ func startVendors(t *testing.T) *vendors {
 	return v
 }
 
-// request is what the servers read of a request, which both formats have.
+// request is the part of a request that the servers read, which both formats have.
 type vendorRequest struct {
 	Model    string
 	Stream   bool
@@ -55,8 +55,7 @@ type vendorRequest struct {
 	}
 }
 
-// serving checks the account's key and hands a request on; what is asked of no known role or of a busy model is
-// refused.
+// serving checks the account's key and passes a request on; requests for an unknown role or a busy model are refused.
 func (v *vendors) serving(header, key string, answer func(w http.ResponseWriter, r *vendorRequest, refuse func(int, string))) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -85,7 +84,7 @@ func (v *vendors) serving(header, key string, answer func(w http.ResponseWriter,
 	})
 }
 
-// reply is what a model says: a text, or a call of add.
+// reply is an answer of a model: a text, or a call of add.
 func (r *vendorRequest) reply() (text string, calls bool) {
 	last, err := json.Marshal(r.Messages[len(r.Messages)-1])
 	switch said := string(last); {
@@ -150,7 +149,7 @@ func (v *vendors) message(w http.ResponseWriter, r *vendorRequest, _ func(int, s
 	event("message_stop", "")
 }
 
-// sdk runs the script with the official clients and returns what it prints.
+// sdk runs the script with the official clients and returns its output.
 func sdk(t *testing.T, h *home, models ...string) map[string]map[string]object {
 	t.Helper()
 	python, err := filepath.Abs(filepath.Join(repository, ".tools", "venv-sdk", "bin", "python"))
@@ -169,7 +168,7 @@ func sdk(t *testing.T, h *home, models ...string) map[string]map[string]object {
 	return said
 }
 
-// The vendors' own clients talk to every model, whoever makes it, and cannot tell the lanes apart.
+// The vendors' own clients work with every model, of any provider, and cannot distinguish the lanes.
 func TestOfficialClientsTalkToAnyModel(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

@@ -18,12 +18,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// delayed is a task whose second sample takes so many seconds.
+// delayed is a task whose second sample takes that many seconds.
 func (h *home) delayed(name, seconds string) string {
 	return h.write(name+".yaml", strings.NewReplacer("task: slow", "task: "+name, "delay_s: 3", "delay_s: "+seconds).Replace(slowTask))
 }
 
-// two starts a command that serves, and another that is its client, and waits until the evaluations of both are made.
+// two starts a command with a server, and another that is its client, and waits until the evaluations of both exist.
 func (h *home) two(first, second string) (server, guest *running, c *client) {
 	h.t.Helper()
 	server = h.begin("eval", "run", first)
@@ -52,7 +52,7 @@ max_samples: 1
 model: openai/gpt-4o
 `
 
-// holding is a home whose model answers what names something of these only once the function of that name has been
+// holding is a home whose model answers requests that name one of these only after the function of that name was
 // called.
 func holding(t *testing.T, names ...string) (h *home, release map[string]func()) {
 	t.Helper()
@@ -75,7 +75,7 @@ func holding(t *testing.T, names ...string) (h *home, release map[string]func())
 	return newHome(t, &shipped, single, "OPENAI_API_KEY=vendor-key", "OPENAI_BASE_URL="+api.URL+"/v1"), release
 }
 
-// A command that serves continues until the work of others is done, and says so.
+// A command with a server continues until the work of other commands is done, and reports that.
 func TestServesOnForOthers(t *testing.T) {
 	t.Parallel()
 	h, release := holding(t, "first", "second")
@@ -108,8 +108,8 @@ func TestAnInterruptLeavesOthersAlone(t *testing.T) {
 	assert.Contains(t, own.out, "evalfleet eval resume ")
 }
 
-// The first interrupt of a command that serves ends its own evaluation alone, and says how to go on with it and that it
-// serves on. The second one ends the server; what others have at work is taken up by the next server.
+// The first interrupt of a command with a server ends only its own evaluation, and prints how to resume it and that the
+// server continues. The second one ends the server; the next server continues the work of others.
 func TestTheSecondInterruptEndsTheServer(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)

@@ -9,7 +9,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// questions is a dataset of so many samples, question-1 and up, whose target is "yes".
+// questions is a dataset of that many samples, question-1 and up, with the target "yes".
 func questions(n int) *agentv1.Dataset {
 	list := &agentv1.SampleList{}
 	for i := range n {
@@ -30,7 +30,7 @@ func react(tools ...string) []*agentv1.AgentRef {
 	return []*agentv1.AgentRef{agent}
 }
 
-// asked is an evaluation of questions by one call each, answered by the model given.
+// asked is an evaluation of questions with one call each, answered by the model.
 func asked(n int, model *agentv1.ModelRef) *agentv1.EvalSpec {
 	return &agentv1.EvalSpec{
 		Task: "asked", Dataset: questions(n), Steps: []*agentv1.AgentRef{{Name: "generate"}},

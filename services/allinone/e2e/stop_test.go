@@ -22,8 +22,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// A server that is asked to stop while it checks a large data set does not read it to its end: the check ends with its
-// call, and no evaluation is made.
+// A server that stops while it checks a large data set does not read it to its end: the check ends with its call, and
+// no evaluation is created.
 func TestStopDuringTheCheckOfADataset(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)
@@ -71,7 +71,7 @@ func manyRows(t *testing.T) []byte {
 	return packed.Bytes()
 }
 
-// upload keeps a body.
+// upload stores a body.
 func (c *client) upload(t *testing.T, content []byte) *contentv1.BlobRef {
 	t.Helper()
 	up, err := c.blobs.UploadBlob(within(t))

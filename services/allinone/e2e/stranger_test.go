@@ -29,8 +29,8 @@ type horde struct {
 	work  sync.WaitGroup
 }
 
-// connect opens n connections to an address, sends what begin says, and leaves them open. What the server closes or
-// refuses is as good.
+// connect opens n connections to an address, sends the bytes of begin, and leaves them open. It ignores connections
+// that the server closes or refuses.
 func (h *horde) connect(address string, n int, begin string) {
 	const atOnce = 50
 	for first := range atOnce {
@@ -68,8 +68,8 @@ func residentMiB(t *testing.T, pid int) int {
 	return kB >> 10
 }
 
-// Connections without a credential exhaust neither a server's memory nor its attention: at every address a caller with
-// a credential is answered, and who is connected stays so.
+// Connections without a credential exhaust neither a server's memory nor its capacity: at every address a caller with a
+// credential is answered, and connected callers stay connected.
 func TestStrangersSilenceNobody(t *testing.T) {
 	t.Parallel()
 	const (
@@ -94,8 +94,8 @@ func TestStrangersSilenceNobody(t *testing.T) {
 		for _, address := range h.addresses {
 			n := idle
 			if f != single {
-				// 5,000 at each of five addresses are more than this process, which holds all of them and the caller's
-				// own, may have open. 500 are still more than each server may, which is what the bounds are for.
+				// 5,000 at each of five addresses are more than this process, which has all of them and the caller's
+				// own, may have open. 500 are still more than each server may have, and test the bounds.
 				n = idle / 10
 			}
 			strangers.connect(address, bodies, half)

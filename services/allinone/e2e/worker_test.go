@@ -24,7 +24,7 @@ import (
 // example is a worker of the folder examples, which serves the tool `square` and the scorer `close_enough`.
 type example struct {
 	name string
-	// needs is what make setup makes for it.
+	// needs is the environment that make setup installs for it.
 	needs string
 	// command is how it is started in a checkout.
 	command func(root string) (argv, env []string)
@@ -40,7 +40,7 @@ var (
 	}}
 )
 
-// helper is an example worker at work for a home.
+// helper is a running example worker of a home.
 type helper struct {
 	h       *home
 	cmd     *exec.Cmd
@@ -87,7 +87,7 @@ func (w *helper) hear(line string) {
 	w.waiting = make(chan struct{})
 }
 
-// says waits until the worker has printed so many lines that begin so.
+// says waits until the worker has printed that many lines with the prefix.
 func (w *helper) says(prefix string, times int) {
 	w.h.t.Helper()
 	late := time.NewTimer(patience)
@@ -121,7 +121,7 @@ func (w *helper) kill() {
 	waittest.For(w.h.t, w.exited, "the end of a worker that was killed")
 }
 
-// squares runs the examples' task, while disturb does what it likes, and returns its table.
+// squares runs the examples' task while disturb runs, and returns its table.
 func squares(t *testing.T, h *home, disturb func(c *client)) verdicts {
 	t.Helper()
 	command := h.begin("eval", "run", "--json", "--server", h.address(), "--token-file", h.tokenFile, filepath.Join("examples", "worker-python", "task.yaml"))
@@ -142,7 +142,7 @@ func squares(t *testing.T, h *home, disturb func(c *client)) verdicts {
 	return got
 }
 
-// calmSquares is the table of the examples' task when nobody disturbs it.
+// calmSquares is the table of the examples' task without a disturbance.
 var calmSquares struct {
 	once sync.Once
 	verdicts
@@ -165,8 +165,8 @@ func undisturbedSquares(t *testing.T) verdicts {
 	return calmSquares.verdicts
 }
 
-// A worker in Python serves a tool and a scorer. It is killed in the middle of a call and started again, and nothing in
-// the results tells of it.
+// A worker in Python serves a tool and a scorer. It is killed during a call and restarted, and the results do not show
+// it.
 func TestKillAWorker(t *testing.T) {
 	want := undisturbedSquares(t)
 	inEachForm(t, func(t *testing.T, f form) {
@@ -184,8 +184,7 @@ func TestKillAWorker(t *testing.T) {
 	})
 }
 
-// The servers are killed while a worker has a call. It connects to the next ones, and nothing in the results tells of
-// it.
+// The servers are killed while a worker has a call. It connects to the next ones, and the results do not show it.
 func TestKillServersDuringAWorkersCall(t *testing.T) {
 	want := undisturbedSquares(t)
 	t.Run("single", func(t *testing.T) {
@@ -250,7 +249,7 @@ func TestAWorkersCallIsLargerThanAFrame(t *testing.T) {
 	}
 }
 
-// A worker that cannot keep its results says so, where it would otherwise leave its callers without an answer.
+// A worker that cannot store its results reports it, so that its callers are not left without an answer.
 func TestAWorkerThatCannotKeepResults(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)
@@ -269,7 +268,7 @@ func TestAWorkerThatCannotKeepResults(t *testing.T) {
 	assert.Contains(t, e.GetError().GetMessage(), "CHECK constraint failed")
 }
 
-// While no worker is connected a run waits, and says for what.
+// While no worker is connected a run waits, and reports the reason.
 func TestWaitingForAWorker(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped, single)

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"evalfleet": func() { os.Exit(run()) }})
 }
 
-// Scripts run the command line as a person would; each file of testdata/script tells one story.
+// Scripts run the command line as a person would; each file of testdata/script is one scenario.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	guest := buildGuest(t)
@@ -59,7 +59,7 @@ func buildGuest(t *testing.T) string {
 // deadline bounds every wait for another process.
 const deadline = time.Minute
 
-// await DIR waits until a server holds the data directory DIR and sets ADDR to its address.
+// await DIR waits until a server has locked the data directory DIR and sets ADDR to its address.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: await DIR")
@@ -86,8 +86,7 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TAKEN", l.Addr().String())
 }
 
-// match NAME REGEXP sets NAME to the first group of the first match in what the last command wrote to its standard
-// output.
+// match NAME REGEXP sets NAME to the first group of the first match in the last command's standard output.
 func match(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: match NAME REGEXP")
@@ -101,7 +100,7 @@ func match(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], found[1])
 }
 
-// active waits until a client of the data directory's server sees an evaluation that goes on.
+// active waits until a client of the data directory's server sees a running evaluation.
 func active(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: active")
@@ -115,7 +114,7 @@ func active(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("no evaluation goes on")
 }
 
-// until REGEXP PROGRAM [ARGUMENT...] runs a program until what it writes to its standard output matches.
+// until REGEXP PROGRAM [ARGUMENT...] runs a program until its standard output matches.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until REGEXP PROGRAM [ARGUMENT...]")

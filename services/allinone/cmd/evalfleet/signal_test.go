@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SIGTERM ends a command that reads what does not come, or what never ends.
+// SIGTERM ends a command that waits for input, or reads without end.
 func TestSIGTERMEndsACommandThatReads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func TestSIGTERMEndsACommandThatReads(t *testing.T) {
 	require.NoError(t, os.WriteFile(task, []byte("dataset: rows.jsonl\nmodel: mockllm/m\n"), 0o600))
 	require.NoError(t, os.WriteFile(rows, nil, 0o600))
 	require.NoError(t, os.Truncate(rows, 1<<40)) // It has no blocks, and takes minutes to read.
-	waits := "/proc/kmsg"                        // It calls itself a regular file, and gives what the kernel says when it does.
+	waits := "/proc/kmsg"                        // It appears to be a regular file, and the kernel generates its content during the read.
 	asks := filepath.Join(dir, "asks.yaml")
 	require.NoError(t, os.WriteFile(asks, []byte("dataset: {file: "+waits+", format: jsonl}\nmodel: mockllm/m\n"), 0o600))
 	for name, args := range map[string][]string{
@@ -61,7 +61,7 @@ func TestSIGTERMEndsACommandThatReads(t *testing.T) {
 			if strings.HasPrefix(name, "a file") {
 				awaitReading(t, c.Process.Pid, file)
 			} else {
-				_, err = io.WriteString(input, strings.Repeat("x", 128<<10)) // More than a pipe holds: it returns once the command reads.
+				_, err = io.WriteString(input, strings.Repeat("x", 128<<10)) // More than a pipe's buffer: it returns once the command reads.
 				require.NoError(t, err)
 			}
 			require.NoError(t, c.Process.Signal(syscall.SIGTERM))

@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// task writes a task file over a dataset of so many bytes and returns its path.
+// task writes a task file with a dataset of that many bytes and returns its path.
 func task(t *testing.T, datasetBytes int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func task(t *testing.T, datasetBytes int) string {
 	return path
 }
 
-// at is the evaluation in a state with so many of four samples done.
+// at is the evaluation in a state with that many of four samples done.
 func at(state agentv1.EvalState, done int32) *agentv1.Eval {
 	e := &agentv1.Eval{
 		Name: "projects/default/evals/e1", State: state,
@@ -52,7 +52,7 @@ const (
 	cancelled = agentv1.EvalState_EVAL_STATE_CANCELLED
 )
 
-// finishes is a watch that tells the end at once.
+// finishes is a watch that reports the end at once.
 func finishes(s *server, state agentv1.EvalState) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
 	return func(_ int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
 		if err := stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: at(running, 2)}}); err != nil {
@@ -174,7 +174,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 	assert.Equal(t, []string{"", "c7"}, cursors)
 }
 
-// waits is a watch that tells nothing until the evaluation is cancelled, and then its end.
+// waits is a watch that reports nothing until the evaluation is cancelled, and then its end.
 func waits(s *server, watching chan<- bool) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
 	return func(n int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
 		if n == 0 {

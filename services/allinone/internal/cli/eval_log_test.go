@@ -36,7 +36,7 @@ func exports(s *server) <-chan string {
 	return exported
 }
 
-// after is a watch that says the end once a log of the running evaluation has been exported.
+// after is a watch that reports the end once a log of the running evaluation has been exported.
 func after(s *server, exported <-chan string, state agentv1.EvalState) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
 	end := finishes(s, state)
 	return func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {

@@ -55,7 +55,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// command is a command line at work.
+// command is a running command line.
 type command struct {
 	stdout, stderr buffer
 	signals        chan os.Signal
@@ -87,13 +87,13 @@ func beginWith(t *testing.T, stdin io.Reader, args ...string) *command {
 	return c
 }
 
-// end waits for a command line and tells its exit code.
+// end waits for a command line and returns its exit code.
 func (c *command) end(t *testing.T) int {
 	t.Helper()
 	return waittest.For(t, c.code, "the end of the command")
 }
 
-// server is a server whose evaluations do what a test says.
+// server is a server whose evaluations behave as a test defines.
 type server struct {
 	agentv1.UnimplementedEvalServiceServer
 	agentv1.UnimplementedRunServiceServer
@@ -106,25 +106,25 @@ type server struct {
 	bodies  map[string][]byte
 	created *agentv1.CreateEvalRequest
 	eval    *agentv1.Eval
-	// evals are the ids of evaluations beside it; where there are any, others are not found. samples are those of each.
+	// evals are the ids of further evaluations; if there are any, other ids are not found. samples are those of each.
 	evals   []string
 	samples []*agentv1.EvalSample
-	// events are those of the run that has ended, warnings what was said when it was made.
+	// events are those of the ended run, warnings those of its creation.
 	events   []*agentv1.Event
 	warnings []*agentv1.EvalWarning
 	// keyed are the providers that have a key, PROVIDER or PROVIDER/ACCOUNT.
 	keyed []string
-	// refusal answers every CreateEval, where there is one.
+	// refusal, if set, answers every CreateEval.
 	refusal error
-	// runs are the ended runs that are listed beside those of every server; undeletable is what deleting one fails
-	// with.
+	// runs are the ended runs that are listed in addition to those of every server; undeletable is the error of a
+	// deletion.
 	runs        []string
 	undeletable map[string]error
 	deleted     []string
 	// watch answers watches, by how many there were before.
 	watch   func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
 	watches int
-	// export answers exports, where there is one.
+	// export, if set, answers exports.
 	export    func(req *agentv1.ExportEvalRequest, stream agentv1.EvalService_ExportEvalServer) error
 	cancelled chan string
 	// away is a service that does not answer the server, and listing tools waits until found is closed.
@@ -178,7 +178,7 @@ func (s *server) ListTools(ctx context.Context, _ *toolv1.ListToolsRequest) (*to
 	return &toolv1.ListToolsResponse{Tools: []*toolv1.ToolDefinition{{Info: bash}}}, nil
 }
 
-// UploadFile keeps the content of a file under its path.
+// UploadFile stores the content of a file under its path.
 func (s *server) UploadFile(stream sandboxv1.SandboxService_UploadFileServer) error {
 	var path string
 	var content []byte
@@ -208,7 +208,7 @@ func (s *server) ListSandboxes(context.Context, *sandboxv1.ListSandboxesRequest)
 	return &sandboxv1.ListSandboxesResponse{Sandboxes: []*sandboxv1.Sandbox{box}}, nil
 }
 
-// ListRuns has a run that goes on and one that has ended.
+// ListRuns returns a running run and one that has ended.
 func (s *server) ListRuns(_ context.Context, req *agentv1.ListRunsRequest) (*agentv1.ListRunsResponse, error) {
 	var runs []*agentv1.Run
 	for id, state := range map[string]agentv1.RunState{"r-on": agentv1.RunState_RUN_STATE_RUNNING, "r-over": agentv1.RunState_RUN_STATE_SUCCEEDED} {
@@ -223,12 +223,12 @@ func (s *server) ListRuns(_ context.Context, req *agentv1.ListRunsRequest) (*age
 	return &agentv1.ListRunsResponse{Runs: runs}, nil
 }
 
-// CreateRun makes the run that has ended.
+// CreateRun returns the run that has ended.
 func (s *server) CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1.Run, error) {
 	return &agentv1.Run{Name: "projects/default/runs/r-over", Warnings: s.warnings}, nil
 }
 
-// WatchRun gives the events of the run that has ended.
+// WatchRun sends the events of the run that has ended.
 func (s *server) WatchRun(_ *agentv1.WatchRunRequest, stream agentv1.RunService_WatchRunServer) error {
 	for _, e := range s.events {
 		if err := stream.Send(&agentv1.WatchRunResponse{Update: &agentv1.WatchRunResponse_Event{Event: e}}); err != nil {
@@ -289,7 +289,7 @@ func (s *server) ListSamples(_ context.Context, r *agentv1.ListSamplesRequest) (
 	return &agentv1.ListSamplesResponse{Samples: all}, nil
 }
 
-// become sets what the evaluation is from now on; nil leaves it as it is. It returns the evaluation.
+// become sets the state of the evaluation from now on; nil leaves it unchanged. It returns the evaluation.
 func (s *server) become(e *agentv1.Eval) *agentv1.Eval {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// The server names fields of its API; a person who wrote a task file knows that file's.
+// The server names fields of its API; the author of a task file sees the keys of that file.
 func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[string]string{
@@ -50,7 +50,7 @@ func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 	}
 }
 
-// What a flag says is named by the flag.
+// The value of a flag is named by the flag.
 func TestErrorsAboutFlagsHaveTheirNames(t *testing.T) {
 	t.Parallel()
 	file := task(t, 1)

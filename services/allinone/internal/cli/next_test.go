@@ -10,8 +10,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// What is offered next keeps the options that say what the task is, can be run as it is, and is what one would want
-// next.
+// The commands that are suggested next keep the options that define the task, can be run unchanged, and are useful next
+// steps.
 func TestTheNextCommandIsTheNextUsefulThing(t *testing.T) {
 	t.Parallel()
 	file := task(t, 1)

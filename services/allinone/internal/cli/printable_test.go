@@ -16,7 +16,7 @@ import (
 // evil moves the cursor, changes the title, and begins lines of its own.
 const evil = "x\x1b[2J\x1b]0;owned\a\u009b31m\u202e\r\nEVIL succeeded"
 
-// What others named and said reaches the terminal on the line that it belongs to, without what a terminal would act on.
+// Names and messages from elsewhere reach the terminal on their own line, without control characters.
 func TestForeignTextsDoNotActOnTheTerminal(t *testing.T) {
 	t.Parallel()
 	e := at(failed, 1)
@@ -56,7 +56,7 @@ func TestForeignTextsDoNotActOnTheTerminal(t *testing.T) {
 	}
 }
 
-// JSON is for programs, which get what there is.
+// JSON is for programs and has the unchanged values.
 func TestJSONHasForeignTextsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	e := at(succeeded, 4)

@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/cli"
 )
 
-// A signal goes to the part of a command that waits for one; where none does, the process ends.
+// A signal goes to the part of a command that waits for one; if none does, the process ends.
 func TestASignalThatNoPartTakesEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

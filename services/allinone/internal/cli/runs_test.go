@@ -11,7 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// A sum without the tokens of a model that has no price says so.
+// A sum that omits the tokens of a model without a price states that.
 func TestTheCostOfARunIsMarkedWhereItIsPartial(t *testing.T) {
 	t.Parallel()
 	priced, unpriced := &modelv1.ModelUsage{TotalTokens: 10, TotalCost: new(0.25)}, &modelv1.ModelUsage{TotalTokens: 10}
@@ -25,7 +25,7 @@ func TestTheCostOfARunIsMarkedWhereItIsPartial(t *testing.T) {
 	}
 }
 
-// What waits for a person is not shown as interrupted, since a server alone would not continue it.
+// A run that waits for a person is not shown as interrupted, since a server alone would not continue it.
 func TestWithoutAServerWhatWaitsForAPersonIsNotInterrupted(t *testing.T) {
 	t.Parallel()
 	s := &session{idle: true}
@@ -38,7 +38,7 @@ func TestWithoutAServerWhatWaitsForAPersonIsNotInterrupted(t *testing.T) {
 	assert.Equal(t, "interrupted", s.evalState(&agentv1.Eval{State: agentv1.EvalState_EVAL_STATE_RUNNING}))
 }
 
-// The server names fields of its API; a person who made a run knows the flags.
+// The server names fields of its API; the user of `run` sees the flags.
 func TestErrorsAboutARunNameItsFlags(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[string]string{

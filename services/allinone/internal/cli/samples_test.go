@@ -16,7 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// An evaluation that was interrupted has no results, and samples of it were scored all the same.
+// An interrupted evaluation has no results, although some of its samples were scored.
 func TestAnInterruptShowsTheScoresOfWhatWasFinished(t *testing.T) {
 	t.Parallel()
 	grade := func(text string) *agentv1.EvalSample {
@@ -91,7 +91,7 @@ func TestFollowingAnEvaluationWritesALineForEachSampleThatEnds(t *testing.T) {
 	}
 }
 
-// A run says once what of its options its model is not sent, as eval run does.
+// A run reports once which of its options are not sent to its model, as eval run does.
 func TestARunWarnsOfOptionsThatAreNotSent(t *testing.T) {
 	t.Parallel()
 	answered := &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
@@ -113,7 +113,7 @@ func TestAListSaysHowManySamplesWait(t *testing.T) {
 	assert.Regexp(t, `(?m)^e1 +sums +mockllm/model +running, 2 waiting +1/4 `, c.stdout.String())
 }
 
-// What a sample at work does and waits for is listed with what it has used so far.
+// The activity and the wait of a running sample are listed with its usage so far.
 func TestSamplesAtWorkAreListed(t *testing.T) {
 	t.Parallel()
 	s := &server{eval: at(running, 1), samples: []*agentv1.EvalSample{

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command that waits for a service behind its server says so, and goes on once it is there.
+// A command that waits for a service behind its server reports that, and continues once the service is there.
 func TestACommandSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := &server{away: "toolexec", found: make(chan struct{})}

@@ -17,7 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
-// at is a state with so many samples of forty done.
+// at is a state with that many samples of forty done.
 func at(done, failed int32) *agentv1.WatchEvalResponse {
 	return &agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: &agentv1.Eval{Progress: &agentv1.EvalProgress{
 		Total: 40, Succeeded: done, Failed: failed, Running: 3, TotalTokens: 12_345, TotalCost: new(0.0123),
@@ -142,7 +142,7 @@ func TestLiveDrawsOverItself(t *testing.T) {
 	})
 }
 
-// noted is the state with what is known of open effects.
+// noted is the state with notes of open effects.
 func noted(notes ...*agentv1.RunNote) *agentv1.WatchEvalResponse {
 	r := at(0, 0)
 	r.Notes = notes
@@ -223,7 +223,7 @@ func TestWaitsAreToldWithTheirReason(t *testing.T) {
 	})
 }
 
-// atWork is a sample that is at work.
+// atWork is a running sample.
 func atWork(id string, began time.Time) *agentv1.EvalSample {
 	return &agentv1.EvalSample{Id: id, Epoch: 1, StartTime: timestamppb.New(began), Turns: 2, Usage: &modelv1.ModelUsage{TotalTokens: 1234}, Activity: "model openai/gpt-4o"}
 }

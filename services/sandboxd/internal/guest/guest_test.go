@@ -10,7 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// Accounts that are no person's have system folders as homes, which no check may change.
+// System accounts have system folders as homes, which no check may change.
 func TestAHomeThatIsASystemFolderIsNoFolderOfChecks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"daemon", "bin", "sys", "man"} {

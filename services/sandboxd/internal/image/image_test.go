@@ -113,7 +113,7 @@ func TestWhatIsInTheImage(t *testing.T) {
 	}
 }
 
-// resolve follows links within a layer to a file, or gives nothing.
+// resolve follows links within a layer to a file, or returns nothing.
 func resolve(layer map[string]*tar.Header, name string) string {
 	name = strings.Trim(path.Clean(name), "/")
 	for range 40 {

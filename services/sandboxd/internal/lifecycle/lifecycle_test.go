@@ -33,7 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// paperDriver makes boxes that are entries in a map, each with a guest that runs nothing and finds every command good.
+// paperDriver creates boxes that are entries in a map, each with a guest that runs nothing and lets every command
+// succeed.
 type paperDriver struct {
 	mu        sync.Mutex
 	boxes     map[string]*paperBox
@@ -199,7 +200,7 @@ func (g *paperGuest) RemoveFile(context.Context, *guestv1.RemoveFileRequest) (*g
 	return &guestv1.RemoveFileResponse{}, nil
 }
 
-// house is an installation: what outlives a process, and the process.
+// house is an installation: the parts that outlive a process, and the process.
 type house struct {
 	*testing.T
 	driver *paperDriver
@@ -213,7 +214,7 @@ type house struct {
 	log    lockedLog
 }
 
-// lockedLog is a log that is read while others write to it.
+// lockedLog is a log that may be read during writes.
 type lockedLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -467,7 +468,7 @@ func TestWhatAKilledMeasurementLeftIsRemoved(t *testing.T) {
 
 func TestACreationThatDiedWithItsProcessIsDoneAgain(t *testing.T) {
 	bubble(t, func(h *house) {
-		// A process that is cut off in the middle of a creation: its claim stays open, what it made stays there.
+		// A process that ends during a creation: its claim stays open, and its boxes stay.
 		reached, never := make(chan string, 1), make(chan struct{})
 		h.driver.run = func(id string) *sandboxv1.ExecResult {
 			reached <- id
@@ -570,8 +571,8 @@ func TestDeletingWhileItIsMade(t *testing.T) {
 	})
 }
 
-// TestACancelledCreationLeavesNothing: whenever the cancel comes, no sandbox is made under the key, and what was begun
-// is removed when the cancel answers. A sandbox that is made stays.
+// TestACancelledCreationLeavesNothing: whenever the cancel arrives, no sandbox is created under the key, and the
+// remains are removed when the cancel answers. A finished sandbox stays.
 func TestACancelledCreationLeavesNothing(t *testing.T) {
 	create := func(h *house, key string) <-chan error {
 		made := make(chan error, 1)
@@ -654,7 +655,7 @@ func TestACreationEndsWithItsTime(t *testing.T) {
 			_, err := h.boxes.Create(h.Context(), ask)
 			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, rpcerr.Reason(err), "%v", err)
 			require.ErrorContains(t, err, "10s")
-			ask.Timeout = 0 // It is no part of the content.
+			ask.Timeout = 0 // It is not part of the content.
 		}
 		time.Sleep(time.Hour) // The guest's command ends.
 		assert.Empty(t, h.driver.boxes)
@@ -674,7 +675,7 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 	})
 }
 
-// Where there is no room a new sandbox is refused for now, what lives goes on, and the same key makes it later.
+// Without space a new sandbox is refused for now, existing ones continue, and the same key creates it later.
 func TestNoSandboxIsMadeWithoutRoom(t *testing.T) {
 	bubble(t, func(h *house) {
 		lives := h.create(&sandboxv1.SandboxSpec{}, "first")
@@ -691,7 +692,8 @@ func TestNoSandboxIsMadeWithoutRoom(t *testing.T) {
 	})
 }
 
-// A disk that becomes full while a sandbox is prepared fails its set-up: the sandbox is made anew when there is room.
+// A disk that becomes full during the preparation of a sandbox fails its set-up: the sandbox is created again when
+// there is space.
 func TestASandboxThatADiskFailsIsMadeLater(t *testing.T) {
 	bubble(t, func(h *house) {
 		h.driver.run = func(string) *sandboxv1.ExecResult {
@@ -730,7 +732,7 @@ func TestAHostLeavesTheBoxesOfOthersAlone(t *testing.T) {
 	})
 }
 
-// A sandbox that another host made anew, since this one was thought dead, is that host's.
+// A sandbox that another host created again, since it considered this one dead, belongs to that host.
 func TestASandboxThatAnotherHostTookOverIsLetGo(t *testing.T) {
 	bubble(t, func(h *house) {
 		b := h.create(lease(time.Hour), "")

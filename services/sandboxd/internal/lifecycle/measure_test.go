@@ -134,7 +134,7 @@ func TestAnEngineThatIsAwayLeavesTheKeyFree(t *testing.T) {
 			require.EqualError(h, err, "no desk")
 			assert.Positive(h, rpcerr.RetryAfter(err))
 		}
-		h.driver.refuse = rpcerr.EngineUnavailable("paper", "desk", time.Second, "no desk") // also what was begun cannot be removed
+		h.driver.refuse = rpcerr.EngineUnavailable("paper", "desk", time.Second, "no desk") // the remains cannot be removed either
 		_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", RequestID: "k"})
 		require.EqualError(h, err, "no desk")
 		_, err = h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", RequestID: "k"})

@@ -18,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
 
-// TestAnOutageOfTheStoreStrandsNoSandbox has the disk below the records fail while a box is made. The call, or one of
-// the calls that its caller makes with the same key, gives the sandbox, and one box is there.
+// TestAnOutageOfTheStoreStrandsNoSandbox lets the disk of the records fail during the creation of a box. The call, or
+// one of its caller's repetitions with the same key, returns the sandbox, and there is one box.
 func TestAnOutageOfTheStoreStrandsNoSandbox(t *testing.T) {
 	t.Parallel()
 	for _, outage := range []time.Duration{time.Second, 45 * time.Second, 10 * time.Minute} {
@@ -62,8 +62,8 @@ func TestAnOutageOfTheStoreStrandsNoSandbox(t *testing.T) {
 	}
 }
 
-// TestAnOutageOfTheStoreEndsNoLeaseThatIsRenewed has the disk below the records fail for longer than a lease. Its
-// holder renews it as agentorch does, and comes with the next renewal only after the reconciler has looked, or before.
+// TestAnOutageOfTheStoreEndsNoLeaseThatIsRenewed lets the disk of the records fail for longer than a lease. The client
+// renews the lease as agentorch does, and its next renewal arrives only after the reconciler's next look, or before.
 func TestAnOutageOfTheStoreEndsNoLeaseThatIsRenewed(t *testing.T) {
 	t.Parallel()
 	for _, outage := range []time.Duration{9 * time.Minute, 15*time.Minute + time.Second, 15*time.Minute + 4*time.Second, 15*time.Minute + 6*time.Second, 15*time.Minute + 9*time.Second} {

@@ -33,7 +33,7 @@ const (
 	emulator = "qemu-system-x86_64"
 	// busybox must be linked statically, as Debian's busybox-static is: it starts the machine.
 	busybox = "/bin/busybox"
-	// kernel is where `make setup` puts it, below the module's root.
+	// kernel is its path from `make setup`, below the module's root.
 	kernel = ".tools/machine/vmlinuz"
 
 	// commandLine has no_timer_check, since an emulated timer that is late on a busy machine passes for a broken one,
@@ -44,7 +44,7 @@ const (
 	cpus   = "2"
 )
 
-// Machine is what to run.
+// Machine is a program to run, with its files.
 type Machine struct {
 	// Files are copied into the machine before the script runs: path there, which is absolute, to file here. All are
 	// executable and readable by every user.
@@ -55,8 +55,8 @@ type Machine struct {
 	Timeout time.Duration
 }
 
-// Run boots the machine and returns what the script printed and its exit code. It skips the test where the emulator or
-// the kernel is not installed, and fails it where the machine does not reach the end of its script in time.
+// Run boots the machine and returns the script's output and its exit code. It skips the test if the emulator or the
+// kernel is not installed, and fails it if the machine does not reach the end of its script in time.
 func Run(t testing.TB, m Machine) (output string, code int) {
 	t.Helper()
 	kernel := needs(t)
@@ -117,8 +117,8 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// unpack is the first program: it makes a root file system in memory, since that of the start cannot be left by
-// pivot_root, and goes on there.
+// unpack is the first program: it creates a root file system in memory, since pivot_root cannot leave the initial one,
+// and continues there.
 const unpack = `#!/busybox sh
 /busybox mkdir -p /image /root
 /busybox mount -t tmpfs -o mode=755 machine /root

@@ -51,7 +51,7 @@ func TestAtMostSomeFoldersAreOpenAtOnce(t *testing.T) {
 	require.NoError(t, rmtree.Remove(top))
 }
 
-// deep makes a folder with one in it, in which is another, and so on.
+// deep creates nested folders.
 func deep(t *testing.T, top string, levels int) {
 	t.Helper()
 	require.NoError(t, os.Mkdir(top, 0o755))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Go runs f in a goroutine on a thread that ends with it, so that f may change what belongs to the thread: its
-// namespaces, its descriptors, its user. It never takes the first thread of the process, which would not end, and whose
+// Go runs f in a goroutine on a thread that ends with it, so that f may change properties of the thread: its
+// namespaces, its descriptors, its user. It never uses the first thread of the process, which would not end, and whose
 // descriptors and mounts /proc/self shows.
 func Go(f func()) {
 	go func() {
@@ -19,7 +19,7 @@ func Go(f func()) {
 		}
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
-		go func() { // This thread stays taken meanwhile.
+		go func() { // This thread stays occupied in the meantime.
 			defer close(ended)
 			runtime.LockOSThread()
 			f()

@@ -35,8 +35,8 @@ type record struct {
 type shelf struct {
 	*boxstore.Store
 	ended []string
-	fails error // what ending a box fails with
-	blind error // what looking for one fails with
+	fails error // the error of ending a box
+	blind error // the error of looking for one
 }
 
 // newShelf opens a folder with a short name, as paths of sockets must have.
@@ -73,7 +73,7 @@ func reopen(t *testing.T, dir string) *shelf {
 	return s
 }
 
-// make makes a box, or what there is of it until the making fails.
+// make creates a box, or the part of it before the creation fails.
 func (s *shelf) make(ctx context.Context, spec driver.Spec, note string, fails error) (driver.Report, error) {
 	return s.Create(ctx, spec.ID, func() (driver.Report, error) {
 		rec := record{Record: boxstore.NewRecord(spec), Note: note}
@@ -134,7 +134,7 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	assert.Equal(t, []string{"a", "a"}, s.ended, "before, for what a crash left, and after")
 	assert.NoDirExists(t, s.Folder("a"))
 
-	// Where it cannot be ended either, its folder is left to be found, and the caller hears why it could not be made.
+	// If it cannot be ended either, its folder stays to be found, and the caller receives the error of the creation.
 	s.fails = errors.New("engine away")
 	require.NoError(t, os.MkdirAll(s.Folder("b"), 0o700))
 	_, err = s.make(t.Context(), driver.Spec{ID: "b"}, "x", nil)
@@ -145,7 +145,7 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	assert.False(t, list[0].Alive)
 }
 
-// A machine that loses its power may leave a record empty or cut off. The other boxes are listed nevertheless.
+// A power failure may leave a record empty or truncated. The other boxes are still listed.
 func TestARecordThatCannotBeReadIsNone(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]string{"empty": "", "cut off": `{"ID": "tor`} {
@@ -249,7 +249,7 @@ func TestAShortageIsNoLossOfABox(t *testing.T) {
 	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
-// TestAFailureOfTheMachineIsAskedForAgain has the making of a box fail for reasons that pass.
+// TestAFailureOfTheMachineIsAskedForAgain lets the creation of a box fail for transient reasons.
 func TestAFailureOfTheMachineIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)

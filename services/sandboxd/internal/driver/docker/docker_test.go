@@ -51,7 +51,7 @@ func unique(name string) string { return name + "-" + suffix }
 
 var suffix = strings.ToLower(rand.Text()[:8])
 
-// What TestMain makes.
+// Set by TestMain.
 var (
 	guestPath string
 	host      string
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run runs the tests between what they need and its end.
+// run runs the tests between their set-up and its end.
 func run(m *testing.M) (code int, err error) {
 	if guestPath = os.Getenv("EVALFLEET_TEST_GUEST"); guestPath == "" {
 		dir, err := programtest.Build("", "./services/sandboxd/cmd/guestd")
@@ -161,8 +161,7 @@ func newDriver(t *testing.T, dir string) driver.Driver {
 	return d
 }
 
-// Where the engine's storage has no quotas, what a box writes is measured, and a box over its bound is not alive any
-// more.
+// If the engine's storage has no quotas, the bytes that a box writes are measured, and a box over its bound is ended.
 func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -192,7 +191,7 @@ func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	assert.Equal(t, "its disk is full: it wrote 10 MiB, and it may have 8 MiB", over.Ended)
 }
 
-// An empty file takes an entry of the disk, of which there is a fixed number.
+// An empty file uses an entry of the disk, of which there is a fixed number.
 func TestABoxThatMakesTooManyFilesIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -262,7 +261,7 @@ func TestAnImageWithVolumesMakesNoBoxUnlessAllowed(t *testing.T) {
 	assert.Contains(t, strings.Join(report.Isolation.Weaker, "; "), "volumes of the image (/data, /more)")
 }
 
-// A file that was removed takes its place on the disk for as long as a process has it.
+// A removed file uses space on the disk for as long as a process has it open.
 func TestRemovedFilesThatAreOpenAreMeasured(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

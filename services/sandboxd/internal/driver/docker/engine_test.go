@@ -28,7 +28,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 )
 
-// withConfig makes a driver of that configuration, in a folder of its own.
+// withConfig returns a driver with that configuration, in a folder of its own.
 func withConfig(t *testing.T, cfg docker.Config) *docker.Driver {
 	t.Helper()
 	d, err := docker.New(cfg, docker.Deps{Dir: t.TempDir(), GuestPath: guestPath})
@@ -43,7 +43,7 @@ func fakeEngine(t *testing.T, api string) (host string) {
 	return serveEngine(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", api) })
 }
 
-// serveEngine serves what an engine answers.
+// serveEngine serves the answers of an engine.
 func serveEngine(t *testing.T, answer http.HandlerFunc) (host string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fake-") //nolint:usetesting // the path of a socket must be short
@@ -107,8 +107,8 @@ func TestABoundOfTheDiskIsNotDroppedForOneFailure(t *testing.T) {
 	}
 }
 
-// TestAnEngineWhoseDiskIsFullIsWaitedFor has the disk of an engine become full while that makes a container, which it
-// says in text alone.
+// TestAnEngineWhoseDiskIsFullIsWaitedFor lets the disk of an engine become full while it creates a container, which the
+// engine reports in text only.
 func TestAnEngineWhoseDiskIsFullIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -143,8 +143,8 @@ func TestAnEngineWhoseDiskIsFullIsWaitedFor(t *testing.T) {
 	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
-// An engine that cannot be used is named with its socket and what to do, for every call; where nothing was made, that
-// nothing can be found is no fault.
+// The error of every call to an engine that cannot be used has its socket and the remedy. A search that finds nothing
+// is not a fault if nothing was created.
 func TestAnEngineThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	nobody := "unix://" + filepath.Join(t.TempDir(), "no.sock")
@@ -222,7 +222,7 @@ func TestImagesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// The image that sandboxes are made from when they name none may be missing where all of them name one.
+// The default image of sandboxes may be missing if all sandboxes name an image.
 func TestTheOwnImageIsNotTheDriver(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: "evalfleet-test.invalid/no/such:image"})
@@ -234,7 +234,7 @@ func TestTheOwnImageIsNotTheDriver(t *testing.T) {
 	require.ErrorContains(t, d.Check(t.Context(), driver.Spec{}), "no/such:image")
 }
 
-// An engine that takes connections and never answers is as one that is away, and is not waited for any longer.
+// An engine that accepts connections and never answers counts as absent, and is waited for no longer than one.
 func TestAnEngineThatHangs(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "hang-") //nolint:usetesting // the path of a socket must be short
@@ -242,7 +242,7 @@ func TestAnEngineThatHangs(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, l.Close()) }) // the kernel takes connections that nobody accepts
+	t.Cleanup(func() { assert.NoError(t, l.Close()) }) // the kernel completes connections that no process accepts
 	d := withConfig(t, docker.Config{Host: "unix://" + filepath.Join(dir, "d.sock")})
 	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
 	defer cancel()
@@ -253,8 +253,8 @@ func TestAnEngineThatHangs(t *testing.T) {
 	assert.Positive(t, rpcerr.RetryAfter(caps.Problem))
 }
 
-// TestAGuestThatIsLateIsWaitedFor: on a machine that is too busy the guest of a container does not come in time. Where
-// others came before, the folder is seen, and the sandbox can be made later.
+// TestAGuestThatIsLateIsWaitedFor: on a machine that is too busy the guest of a container does not connect in time. If
+// earlier guests did, the folder is visible to the engine, and the sandbox can be created later.
 func TestAGuestThatIsLateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})

@@ -55,7 +55,7 @@ func TestEntriesAreCounted(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// An engine may have mounts of its own, in which its storage lies. Whoever starts a container sees them.
+// An engine may have mounts of its own for its storage, which the process that starts a container sees.
 func TestALayerIsSeenByWhoStartsTheContainer(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -101,7 +101,7 @@ func TestABoxWhoseFilesAreNotCountedSaysSo(t *testing.T) {
 	assert.NotContains(t, weaker(diskMeasured), "the number of files")
 }
 
-// counting is an engine of two containers whose layers are folders here, which notes how often it is asked for them.
+// counting is an engine of two containers whose layers are folders here. It counts the requests for them.
 func counting(t *testing.T) (e *engine, inspected *atomic.Int32) {
 	t.Helper()
 	inspected = &atomic.Int32{}

@@ -7,10 +7,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// SeeNothing makes a driver that cannot look at what is open in containers.
+// SeeNothing makes a driver unable to see the open files of containers.
 func (d *Driver) SeeNothing() { d.sees = func(int) (bool, error) { return false, nil } }
 
-// CreateBounded makes a container, and starts none, where the engine says that it can bound what is written.
+// CreateBounded creates a container, without starting it, if the engine reports that it can bound writes.
 func (d *Driver) CreateBounded(ctx context.Context, id string) (quota bool, err error) {
 	_, quota, err = d.createContainer(ctx, driver.Spec{ID: id, Limits: driver.Limits{DiskBytes: 1 << 20}}, settings{}, facts{quota: true})
 	return quota, err

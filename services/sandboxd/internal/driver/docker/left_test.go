@@ -34,7 +34,7 @@ func engineOf(t *testing.T) *client.Client {
 	return api
 }
 
-// create makes a box that is destroyed with the test, and gives what runs a command in it.
+// create creates a box that is destroyed with the test, and returns a function that runs a command in it.
 func create(t *testing.T, d *docker.Driver, spec driver.Spec) (driver.Report, func(argv ...string) *sandboxv1.ExecResult) {
 	t.Helper()
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
@@ -56,8 +56,8 @@ func create(t *testing.T, d *docker.Driver, spec driver.Spec) (driver.Report, fu
 	}
 }
 
-// What a crash leaves, wherever it comes, is found by label or folder and can be removed; and the same box can be made
-// over it.
+// The remains of a crash at any point are found by label or folder and can be removed, and the same box can be created
+// again over them.
 func TestWhatACrashLeavesIsFound(t *testing.T) {
 	t.Parallel()
 	api := engineOf(t)
@@ -108,8 +108,8 @@ func TestWhatACrashLeavesIsFound(t *testing.T) {
 	}
 }
 
-// A server that is killed while it measures leaves a container that was never started, which the engine does not remove
-// by itself. Any other that uses the engine does, whatever folder it has.
+// A server that is killed during its measurement leaves a container that was never started, which the engine does not
+// remove by itself. Any other server of the engine removes it, whatever its folder.
 func TestTheProbeOfAKilledServerIsRemoved(t *testing.T) {
 	t.Parallel()
 	api, probe := engineOf(t), driver.Probe()
@@ -151,7 +151,7 @@ func TestAnImageWithOneProgram(t *testing.T) {
 	assert.NotEmpty(t, r.GetStdout())
 }
 
-// More processors than there are is no bound, and nothing that an engine takes.
+// A bound of more processors than the machine has is not a bound, and the engine refuses it.
 func TestMoreProcessorsThanThereAre(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})
@@ -161,7 +161,7 @@ func TestMoreProcessorsThanThereAre(t *testing.T) {
 	assert.Equal(t, int64(runtime.NumCPU())*1e9, c.HostConfig.NanoCPUs)
 }
 
-// A container is held as the driver says, whatever the image wants.
+// The driver defines the restrictions of a container, whatever the image requests.
 func TestHowAContainerIsHeld(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host})
@@ -194,7 +194,7 @@ func TestHowAContainerIsHeld(t *testing.T) {
 	assert.Equal(t, "people", c.Config.Labels["for"])
 }
 
-// A container goes with its end. The engine's last events say that memory ended it.
+// A container is removed when it ends. The engine's last events show that it ran out of memory.
 func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
 	t.Parallel()
 	api, id, owner := engineOf(t), unique("oom"), unique("owner-of-oom")
@@ -208,7 +208,7 @@ func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
 	})
 	t.Cleanup(c.Close)
 	ctx := waittest.Context(t)
-	fill := func() error { // What a command prints is kept by the guest.
+	fill := func() error { // The guest stores the output of a command.
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
 			_, err := api.Run(ctx, &guestv1.RunRequest{Key: unique("k"), Spec: &sandboxv1.ExecSpec{Argv: []string{"head", "-c", "10000000", "/dev/zero"}}})
 			return err
@@ -230,7 +230,7 @@ func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := d.Connect(ctx, id)
 		lost, _ = rpcerr.As(err)
-		return lost != nil && lost.Metadata["cause"] == driver.OutOfMemory // The engine may tell of the end first.
+		return lost != nil && lost.Metadata["cause"] == driver.OutOfMemory // The engine may report the end first.
 	}, waittest.Bound, 50*time.Millisecond)
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, lost.Reason)
 	seen, err := d.List(ctx, owner)

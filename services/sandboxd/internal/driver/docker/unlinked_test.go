@@ -32,7 +32,7 @@ func TestWhichContainerAProcessIsOf(t *testing.T) {
 	assert.Empty(t, containerOf("0::/\n", known))
 }
 
-// What is looked at is bounded, in number and in time. A folder stands for that of a process.
+// The search is bounded, in number and in time. A folder represents that of a process.
 func TestTheSearchForRemovedFilesIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestTheSearchForRemovedFilesIsBounded(t *testing.T) {
 	r := &removed{files: map[file]int64{}, most: 30, left: waittest.Bound}
 	assert.Zero(t, r.add(over, dir+"/"))
 	r = &removed{files: map[file]int64{}, most: mostLinks, left: 1}
-	for range 2 { // The first one takes all of the time.
+	for range 2 { // The first one uses all of the time.
 		r.addProcess(t.Context(), "/proc/self")
 		assert.True(t, r.full())
 		assert.Zero(t, r.links)

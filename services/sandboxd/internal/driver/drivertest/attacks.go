@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// attacks: what a tenant does to hold up or to break the guest is an outcome of the tenant's own calls, and never a
-// fault.
+// attacks: attempts of a tenant to block or to break the guest end as outcomes of the tenant's own calls, and never as
+// a fault.
 func attacks(t *testing.T, h Harness) {
 	d := h.New(t, t.TempDir())
 	t.Run("no signal holds up the start of a command", func(t *testing.T) {

@@ -60,7 +60,7 @@ for _ in range(400):
 time.sleep(1000)`}, User: user, Timeout: durationpb.New(5 * time.Second)})
 			require.NoError(t, err)
 			assert.NotZero(t, r.GetExitCode())
-			// What the command left fills the memory, until it is ended.
+			// Remains of the command fill the memory, until they are ended.
 			require.Eventually(t, func() bool {
 				r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", "kill -9 -1; echo fine"}, User: user})
 				return err != nil || string(r.GetStdout()) == "fine\n"
@@ -120,7 +120,7 @@ for pid in pids: os.kill(pid, signal.SIGKILL)`))
 		t.Parallel()
 		b := newBox(t, d, func(s *driver.Spec) { s.Limits.MemoryBytes = 128 << 20 })
 		if strings.Contains(strings.Join(b.report.Isolation.Weaker, "\n"), "memory: buffers of ") {
-			return // a box that leaves them unbounded says so
+			return // a box that does not bound them reports that
 		}
 		sent, err := strconv.ParseInt(b.python(`
 import os, socket, time

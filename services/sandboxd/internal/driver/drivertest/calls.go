@@ -10,7 +10,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// callPrelude is what the programs below have in common: attempts at system calls, by number.
+// callPrelude is the common part of the programs below: attempts at system calls, by number.
 const callPrelude = `
 import ctypes, errno, os, platform, resource, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -92,7 +92,7 @@ for name, text in {'oom_score_adj': '1000', 'coredump_filter': '0', 'clear_refs'
 			require.NoError(t, err)
 			require.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
 			if h.OwnSystem && user == "root" {
-				continue // an engine lets root write some settings of the first process; docs/rough-edges.md says so
+				continue // an engine lets root write some settings of the first process; see docs/rough-edges.md
 			}
 			assert.Empty(t, string(r.GetStdout()), "as %q", user)
 		}
@@ -145,7 +145,7 @@ const server = net.createServer(c => c.end('z')).listen(0, '127.0.0.1', () => ne
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBox(t, b.driver, nil) // of its own, for a Java in the making takes threads
+				b := newBox(t, b.driver, nil) // of its own, since a Java that starts uses threads
 				b.sh("command -v %[1]s >/dev/null || { echo no %[1]s; exit 0; }; set -e; %[2]s", name, script)
 			})
 		}

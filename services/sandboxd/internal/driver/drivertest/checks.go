@@ -24,7 +24,7 @@ func (b *box) check(check *sandboxv1.ExecCheck, script string) *sandboxv1.ExecRe
 	return r
 }
 
-// passes runs a script as a check that must end well and gives what it printed.
+// passes runs a script as a check that must succeed and returns its output.
 func (b *box) passes(check *sandboxv1.ExecCheck, script string) string {
 	b.Helper()
 	r := b.check(check, script)
@@ -74,7 +74,7 @@ func checks(t *testing.T, h Harness) {
 	t.Run("a check changes the folders of the agent and no other", func(t *testing.T) {
 		t.Parallel()
 		b := newBox(t, d, nil)
-		// Links in the root are what programs are found by, and the preload file is what each program loads.
+		// Programs are found by links in the root, and every program loads the preload file.
 		assert.Empty(t, b.check(none, vandal).GetStdout())
 		b.passes(none, `for dir in "$EVALFLEET_WORKDIR" ~`+strings.TrimSpace(b.sh("id -un"))+` /tmp /var/tmp /dev/shm "$PWD" ~ "$TMPDIR"; do
 			touch $dir/a && echo x > $dir/a && mkdir $dir/b && mv $dir/a $dir/b/ && rm -r $dir/b || exit
@@ -264,7 +264,7 @@ for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
 	t.Run("cheats", func(t *testing.T) { t.Parallel(); cheats(t, d) })
 }
 
-// vandal changes what it can of all that a later check uses, and prints what it changed.
+// vandal changes everything it can that a later check uses, and prints what it changed.
 const vandal = `
 for dir in / /etc /usr /usr/bin /usr/local/bin /usr/lib /bin /lib /opt /var /run /dev /.evalfleet "$(dirname "$(command -v python3)")"; do
 	[ -d "$dir" ] || continue
@@ -279,7 +279,7 @@ for file in /etc/passwd /etc/profile /usr/bin/env "$(command -v grep)" "$(comman
 done
 `
 
-// forger has each program end well, where it can.
+// forger makes each program succeed, if it can.
 const forger = `
 mkdir /tmp/bin; printf '#!/bin/sh\nexit 0' | tee /tmp/bin/grep /tmp/bin/ls > /tmp/bin/python3; chmod +x /tmp/bin/*
 echo /tmp/bin/ls > /etc/ld.so.preload
@@ -287,7 +287,7 @@ for dir in /bin /usr/bin /usr/local/bin /opt/python /opt/tools; do cp -f /tmp/bi
 true
 `
 
-// cheats: what commands have planted does not change the verdict of a check, however it is started.
+// cheats: files and processes that commands have left do not change the result of a check, however it is started.
 func cheats(t *testing.T, d driver.Driver) {
 	const program = "import json, os, time\ntime.sleep(0.5)\nos._exit(0 if os.path.exists(os.environ['EVALFLEET_WORKDIR'] + '/right') else 7)\n"
 	for name, plant := range map[string]string{

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// commands: what a command is given and what comes back.
+// commands: the input and the output of a command.
 func commands(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), nil)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
@@ -135,7 +135,7 @@ ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)
 END
 rm -f headless; (setsid python3 headless.py >/dev/null 2>&1 &); until [ -s headless ]; do sleep 0.01; done`
 
-// ends: how commands are ended, and what they leave.
+// ends: how commands end, and what they leave.
 func ends(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), func(s *driver.Spec) { s.Limits.MemoryBytes = 512 << 20 })
 	t.Run("a timeout ends the whole tree", func(t *testing.T) {
@@ -148,7 +148,7 @@ func ends(t *testing.T, h Harness) {
 	t.Run("a timeout ends a process whose first thread has ended", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
-		b.timesOut("headless\n", "bash", "-c", headless+"; echo headless; sleep 5432") // Others count their own sleeps.
+		b.timesOut("headless\n", "bash", "-c", headless+"; echo headless; sleep 5432") // Other tests count their own sleeps.
 		b.sh("pid=$(cat headless) && ! grep -s 'Threads:.*2' /proc/$pid/status")
 	})
 	t.Run("a timeout ends what ignores SIGTERM", func(t *testing.T) {
@@ -170,7 +170,7 @@ func ends(t *testing.T, h Harness) {
 		t.Run("a timeout ends what left its session and changed its "+name, func(t *testing.T) {
 			t.Parallel()
 			b := b.sub(t)
-			seconds := strconv.Itoa(10_000 + len(name)) // tells the tests apart
+			seconds := strconv.Itoa(10_000 + len(name)) // distinguishes the tests
 			b.timesOut("left\n", "python3", "-c", `
 import ctypes, os, resource, struct, sys, time
 libc = ctypes.CDLL(None)

@@ -1,5 +1,5 @@
 // Package drivertest is the suite that every driver passes: what a box can do, what it cannot reach, how much it may
-// use, and that it outlives the process that made it. It looks at a box as its tenant does, by commands and files,
+// use, and that it outlives the process that created it. It observes a box as its tenant does, by commands and files,
 // through the guest.
 package drivertest
 
@@ -25,24 +25,24 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
-// Harness says how to make the subject and what it lacks.
+// Harness creates the subject and states what it lacks.
 type Harness struct {
-	// New makes a driver that keeps its state in dir. Called again with the same dir it is what a later process has.
+	// New returns a driver that stores its state in dir. A second call with the same dir is a later process.
 	New func(t *testing.T, dir string) driver.Driver
-	// OneUser tells that boxes have a single user.
+	// OneUser means that boxes have a single user.
 	OneUser bool
-	// Unisolated says that boxes can be made only where a part of the isolation may be missing: no cgroup bounds
-	// memory, which is bounded for each process alone.
+	// Unisolated means that boxes can be created only if a part of the isolation may be missing: no cgroup bounds
+	// memory, which is bounded for each process only.
 	Unisolated bool
-	// OwnSystem tells that a box's system folders are its own: root may write them.
+	// OwnSystem means that a box's system folders are its own: root may write them.
 	OwnSystem bool
-	// NoDiskBound tells that what is written is not bounded, but for the size of one file.
+	// NoDiskBound means that writes are not bounded, except for the size of one file.
 	NoDiskBound bool
-	// GuestInside tells that the guest has what its commands leave it of a box's memory and processors.
+	// GuestInside means that the guest shares the box's memory and processors with its commands.
 	GuestInside bool
-	// NoWatches tells that commands can watch no files, since that would count with the watches of the machine.
+	// NoWatches means that commands cannot watch files, since such watches would count as the machine's.
 	NoWatches bool
-	// NoCheckMounts says that checks have no mount namespace of their own, so that they cannot change modes of
+	// NoCheckMounts means that checks have no mount namespace of their own, so that they cannot change modes of
 	// commands' files.
 	NoCheckMounts bool
 	// Slow says that the machine is emulated: tests that repeat a thing hundreds of times repeat it less often.
@@ -51,7 +51,7 @@ type Harness struct {
 	Image string
 	// Secrets are files and folders of the host that no box may see.
 	Secrets []string
-	// Unwritable are paths that are there in a box and that nobody in it can write.
+	// Unwritable are paths that exist in a box and that no process in it can write.
 	Unwritable []string
 }
 
@@ -78,18 +78,18 @@ func Run(t *testing.T, h Harness) {
 
 const owner = "drivertest"
 
-// runWhere runs a subtest of a promise that a driver with this harness makes.
+// runWhere runs a subtest of a promise that holds for a driver with this harness.
 func runWhere(t *testing.T, promised bool, name string, f func(t *testing.T)) {
 	if promised {
 		t.Run(name, f)
 	}
 }
 
-// patience is the timeout of commands that end by themselves, far above what they take on a loaded or an emulated
+// patience is the timeout of commands that end by themselves, far above their duration on a loaded or an emulated
 // machine.
 const patience = 2 * time.Minute
 
-// createTime bounds how long a box that has to wait is asked for again.
+// createTime bounds how long the creation of a box that has to wait is retried.
 const createTime = 5 * time.Minute
 
 // small bounds the boxes of the suite.
@@ -104,7 +104,7 @@ type box struct {
 	client *client.Client
 }
 
-// allowing makes boxes also where a part of the isolation is missing.
+// allowing creates boxes even if a part of the isolation is missing.
 type allowing struct{ driver.Driver }
 
 func (a allowing) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
@@ -112,7 +112,7 @@ func (a allowing) Create(ctx context.Context, spec driver.Spec) (driver.Report, 
 	return a.Driver.Create(ctx, spec)
 }
 
-// newBox makes a box that is destroyed with the test.
+// newBox creates a box that is destroyed with the test.
 func newBox(t *testing.T, d driver.Driver, change func(*driver.Spec)) *box {
 	t.Helper()
 	spec := driver.Spec{
@@ -131,7 +131,7 @@ func newBox(t *testing.T, d driver.Driver, change func(*driver.Spec)) *box {
 	return b
 }
 
-// create makes a box. A shortage, or a guest that is late on a busy machine, is a wait here as it is for a run.
+// create creates a box. It waits for a shortage, or a late guest on a busy machine, as a run does.
 func create(t *testing.T, d driver.Driver, spec driver.Spec) driver.Report {
 	t.Helper()
 	for last := time.Now().Add(createTime); ; {
@@ -145,7 +145,7 @@ func create(t *testing.T, d driver.Driver, spec driver.Spec) driver.Report {
 	}
 }
 
-// connect makes a client of the box's guest, as a process does that has nothing but the record of the box.
+// connect returns a client of the box's guest, like that of a process that has only the record of the box.
 func (b *box) connect(boot string) *client.Client {
 	hello := &guestv1.HelloRequest{
 		Sandbox: b.spec.ID, Env: b.report.Env, Workdir: b.report.Workdir, User: b.report.User,
@@ -171,7 +171,7 @@ func (b *box) exec(spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
 	return b.run(b.client, "", spec)
 }
 
-// run runs a command under a key, over any client; over a cut connection it asks again where it has a key.
+// run runs a command under a key, over any client. After a cut connection it repeats the request if it has a key.
 func (b *box) run(c *client.Client, key string, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), patience+time.Minute)
@@ -189,8 +189,8 @@ func (b *box) run(c *client.Client, key string, spec *sandboxv1.ExecSpec) (*sand
 	return result, err
 }
 
-// timesOut runs a command that never ends by itself until its timeout, which is doubled while the command has not
-// printed what it begins with: a loaded machine may need longer for that.
+// timesOut runs a command that never ends by itself until its timeout, which is doubled until the command has printed
+// its first output: a loaded machine may need longer for that.
 func (b *box) timesOut(begins string, argv ...string) {
 	b.Helper()
 	for timeout := 5 * time.Second; ; timeout *= 2 {
@@ -199,13 +199,13 @@ func (b *box) timesOut(begins string, argv ...string) {
 		require.True(b, r.GetTimedOut(), "exit code %d: %s", r.GetExitCode(), r.GetStderr())
 		assert.NotZero(b, r.GetExitCode())
 		if string(r.GetStdout()) == begins {
-			return // What was printed before the timeout is there.
+			return // Output from before the timeout is there.
 		}
 		require.Less(b, timeout, time.Minute, "stdout: %s\nstderr: %s", r.GetStdout(), r.GetStderr())
 	}
 }
 
-// sh runs a script that must end well and gives what it printed.
+// sh runs a script that must succeed and returns its output.
 func (b *box) sh(format string, args ...any) string {
 	b.Helper()
 	script := fmt.Sprintf(format, args...)
@@ -224,7 +224,7 @@ func (b *box) fails(format string, args ...any) {
 	require.NotZero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s", script, r.GetStdout(), r.GetStderr())
 }
 
-// python runs a program that must end well and gives what it printed.
+// python runs a program that must succeed and returns its output.
 func (b *box) python(program string, args ...string) string {
 	b.Helper()
 	r, err := b.exec(&sandboxv1.ExecSpec{Argv: append([]string{"python3", "-c", program}, args...), Timeout: durationpb.New(patience)})

@@ -19,7 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// How many descriptor numbers are tried: far more than a guest has, and about as many: in ways that take longer, and on
+// The number of descriptor numbers to try: far more than a guest has, and about as many, in ways that take longer and on
 // a slow machine.
 const (
 	mostDescriptors = 300
@@ -37,7 +37,7 @@ func escapes(t *testing.T, h Harness) {
 	}
 	leaveOpen(t, 20, most-10)
 	d := h.New(t, t.TempDir())
-	b := newBox(t, d, func(s *driver.Spec) { s.Workdir = "/tmp/work" }) // of the user, who may put a link in its place
+	b := newBox(t, d, func(s *driver.Spec) { s.Workdir = "/tmp/work" }) // of the user, who may replace it by a link
 	canary := hostFile(t)
 	t.Run("a command has three descriptors", func(t *testing.T) {
 		t.Parallel()
@@ -159,7 +159,7 @@ func leaveOpen(t *testing.T, numbers ...int) {
 	}
 }
 
-// hostFile makes a file of the host that everybody there may read, write and remove, and gives its path.
+// hostFile creates a file of the host that every user there may read, write and remove, and returns its path.
 func hostFile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "evalfleet-host-") //nolint:usetesting // a folder that other users can walk to
@@ -179,12 +179,12 @@ func (b *box) refusesToStartIn(cwd, user string) {
 	require.Error(b, err, "in %s as %q: %s", cwd, user, r.GetStdout())
 	require.Contains(b, []errorsv1.ErrorReason{
 		errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH, errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND,
-		errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, // where the kernel lets root follow nobody's links in /tmp
+		errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, // the kernel may forbid root to follow links of others in /tmp
 	}, rpcerr.Reason(err), "in %s as %q: %v", cwd, user, err)
 	require.Contains(b, err.Error(), "start in "+strings.TrimSuffix(cwd, "/"))
 }
 
-// list gives the paths in a folder.
+// list returns the paths in a folder.
 func (b *box) list(path string) (names []string, err error) {
 	b.Helper()
 	err = b.client.Once(b.Context(), func(api guestv1.GuestServiceClient) error {

@@ -56,7 +56,7 @@ func (b *box) write(target *guestv1.WriteFileRequest, content []byte) (info *san
 	return info, err
 }
 
-// files: what is written is read, by commands too, and every refusal has its reason.
+// files: written content is read, by commands too, and every refusal has its reason.
 func files(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), nil)
 	t.Run("round trips", func(t *testing.T) {
@@ -75,7 +75,7 @@ func files(t *testing.T, h Harness) {
 			assert.Equal(t, sandboxv1.FileType_FILE_TYPE_FILE, info.GetType())
 		}
 		assert.Equal(t, "1", b.sh("cat deep/er/file"))
-		b.sh("echo more >> text.txt; echo x > deep/mine; rm -r deep large") // the command's user owns what was written for it
+		b.sh("echo more >> text.txt; echo x > deep/mine; rm -r deep large") // the command's user owns the files that were written for it
 	})
 	t.Run("overwriting is at once and keeps the mode", func(t *testing.T) {
 		t.Parallel()

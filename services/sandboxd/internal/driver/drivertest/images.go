@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// Dockerfile is what Harness.Image is built from, over an image with bash and core utilities: all that an image may
-// decide, and a program that ends at once where it is started.
+// Dockerfile is the source of Harness.Image, over an image with bash and core utilities: all settings that an image may
+// have, and a program that ends at once when it is started.
 const Dockerfile = `
 ENV COLOUR=blue PATH=/opt/tools:/usr/local/bin:/usr/bin:/bin
 USER 4321:tty
@@ -26,7 +26,7 @@ HEALTHCHECK --interval=1s CMD touch /tmp/healthy
 LABEL a=image
 `
 
-// images: what an image decides of its boxes, and what it does not.
+// images: which settings of its boxes an image decides, and which not.
 func images(t *testing.T, h Harness) {
 	if h.Image == "" {
 		return

@@ -234,7 +234,7 @@ print(c.recv(5).decode())`))
 	})
 }
 
-// users are those who commands may run as: the box's own, and root where there is one.
+// users are the possible users of commands: the box's own, and root if there is one.
 func (b *box) users(h Harness) []string {
 	if h.OneUser {
 		return []string{""}

@@ -36,7 +36,7 @@ func (a Aged) List(ctx context.Context, owner string) ([]driver.Observed, error)
 	return nil, err
 }
 
-// life: boxes are made once, outlive the process that made them, and are gone when they are destroyed.
+// life: boxes are created once, outlive the process that created them, and are gone when they are destroyed.
 func life(t *testing.T, h Harness) {
 	listed := func(t *testing.T, d driver.Driver, owner, id string) (driver.Observed, bool) {
 		boxes, err := d.List(t.Context(), owner)

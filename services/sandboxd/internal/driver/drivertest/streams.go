@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// followed is what a stream gave.
+// followed is the content of a stream.
 type followed struct {
 	stdout, stderr []byte
 	skipped        int64
@@ -68,7 +68,7 @@ func (b *box) follow(req *guestv1.StreamRequest, each func(*followed) error) (*f
 	return &f, err
 }
 
-// abandon runs a command without a key and leaves once it has made a file.
+// abandon runs a command without a key and leaves once it has created a file.
 func (b *box) abandon(spec *sandboxv1.ExecSpec, file string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -84,7 +84,7 @@ func (b *box) abandon(spec *sandboxv1.ExecSpec, file string) {
 	require.ErrorIs(b, waittest.For(b, done, "the end of the call that was left"), context.Canceled)
 }
 
-// streams: output as it comes, and input by offset.
+// streams: output as it arrives, and input by offset.
 func streams(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), nil)
 	t.Run("a command waits for a reader that takes everything", func(t *testing.T) {
@@ -100,7 +100,7 @@ func streams(t *testing.T, h Harness) {
 				return nil
 			}
 			waited = true
-			// Nothing is read here meanwhile: another command of the box takes longer than printing it all would.
+			// Nothing is read here in the meantime: another command of the box takes longer than printing it all would.
 			r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "head -c 64M /dev/zero | wc -c"}, Timeout: durationpb.New(patience)})
 			assert.Equal(t, "67108864\n", string(r.GetStdout()))
 			return err

@@ -58,7 +58,7 @@ func BenchmarkExec(b *testing.B) {
 	b.ReportMetric(median(boxed)/median(bare), "ratio")
 }
 
-// BenchmarkCreate makes a box, runs a first command and destroys it.
+// BenchmarkCreate creates a box, runs a first command and destroys it.
 func BenchmarkCreate(b *testing.B) {
 	d, err := local.New(local.Config{Dir: b.TempDir(), GuestPath: guestPath})
 	require.NoError(b, err)

@@ -89,7 +89,7 @@ func processes(t *testing.T, group string) []string {
 	return strings.Fields(string(data))
 }
 
-// Folders stand for the groups of a kernel that counts them, and of one that does not.
+// Folders represent the groups of a kernel that counts them, and of one that does not.
 func TestWhereBuffersOfSocketsAreNotCountedABoxSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, counted := range map[string]bool{"counted": true, "not counted": false} {

@@ -33,15 +33,15 @@ func TestSuiteInAContainer(t *testing.T) {
 	require.NoError(t, inMounts(coverProc, suite(t, self)))
 }
 
-// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces and a cgroup
-// that was given to him.
+// TestSuiteWithoutRoot runs the suite in a program of another user, who has only user namespaces and a delegated
+// cgroup.
 func TestSuiteWithoutRoot(t *testing.T) {
 	needsRoot(t)
 	cmd := withoutRoot(t, "^TestSuite$", local.DelegateGroups(t, unprivileged)...)
 	require.NoError(t, inMounts(uncoverProc, cmd))
 }
 
-// TestWithoutRootAndCgroups runs, as another user who can make no cgroup, the test of what is refused there.
+// TestWithoutRootAndCgroups runs, as another user who can create no cgroup, the test of the refusals there.
 func TestWithoutRootAndCgroups(t *testing.T) {
 	needsRoot(t)
 	require.NoError(t, inMounts(uncoverProc, withoutRoot(t, "^TestWithoutCgroupsABoxNeedsLeave$")))
@@ -68,7 +68,7 @@ func withoutRoot(t *testing.T, tests string, groups ...string) *exec.Cmd {
 	id := strconv.Itoa(unprivileged)
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `program=$1 tests=$2; shift 2; for group; do echo $$ > "$group/cgroup.procs" || exit; done
 		exec setpriv --reuid ` + id + ` --regid ` + id + ` --clear-groups "$program" -test.run "$tests" -test.timeout 6m`, "sh", program, tests}, groups...)...)
-	cmd.WaitDelay = waittest.Bound // for who holds its output
+	cmd.WaitDelay = waittest.Bound // for a process that has its output open
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
 	return cmd
@@ -81,7 +81,7 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// suiteTimeout is longer than the tests take by their own timeout.
+// suiteTimeout is longer than the tests' own timeout.
 const suiteTimeout = 7 * time.Minute
 
 // suite is TestSuite in a test program of its own.
@@ -94,14 +94,13 @@ func suite(t *testing.T, program string) *exec.Cmd {
 	return cmd
 }
 
-// mountsProc is a command that succeeds where a user namespace may mount a /proc.
+// mountsProc is a command that succeeds if a user namespace may mount a /proc.
 func mountsProc(t *testing.T) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true")
 }
 
-// inMounts runs a command in a mount namespace of its own, after change there. The error holds what the command
-// printed.
+// inMounts runs a command in a mount namespace of its own, after change there. The error contains the command's output.
 func inMounts(change func() error, cmd *exec.Cmd) error {
 	ran := make(chan error)
 	threadtest.Go(func() { // The thread sees other mounts than the rest.
@@ -121,8 +120,8 @@ func inMounts(change func() error, cmd *exec.Cmd) error {
 	return <-ran
 }
 
-// coverProc does to /proc what engines of containers do. Elsewhere there is none then, as the kernel would take a whole
-// one for leave to mount more.
+// coverProc covers parts of /proc as engines of containers do. Other mounts of /proc are removed then, since the kernel
+// would treat an uncovered one as permission to mount more.
 func coverProc() error {
 	errs := []error{unmountOtherProcs()}
 	each := func(names []string, mount func(path string) error) {

@@ -11,9 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/machinetest"
 )
 
-// TestSuiteOnCgroupV2 runs the parts of the suite that touch cgroups or what leads out of a box where the controllers
-// of cgroups are those of version 2: as root, and as a user to whom a part of the tree was delegated, as systemd does
-// for a session.
+// TestSuiteOnCgroupV2 runs the parts of the suite about cgroups and about escapes from a box on a kernel with cgroup
+// version 2: as root, and as a user with a delegated part of the tree, as systemd does for a session.
 func TestSuiteOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -33,7 +32,7 @@ func TestSuiteOnCgroupV2(t *testing.T) {
 			export TMPDIR=/home/agent/tmp
 			exec python3 -c 'import os; os.setgroups([]); os.setgid(1000); os.setuid(1000); os.execv("/vm/local.test", ["local.test", "-test.parallel", "4", "-test.timeout", "14m", "-test.run", "^TestSuite$/^(ends|checks|limits)$"])'`,
 	} {
-		t.Run(name, func(t *testing.T) { // one after the other: each takes all processors
+		t.Run(name, func(t *testing.T) { // one after the other: each uses all processors
 			output, code := machinetest.Run(t, machinetest.Machine{
 				Files:   map[string]string{"/vm/local.test": self, "/vm/guestd": guestPath},
 				Script:  "export " + guestVariable + "=/vm/guestd " + slowVariable + "=1\n" + script,

@@ -43,7 +43,7 @@ func TestWhichExitsOfTheGuestAreShortages(t *testing.T) {
 	}
 }
 
-// TestAGuestThatAlwaysDiesIsNotWaitedFor makes boxes with guest programs that end while they start.
+// TestAGuestThatAlwaysDiesIsNotWaitedFor creates boxes with guest programs that end while they start.
 func TestAGuestThatAlwaysDiesIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	if _, err := newTestDriver(t).groups(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// DelegateGroups makes a cgroup for a user in each hierarchy that bounds boxes, as an operator does, and gives their
-// folders.
+// DelegateGroups creates a cgroup for a user in each hierarchy that bounds boxes, as an operator does, and returns
+// their folders.
 func DelegateGroups(t *testing.T, user int) (folders []string) {
 	t.Helper()
 	mounted, err := mountedHierarchies()

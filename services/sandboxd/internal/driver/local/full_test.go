@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// TestAFullDiskIsWaitedFor makes boxes on a real disk that is full, first of files, then of bytes, and has room for
-// ever more of a box.
+// TestAFullDiskIsWaitedFor creates boxes on a real disk that is full, first of files, then of bytes, and has room for
+// more and more of a box.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, disk := range map[string]struct {

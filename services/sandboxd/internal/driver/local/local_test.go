@@ -23,7 +23,7 @@ import (
 // guestPath is the guest program, built once.
 var guestPath string
 
-// guestVariable tells tests, and a test program that was started as another user, where the guest program is.
+// guestVariable passes the path of the guest program to tests, and to a test program that runs as another user.
 const guestVariable = "EVALFLEET_TEST_GUEST"
 
 // slowVariable tells tests that they run on an emulated machine.

@@ -22,8 +22,8 @@ const noneVariable = "EVALFLEET_TEST_NO_NAMESPACES"
 // mostNetworks bounds the network namespaces of a user namespace.
 const mostNetworks = "/proc/sys/user/max_net_namespaces"
 
-// TestNamespacesThatAreForbiddenAreNoShortage has a kind of namespaces of which there may be none, then as many as
-// there are. The kernel says the same of both.
+// TestNamespacesThatAreForbiddenAreNoShortage forbids a kind of namespaces, and then uses them up. The kernel has the
+// same error for both.
 func TestNamespacesThatAreForbiddenAreNoShortage(t *testing.T) {
 	t.Parallel()
 	if errors.Is(unix.Access(mostNetworks, unix.W_OK), unix.EROFS) {

@@ -14,8 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// TestAProcOfAnotherProcessNamespace holds both ways against each other, of which a machine uses the one that its
-// kernel has.
+// TestAProcOfAnotherProcessNamespace compares both implementations. A machine uses the one that its kernel supports.
 func TestAProcOfAnotherProcessNamespace(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

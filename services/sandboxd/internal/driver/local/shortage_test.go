@@ -27,14 +27,14 @@ import (
 // shortVariable is set in the program that this test starts to lower the limit of its own open files.
 const shortVariable = "EVALFLEET_TEST_SHORT"
 
-// mayBeUnisolated is a box that is to be made even where a part of the isolation is missing.
+// mayBeUnisolated is a box that may lack a part of the isolation.
 func mayBeUnisolated(id string) driver.Spec {
 	return driver.Spec{
 		ID: id, Owner: "test", Deadline: time.Now().Add(time.Minute), AllowUnisolated: true, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, CPUMillis: 700},
 	}
 }
 
-// TestAShortageLowersNoIsolation makes boxes in a program that may open few files, at first too few, at last enough.
+// TestAShortageLowersNoIsolation creates boxes in a program that may open few files, at first too few, at last enough.
 func TestAShortageLowersNoIsolation(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(shortVariable) == "" {
@@ -90,7 +90,7 @@ func TestAShortageLowersNoIsolation(t *testing.T) {
 	}
 }
 
-// withFiles calls f while this program may open so many more files.
+// withFiles calls f while this program may open that many more files.
 func withFiles(t *testing.T, more int, f func()) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -101,7 +101,7 @@ func withFiles(t *testing.T, more int, f func()) {
 		require.NoError(t, err)
 		highest = max(highest, fd)
 	}
-	for { // those between are taken first
+	for { // those between are used first
 		f, err := os.Open(os.DevNull)
 		require.NoError(t, err)
 		defer f.Close()
@@ -144,7 +144,7 @@ func TestABoxWhoseCgroupFailsIsNotMadeWithout(t *testing.T) {
 	assert.True(t, slices.Contains(report.Isolation.Parts, "cgroup memory"))
 }
 
-// TestCgroupsThatSystemdGrantsAreUsed has a driver find no cgroups until systemd was asked for some.
+// TestCgroupsThatSystemdGrantsAreUsed lets a driver find no cgroups until it has requested some from systemd.
 func TestCgroupsThatSystemdGrantsAreUsed(t *testing.T) {
 	t.Parallel()
 	machine := newTestDriver(t)
@@ -177,7 +177,8 @@ func TestCgroupsThatSystemdGrantsAreUsed(t *testing.T) {
 	assert.Equal(t, 1, asked)
 }
 
-// TestAShortageWhileSystemdIsAskedLowersNoIsolation has systemd be asked when this program can open or start nothing.
+// TestAShortageWhileSystemdIsAskedLowersNoIsolation lets the driver call systemd when this program can open or start
+// nothing.
 func TestAShortageWhileSystemdIsAskedLowersNoIsolation(t *testing.T) {
 	t.Parallel()
 	machine := newTestDriver(t)
@@ -246,7 +247,7 @@ func TestABoxThatCannotBeAsItIsAskedForIsNotMadeUnisolated(t *testing.T) {
 	require.ErrorContains(t, err, "private root")
 }
 
-// TestTheFewestProcessesThatMayBeAskedForAreEnough makes a box with four, and runs a shell that starts a command.
+// TestTheFewestProcessesThatMayBeAskedForAreEnough creates a box with four, and runs a shell that starts a command.
 func TestTheFewestProcessesThatMayBeAskedForAreEnough(t *testing.T) {
 	t.Parallel()
 	d := newTestDriver(t)

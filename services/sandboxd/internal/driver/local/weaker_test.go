@@ -32,7 +32,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
-// newTestDriver makes a driver whose findings a test may change before it makes boxes.
+// newTestDriver returns a driver whose measurements a test may change before it creates boxes.
 func newTestDriver(t *testing.T) *Driver {
 	t.Helper()
 	guest := os.Getenv("EVALFLEET_TEST_GUEST") // built by TestMain
@@ -78,7 +78,7 @@ func makeWith(t *testing.T, d *Driver, allow bool, limits driver.Limits) (driver
 func TestAMissingPartIsNamedUnlessItIsAllowed(t *testing.T) {
 	t.Parallel()
 	d := newTestDriver(t)
-	// A folder that is not there cannot be shown, which stands for any part that this machine may lack.
+	// A missing folder cannot be mounted, which represents any part that this machine may lack.
 	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Mount: box.Mount{Source: "/no/such/folder"}})
 	_, _, err := make1(t, d, false)
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
@@ -103,7 +103,7 @@ func TestAMissingPartIsNamedUnlessItIsAllowed(t *testing.T) {
 	assert.NotEqual(t, int32(0), run("unshare", "-U", "true").GetExitCode(), "what can be taken from commands is")
 }
 
-// A guest program that cannot work is named, with what helps; to go without isolation does not.
+// A guest program that cannot run is named, with the remedy. Weaker isolation is not a remedy.
 func TestAGuestProgramThatWasBuiltWithCgoIsNamed(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "guestd")
@@ -147,14 +147,14 @@ func TestDestroyEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 	assertEnded(t, pid)
 }
 
-// assertEnded fails the test where a process runs. One that nobody has taken note of yet may be there.
+// assertEnded fails the test if a process runs. A zombie may be there.
 func assertEnded(t *testing.T, pid string) {
 	t.Helper()
 	state, err := os.ReadFile("/proc/" + pid + "/stat")
 	assert.True(t, err != nil || strings.Contains(string(state), ") Z "), "it runs: %s", state)
 }
 
-// A process that left its session and its parent ends with the timeout of its command, also where nothing is isolated.
+// A process that left its session and its parent ends with the timeout of its command, also without isolation.
 func TestATimeoutEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 	t.Parallel()
 	d := newTestDriver(t)
@@ -253,7 +253,7 @@ func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {
 	}
 	threads, err := os.ReadDir("/proc/self/task")
 	require.NoError(t, err)
-	for _, thread := range threads { // The kernel gives ids of processes that have ended to threads too.
+	for _, thread := range threads { // The kernel reuses ids of ended processes for threads too.
 		other := *rec
 		other.PID, err = strconv.Atoi(thread.Name())
 		require.NoError(t, err)
@@ -337,7 +337,7 @@ func TestABoxWhoseGuestIsLostByMemorySaysSo(t *testing.T) {
 	t.Cleanup(c.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
 	defer cancel()
-	fill := func() error { // what a command prints is kept by the guest
+	fill := func() error { // the guest stores the output of a command
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
 			spec := &sandboxv1.ExecSpec{Argv: []string{"head", "-c", "10M", "/dev/zero"}, Timeout: durationpb.New(waittest.Bound)}
 			_, err := api.Run(ctx, &guestv1.RunRequest{Key: rand.Text(), Spec: spec})

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A call that is in two lists would be decided by the one that comes first.
+// A call in two lists would be decided by the first one.
 func TestEachCallIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[uint32]bool{}
@@ -24,7 +24,7 @@ func TestEachCallIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// The kernel takes 4,096 instructions, and a jump reaches 255.
+// The kernel accepts 4,096 instructions, and a jump reaches 255.
 func TestTheFilterFits(t *testing.T) {
 	t.Parallel()
 	assert.Less(t, len(filter(Command{Processors: 1, NoWatches: true})), 4096)
@@ -34,8 +34,8 @@ func TestTheFilterFits(t *testing.T) {
 	}
 }
 
-// TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters: commands that may lack the filter lack it where there are none
-// alone.
+// TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters: commands that may lack the filter lack it only on a kernel
+// without filters.
 func TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{unix.EINVAL, unix.ENOSYS, unix.EPERM} {

@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/link"
 )
 
-// stuck is a guest that says hello, if that, and nothing else.
+// stuck is a guest that at most says hello, and nothing else.
 type stuck struct {
 	guestv1.UnimplementedGuestServiceServer
 
@@ -63,7 +63,7 @@ func (s *stuck) WriteFile(stream grpc.ClientStreamingServer[guestv1.WriteFileReq
 	return stream.Context().Err()
 }
 
-// connected gives a client of a guest, and what ends both.
+// connected returns a client of a guest, and a function that ends both.
 func connected(guest guestv1.GuestServiceServer) (*client.Client, func()) {
 	conns := make(chan net.Conn)
 	server := grpc.NewServer()

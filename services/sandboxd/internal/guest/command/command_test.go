@@ -81,7 +81,7 @@ func TestManyAtOnceKeepTheirOwn(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			key := fmt.Sprint("key", i%20) // each key is asked for twice
+			key := fmt.Sprint("key", i%20) // each key is requested twice
 			c, _, err := r.Run(t.Context(), key, nil, sh(fmt.Sprintf("echo out-%s; echo err-%s >&2; exit %d", key, key, i%20)))
 			if !assert.NoError(t, err) {
 				return
@@ -163,7 +163,7 @@ func TestOldOutputMakesRoomExplicitly(t *testing.T) {
 	assert.Empty(t, r.Keys())
 }
 
-// A reader that takes everything has what its command printed, however much is printed after the command's end.
+// A reader that reads everything has the whole output of its command, however much is printed after the command's end.
 func TestOutputThatAReaderHoldsMakesNoRoom(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, 10_000)
@@ -228,7 +228,7 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 	}
 }
 
-// How long a command is may be the model's choice: a shell would say the same of a command that is too long.
+// The model may choose the length of a command: a shell would print the same error for a command that is too long.
 func TestACommandThatIsTooLongIsAResult(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, 0)
@@ -242,7 +242,7 @@ func TestACommandThatIsTooLongIsAResult(t *testing.T) {
 	}
 }
 
-// Its reader waits for the start, and takes nothing before.
+// Its reader waits for the start, and reads nothing before.
 func TestACommandThatCannotBeStartedWaitsForNoReader(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, 0)

@@ -20,8 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/editor"
 )
 
-// TestRecordedCalls holds the engine to what was recorded of another one. What never reaches the engine, since the
-// tool's schema refuses it, is left to the tool.
+// TestRecordedCalls compares the engine with recorded calls of another one. Calls that the tool's schema refuses never
+// reach the engine and are left to the tool.
 func TestRecordedCalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldentest.Load(t, "tools/text_editor.json") {
@@ -66,7 +66,7 @@ func TestRecordedCalls(t *testing.T) {
 	}
 }
 
-// place makes the files that a case begins with.
+// place creates the initial files of a case.
 func place(t *testing.T, work string, c goldentest.Case) {
 	t.Helper()
 	for name, content := range object(c.Fields["initial_files"]) {

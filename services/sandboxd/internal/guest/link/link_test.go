@@ -67,7 +67,7 @@ func TestALongAbsenceCostsFewDialsAndEndsAtOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		watch error
 		dials int           // most in the last hour of the absence
-		late  time.Duration // most after the host has come
+		late  time.Duration // most after the host has connected
 	}{
 		"watched":      {nil, 3600 / 10, 2 * time.Millisecond},
 		"cannot watch": {errors.New("too many watches"), 4 * 3600, 250 * time.Millisecond},

@@ -2,27 +2,27 @@ package process
 
 import "time"
 
-// DoWithoutClone3 makes the table start processes as it does where there is no clone3. It comes before the first Start.
+// DoWithoutClone3 makes the table start processes as on a kernel without clone3. It comes before the first Start.
 func (t *Table) DoWithoutClone3() { t.way.clone = true }
 
-// DoWithoutOpenat2 makes the table start processes as it does where there is no openat2. It comes before the first
-// Start.
+// DoWithoutOpenat2 makes the table start processes as on a kernel without openat2. It comes before the first Start.
 func (t *Table) DoWithoutOpenat2() { t.way.chdir = true }
 
-// Way tells how processes were started: whether by clone3, and by openat2. It is asked on the thread that starts them.
+// Way returns how processes were started: whether by clone3, and by openat2. It is called on the thread that starts
+// them.
 func (t *Table) Way() (clone3, openat2 bool) { return !t.way.clone, !t.way.chdir }
 
-// SetPatience sets how long a start may be held up. No start is under way meanwhile.
+// SetPatience sets how long a start may be blocked. No start is in progress during the call.
 func (t *Table) SetPatience(d time.Duration) {
 	t.forking.Lock()
 	defer t.forking.Unlock()
 	t.way.patience = d
 }
 
-// CopiesAll tells that processes begin with a copy of all memory of this program.
+// CopiesAll reports whether processes begin with a copy of all memory of this program.
 func (t *Table) CopiesAll() bool { return t.birth.memory.others == nil }
 
-// Ended gives a process that has ended, whose id has been given to another since.
+// Ended returns a process that has ended, and whose id has been reused since.
 func (t *Table) Ended(pid int) *Process {
 	p := &Process{table: t, pid: pid, mark: t.marks.hard - 1, done: make(chan struct{})}
 	close(p.done)

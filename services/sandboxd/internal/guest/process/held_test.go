@@ -21,7 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/threadtest"
 )
 
-// A lease of a program holds up whoever executes it until the lease is given back, at the latest for 45 s.
+// A lease of a program blocks its execution until the lease is released, at the latest for 45 s.
 func TestAStartThatIsHeldUpEnds(t *testing.T) {
 	have(t, 200*time.Millisecond)
 	program, _ := leased(t)
@@ -49,7 +49,7 @@ func TestAStartThatIsStoppedGoesOn(t *testing.T) {
 	giveBack()
 	o := waittest.For(t, started, "the start of what was stopped")
 	require.NoError(t, o.err)
-	_ = syscall.Kill(o.p.PID(), unix.SIGCONT) // the program itself, if the signal came to that
+	_ = syscall.Kill(o.p.PID(), unix.SIGCONT) // the program itself, if the signal reached it
 	waittest.For(t, o.p.Done(), "the end of the program")
 	assert.Zero(t, o.p.Status().ExitStatus())
 }
@@ -120,7 +120,7 @@ func TestAStartingProcessIsReadByNobody(t *testing.T) {
 	waittest.For(t, answered, "the answers of the kernel")
 }
 
-// A machine under load takes long to start a process. Only one that others hold up is killed for that.
+// A machine under load takes long to start a process. Only a process that others block is killed for that.
 func TestAStartThatIsSlowIsNotKilled(t *testing.T) {
 	busy, err := start(sh(t, "while :; do :; done"))
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func pidfd(t *testing.T, p *process.Process) int {
 	return fd
 }
 
-// held starts a process that waits to execute its program until the end of the test, and gives its id.
+// held starts a process that waits to execute its program until the end of the test, and returns its id.
 func held(t *testing.T, user *process.Credential) (pid int) {
 	t.Helper()
 	have(t, waittest.Bound)
@@ -172,7 +172,7 @@ func held(t *testing.T, user *process.Credential) (pid int) {
 	return pid
 }
 
-// executes gives the system call in which a process is.
+// executes returns the current system call of a process.
 func executes(pid int) (number int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 	if _, scan := fmt.Sscan(string(text), &number); err != nil || scan != nil {
@@ -181,7 +181,7 @@ func executes(pid int) (number int) {
 	return number
 }
 
-// memoryAt reads what a process has at the address where this program has the bytes.
+// memoryAt reads the memory of a process at the address where this program has the bytes.
 func memoryAt(t *testing.T, pid int, bytes []byte) []byte {
 	t.Helper()
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
@@ -192,14 +192,14 @@ func memoryAt(t *testing.T, pid int, bytes []byte) []byte {
 	return read[:n]
 }
 
-// have has the table wait so long for a start that is held up.
+// have makes the table wait that long for a blocked start.
 func have(t *testing.T, patience time.Duration) {
 	t.Helper()
 	table.SetPatience(patience)
 	t.Cleanup(func() { table.SetPatience(0) })
 }
 
-// leased makes a copy of `true` with a lease, until giveBack or the end of the test.
+// leased copies `true` and takes a lease on the copy, until giveBack or the end of the test.
 func leased(t *testing.T) (program string, giveBack func()) {
 	t.Helper()
 	from, err := os.Open("/bin/true")

@@ -26,7 +26,7 @@ import (
 var table *process.Table
 
 func TestMain(m *testing.M) {
-	// Orphans come to this program as they come to the first process of a sandbox.
+	// Orphans become children of this program as they become children of the first process of a sandbox.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
@@ -198,7 +198,7 @@ func TestKillTreeLeavesOthersAlone(t *testing.T) {
 	assert.Zero(t, two.KillTree(0), "killing again does nothing")
 }
 
-// What a process has left is ended by its id, among others, which may be another's by then.
+// The remains of a process are ended by its id, among others, which may have been reused by then.
 func TestAnIdThatWasGivenAwayEndsNobody(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pids")

@@ -17,7 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
 )
 
-// without tells a test program that was started by another what to do without.
+// without passes the features to do without to a test program that another one started.
 const without = "EVALFLEET_TEST_WITHOUT"
 
 func TestAllHoldsWhereTheKernelLacksCalls(t *testing.T) {
@@ -103,8 +103,8 @@ func TestProgramsBeginWithNoSignalBlocked(t *testing.T) {
 	assert.Equal(t, "SigBlk: 0000000000000000 SigIgn: "+ignoredHere(t), strings.Join(strings.Fields(string(text)), " "))
 }
 
-// ignoredHere gives the signals that this program ignores, which its children inherit: SIGPIPE by TestMain, and what it
-// inherited itself.
+// ignoredHere returns the signals that this program ignores, which its children inherit: SIGPIPE by TestMain, and
+// inherited ones.
 func ignoredHere(t *testing.T) string {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -138,7 +138,7 @@ func TestTheWayOfStartingIsTheOneThatWasAskedFor(t *testing.T) {
 	assert.Equal(t, os.Getenv(without) != "openat2", openat2, "it came with Linux 5.6")
 }
 
-// spawnFeatures tells how processes are started.
+// spawnFeatures returns how processes are started.
 func spawnFeatures(t *testing.T) (clone3, openat2 bool) {
 	t.Helper()
 	known := make(chan struct{})

@@ -68,7 +68,7 @@ func TestLinksIntoProcAreRemoved(t *testing.T) {
 	require.NoError(t, err, "links of other folders are not followed")
 }
 
-// A check may make what is not there yet, or put a folder in the place of a file.
+// A check may create missing files, or replace a file by a folder.
 func TestALinkThatWillLeadIntoProcIsRemoved(t *testing.T) {
 	t.Parallel()
 	up := strings.Repeat("../", 20)
@@ -123,7 +123,7 @@ func TestAFolderThatCannotBeLookedThroughIsAnError(t *testing.T) {
 	require.ErrorIs(t, proclink.Remove(dir, later()), proclink.ErrTooDeep)
 }
 
-// Links of many steps, each to the next, take minutes to follow: the search ends long before.
+// Chains of many links take minutes to follow: the search ends long before.
 func TestLinksThatTakeLongEndTheSearch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,8 +18,8 @@ import (
 
 const shortVariable = "EVALFLEET_TEST_SHORT"
 
-// TestALinkThatCannotBeFollowedNowIsAnError removes links in a program that may open ever more files: the link is gone
-// where that succeeds. It is a program of its own, as the limit is that of the whole program.
+// TestALinkThatCannotBeFollowedNowIsAnError removes links in a program that may open more and more files: the link is
+// gone if that succeeds. It is a program of its own, since the limit is that of the whole program.
 func TestALinkThatCannotBeFollowedNowIsAnError(t *testing.T) { //nolint:paralleltest // see above
 	if os.Getenv(shortVariable) == "" {
 		self, err := os.Executable()

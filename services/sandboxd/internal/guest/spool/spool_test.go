@@ -220,7 +220,7 @@ func TestSpoolsShareABudget(t *testing.T) {
 	assert.EqualValues(t, mib, fill(mib).Kept(), "what was dropped is there for others")
 }
 
-// Bytes that a reader has not taken when the last of them was written are not trimmed. They are when it has left.
+// Bytes that a reader has not read when the last of them was written are not trimmed. They are when it has left.
 func TestWhatIsHeldAtTheEndSettlesLater(t *testing.T) {
 	t.Parallel()
 	s := spool.New(spool.Floor, spool.NewBudget(0, func() bool { return false }))

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
 
-// Run runs the suite. Open makes an empty store.
+// Run runs the suite. Open returns an empty store.
 func Run(t *testing.T, open func(t *testing.T) lifecycle.Store) {
 	for name, test := range map[string]func(*testing.T, lifecycle.Store){
 		"installation": installation,
@@ -36,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) lifecycle.Store) {
 	}
 }
 
-// record is a new one, made so many seconds after the first.
+// record is a new record, created that many seconds after the first.
 func record(id string, seconds int64) *lifecycle.Sandbox {
 	at := time.Unix(1000+seconds, 5)
 	return &lifecycle.Sandbox{
