@@ -240,15 +240,15 @@ func commentsOfOneofs(t *testing.T) map[string]string {
 }
 
 // boundInAComment is a bound as comments state it: a number with its unit. What exceeds a cap is cut and no fault.
-var boundInAComment = regexp.MustCompile(`(?i)\b(?:at most|at least|above|below|to) (\d[\d,]*(?:\.\d+)?)(?: (KiB|MiB|GiB|min|h|days)\b)?`)
+var boundInAComment = regexp.MustCompile(`(?i)\b(?:at most|at least|above|below|to) (\d[\d,]*(?:\.\d+)?)(\^\d+)?(?: (KiB|MiB|GiB|min|h|days)\b)?`)
 
 // statedNumbers are the bounds that a comment states, in bytes, seconds or without a unit.
 func statedNumbers(comment string) []float64 {
 	units := map[string]float64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "min": 60, "h": 3600, "days": 86400}
 	var all []float64
 	for _, m := range boundInAComment.FindAllStringSubmatch(comment, -1) {
-		if n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64); err == nil {
-			all = append(all, n*units[m[2]])
+		if n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64); err == nil && m[2] == "" {
+			all = append(all, n*units[m[3]])
 		}
 	}
 	return all

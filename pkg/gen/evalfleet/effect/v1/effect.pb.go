@@ -4,7 +4,21 @@
 // 	protoc        (unknown)
 // source: evalfleet/effect/v1/effect.proto
 
-// Package evalfleet.effect.v1 holds what every effect (a model call, a tool call, an exec, a scoring) has in common: on whose behalf it runs and how its time was spent.
+// Package evalfleet.effect.v1 defines what all effects (a model call, a tool call, an exec, a scoring) share: their
+// keys, on whose behalf they run and how their time was spent.
+//
+// The field `request_id` of a request is the key of its effect. It is unique within the project and the method, for a
+// command within its sandbox. The first request with a key starts the effect. A later request with the same key and the
+// same content attaches to the effect, or returns its stored result. With other content it fails with
+// REQUEST_ID_REUSED. Services compare a SHA-256 of the content: the request without its key, its attribution and the
+// fields whose comments exclude them. The keys that a run makes for its own effects (`{run}/{seq}`) are not compared.
+//
+// A key lives as long as its result. A result is stored until the caller releases it, and for at most 7 days after its
+// effect has ended. The tombstone of a key that was cancelled before its effect began is stored for 7 days. After a
+// release, requests with the key fail with EFFECT_UNKNOWN: for 15 minutes, or for 7 days if all results of the run were
+// released. After that a request with the key starts a new effect. The keys of commands live as long as their sandbox;
+// a released key of a command can be used again immediately. The keys with which a run or an evaluation was created,
+// and those of commands to it, live as long as it exists.
 
 package effectv1
 
@@ -28,8 +42,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Attribution says on whose behalf an effect runs. It is no part of the effect's content: two requests that differ only here are the same request.
-// Limits, costs by role and "why is it waiting?" are sums over it. A run or an evaluation of another project than the request's is refused.
+// Attribution states on whose behalf an effect runs. It is not part of the effect's content: two requests that differ
+// only here are the same request. Limits, costs by role and the display of waits are sums over it. A run or an
+// evaluation of another project than the request's is refused.
 type Attribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Format: `projects/{project}/evals/{eval}`.
@@ -40,15 +55,17 @@ type Attribution struct {
 	Epoch int32 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Optional. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
-	// Optional. Number of the model call within the run, from 1; 0 where the effect belongs to no turn.
+	// Optional. Number of the model call within the run, from 1; 0 if the effect belongs to no turn.
 	Turn int32 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`
 	// Optional. Role of the model, such as `grader`; empty for the model under evaluation.
 	Role string `protobuf:"bytes,6,opt,name=role,proto3" json:"role,omitempty"`
-	// Optional. What the effect is for: `agent`, `score`, `setup`, `tool`, `approval`. Open: it is for display and accounting.
+	// Optional. Purpose of the effect: `agent`, `score`, `setup`, `tool`, `approval`. Open: it is for display and
+	// accounting.
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Optional. Display name of the agent within the run.
 	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Optional. The epoch under which the caller owns the run; 0 for none, and below 2^62. An owner of effects that was asked on behalf of the run under a newer one refuses the request with NOT_OWNER.
+	// Optional. The epoch under which the caller owns the run; 0 for none, and below 2^62. If the service has seen a newer
+	// epoch of the run, it refuses the request with NOT_OWNER.
 	OwnerEpoch    int64 `protobuf:"varint,9,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -147,13 +164,13 @@ func (x *Attribution) GetOwnerEpoch() int64 {
 	return 0
 }
 
-// Note is the progress of an open effect, for people: a failed attempt that is retried, or a worker's report. It is stored nowhere and is current until the
-// next one, or the effect's end.
+// Note is the progress of an open effect, for people: a failed attempt that is retried, or a worker's report. It is
+// stored nowhere and is current until the next one, or the effect's end.
 type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One line, such as `openai answered 429: slow down`.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// When it was made.
+	// Creation time.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// Optional. When what failed is tried again.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
@@ -221,7 +238,7 @@ func (x *Note) GetFailedAttempts() int32 {
 	return 0
 }
 
-// Timing says where an effect's time went. All durations are wall time; working time of a run is the sum of `working`.
+// Timing splits an effect's time. All durations are wall time; working time of a run is the sum of `working`.
 type Timing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the owner of the effect took it.
@@ -234,11 +251,11 @@ type Timing struct {
 	RetryWait *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_wait,json=retryWait,proto3" json:"retry_wait,omitempty"`
 	// Doing the work.
 	Working *durationpb.Duration `protobuf:"bytes,5,opt,name=working,proto3" json:"working,omitempty"`
-	// Attempts made, the successful one included.
+	// Number of attempts, the successful one included.
 	Attempts int32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// True when a process that ran it ended before there was a result, and the effect was issued again.
+	// True if a process that ran the effect ended before there was a result, and the effect was repeated.
 	Reissued bool `protobuf:"varint,7,opt,name=reissued,proto3" json:"reissued,omitempty"`
-	// How often it was issued again for that reason. A model call may have cost as much each time; no provider reports that.
+	// How often it was repeated for that reason. A model call may have cost as much each time; no provider reports that.
 	Reissues      int32 `protobuf:"varint,8,opt,name=reissues,proto3" json:"reissues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

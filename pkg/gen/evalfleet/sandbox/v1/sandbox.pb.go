@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: evalfleet/sandbox/v1/sandbox.proto
 
-// Package evalfleet.sandbox.v1 holds sandboxes: machines of one tenant each, with their lease, commands, files, sessions, ports and snapshots.
+// Package evalfleet.sandbox.v1 defines sandboxes: machines of one tenant each, with their lease, commands, files,
+// sessions, ports and snapshots.
 
 package sandboxv1
 
@@ -30,13 +31,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SandboxState is where a sandbox is in its life.
+// SandboxState is the state of a sandbox.
 type SandboxState int32
 
 const (
 	// Not set. Never sent.
 	SandboxState_SANDBOX_STATE_UNSPECIFIED SandboxState = 0
-	// Being made.
+	// Being created.
 	SandboxState_SANDBOX_STATE_CREATING SandboxState = 1
 	// Usable.
 	SandboxState_SANDBOX_STATE_READY SandboxState = 2
@@ -48,7 +49,7 @@ const (
 	SandboxState_SANDBOX_STATE_DELETED SandboxState = 5
 	// It died, or its host is gone.
 	SandboxState_SANDBOX_STATE_LOST SandboxState = 6
-	// It could not be made.
+	// Its creation failed.
 	SandboxState_SANDBOX_STATE_FAILED SandboxState = 7
 )
 
@@ -103,13 +104,13 @@ func (SandboxState) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{0}
 }
 
-// NetworkMode says what a sandbox may reach at all.
+// NetworkMode is the kind of network access of a sandbox.
 type NetworkMode int32
 
 const (
 	// Not set; read as NONE.
 	NetworkMode_NETWORK_MODE_UNSPECIFIED NetworkMode = 0
-	// Nothing but its own loopback.
+	// Only its own loopback.
 	NetworkMode_NETWORK_MODE_NONE NetworkMode = 1
 	// Listed hosts, through the egress proxy.
 	NetworkMode_NETWORK_MODE_ALLOW_LIST NetworkMode = 2
@@ -217,22 +218,22 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
-// Sandbox is one isolated machine. It lives by its lease, not by the process or connection that made it.
+// Sandbox is one isolated machine. Its lease ends it, not the process or connection that created it.
 type Sandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/sandboxes/{sandbox}`. The id is the server's.
+	// Format: `projects/{project}/sandboxes/{sandbox}`. The server chooses the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it was made from; defaults filled in.
+	// The specification, with defaults filled in.
 	Spec *SandboxSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Where it is in its life.
+	// The state.
 	State SandboxState `protobuf:"varint,3,opt,name=state,proto3,enum=evalfleet.sandbox.v1.SandboxState" json:"state,omitempty"`
-	// Why it is in this state, when that is not plain: `oom`, `lease expired`, `host lost`. Open: it is for people.
+	// Reason of the state, if it is not obvious: `oom`, `lease expired`, `host lost`. Open: it is for people.
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
-	// When it was made.
+	// Creation time.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the lease ends unless it is renewed.
 	LeaseExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=lease_expire_time,json=leaseExpireTime,proto3" json:"lease_expire_time,omitempty"`
-	// Measured isolation: what holds this sandbox, and what is weaker here than the driver can give elsewhere.
+	// The measured isolation of this sandbox, and what is weaker here than the driver can offer elsewhere.
 	Isolation *Isolation `protobuf:"bytes,7,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	// Absolute path of the guest program inside the sandbox. Tools call its helpers, such as `text-editor`.
 	GuestPath string `protobuf:"bytes,8,opt,name=guest_path,json=guestPath,proto3" json:"guest_path,omitempty"`
@@ -240,7 +241,8 @@ type Sandbox struct {
 	Workdir string `protobuf:"bytes,9,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Changes with every change of the resource.
 	Etag string `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Where the time of its making went; unset until it is made. Placing files and the set-up script are work, waiting for other makings is `queued`.
+	// How the time of its creation was spent; unset until it exists. Placing files and the set-up script are work,
+	// waiting for other creations is `queued`.
 	Timing        *v1.Timing `protobuf:"bytes,11,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -353,36 +355,38 @@ func (x *Sandbox) GetTiming() *v1.Timing {
 	return nil
 }
 
-// SandboxSpec is what a sandbox is made from.
+// SandboxSpec specifies a sandbox.
 type SandboxSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. `local`, `docker`, `k8s`. Open: a driver that the service has. Default: the service's.
+	// Optional. `local`, `docker`, `k8s`. Open: a driver of the service. Default: the service's.
 	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	// Optional. Image of container drivers; default: the service's.
 	Image string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	// Optional. Environment of every command, beside PATH, HOME and LANG. Nothing of the host's environment is passed on.
+	// Optional. Environment of every command, in addition to PATH, HOME and LANG. The host's environment is not passed
+	// on.
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Working directory; relative paths start here. Default: the driver's.
 	Workdir string `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Optional. User of commands; default: the driver's unprivileged user.
 	User string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
-	// Optional. Bounds; unset members take the service's defaults.
+	// Optional. Bounds; unset members have the service's defaults.
 	Limits *Limits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Optional. Network; default none.
 	Network *Network `protobuf:"bytes,7,opt,name=network,proto3" json:"network,omitempty"`
 	// Optional. Files to place before the sandbox is ready.
 	Files []*FileToPlace `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty"`
-	// Optional. Script that runs once after the files are placed; `#!/usr/bin/env bash` is put before it unless it begins with `#!`. A failure fails the creation.
+	// Optional. Script that runs once after the files are placed; `#!/usr/bin/env bash` is added unless it begins with
+	// `#!`. If it fails, the creation fails.
 	Setup string `protobuf:"bytes,9,opt,name=setup,proto3" json:"setup,omitempty"`
 	// Optional. Bound of the set-up script; default 300 s.
 	SetupTimeout *durationpb.Duration `protobuf:"bytes,10,opt,name=setup_timeout,json=setupTimeout,proto3" json:"setup_timeout,omitempty"`
-	// Optional. Labels, for lists. Keys that begin with `evalfleet` are the platform's.
+	// Optional. Labels, for lists. Keys that begin with `evalfleet` are reserved.
 	Labels map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. How long the sandbox lives without a renewal, at most 24 h; default 10 min.
 	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Optional. How long it lives, renewed or not, at most 30 days; default 24 h.
 	MaxLifetime *durationpb.Duration `protobuf:"bytes,13,opt,name=max_lifetime,json=maxLifetime,proto3" json:"max_lifetime,omitempty"`
-	// Optional. Run it although a part of the isolation is missing. Refused unless the operator allows it.
+	// Optional. Allow a missing part of the isolation. Refused unless the operator allows it.
 	AllowUnisolated bool `protobuf:"varint,14,opt,name=allow_unisolated,json=allowUnisolated,proto3" json:"allow_unisolated,omitempty"`
 	// Optional. The driver's own configuration, such as a compose file. A JSON object, as text.
 	DriverConfigJson string `protobuf:"bytes,15,opt,name=driver_config_json,json=driverConfigJson,proto3" json:"driver_config_json,omitempty"`
@@ -539,13 +543,14 @@ type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Memory in bytes, at least 64 MiB; default 2 GiB.
 	MemoryBytes *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
-	// Optional. Processes and threads, at least 4; default 256, or fewer where `open_files` leaves fewer.
+	// Optional. Processes and threads, at least 4; default 256, or fewer if `open_files` leaves fewer.
 	Pids *int64 `protobuf:"varint,2,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
-	// Optional. Processor share in thousandths of a core; default 2000, or what the service is set up with, and no more than the machine has.
-	// Where the driver cannot bound it, the sandbox's isolation says so.
+	// Optional. Processor share in thousandths of a core; default 2000, or the service's configuration, and no more than
+	// the machine has. If the driver cannot bound it, the sandbox's isolation states that.
 	CpuMillis *int64 `protobuf:"varint,3,opt,name=cpu_millis,json=cpuMillis,proto3,oneof" json:"cpu_millis,omitempty"`
-	// Optional. Open files per process; default 4096, or fewer where `pids` leaves fewer: what all processes of a sandbox may open
-	// together, `pids` times `open_files`, is bounded by the service's `max_open_files`, by default a sixteenth of the machine's and at least 65,536.
+	// Optional. Open files per process; default 4096, or fewer if `pids` leaves fewer. The open files of all processes of
+	// a sandbox, `pids` times `open_files`, are bounded by the service's `max_open_files`, by default a sixteenth of the
+	// machine's and at least 65,536.
 	OpenFiles *int64 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3,oneof" json:"open_files,omitempty"`
 	// Optional. Size of one file in bytes; default 4 GiB.
 	FileSizeBytes *int64 `protobuf:"varint,5,opt,name=file_size_bytes,json=fileSizeBytes,proto3,oneof" json:"file_size_bytes,omitempty"`
@@ -627,7 +632,7 @@ func (x *Limits) GetDiskBytes() int64 {
 	return 0
 }
 
-// Network says what a sandbox may reach.
+// Network is what a sandbox may reach.
 type Network struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it may reach at all.
@@ -685,9 +690,9 @@ func (x *Network) GetAllowHosts() []string {
 // FileToPlace is a file of a new sandbox.
 type FileToPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Path; relative ones start in the working directory. Parents are made.
+	// Required. Path; relative paths start in the working directory. Missing parents are created.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Optional. What it holds; default nothing.
+	// Optional. The content; default empty.
 	//
 	// Types that are valid to be assigned to Body:
 	//
@@ -794,7 +799,7 @@ type FileToPlace_Text struct {
 }
 
 type FileToPlace_Blob struct {
-	// Body in the project's blobs, at most 64 MiB in all files of a sandbox.
+	// A body in the project's blobs, at most 64 MiB in all files of a sandbox.
 	Blob *v11.BlobRef `protobuf:"bytes,4,opt,name=blob,proto3,oneof"`
 }
 
@@ -804,14 +809,14 @@ func (*FileToPlace_Text) isFileToPlace_Body() {}
 
 func (*FileToPlace_Blob) isFileToPlace_Body() {}
 
-// Isolation says what holds a sandbox.
+// Isolation describes what isolates a sandbox.
 type Isolation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What isolates: `user namespace`, `cgroup memory`, `seccomp`. Open: each driver names its own.
+	// The mechanisms: `user namespace`, `cgroup memory`, `seccomp`. Open: each driver has its own.
 	Parts []string `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The weaker parts of the isolation, each with its substitute, such as `pids: rlimit per user instead of a cgroup`.
 	Weaker []string `protobuf:"bytes,2,rep,name=weaker,proto3" json:"weaker,omitempty"`
-	// True when a part is missing and was allowed to be.
+	// True if a part is missing and was allowed to be.
 	Unisolated    bool `protobuf:"varint,3,opt,name=unisolated,proto3" json:"unisolated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -868,7 +873,7 @@ func (x *Isolation) GetUnisolated() bool {
 	return false
 }
 
-// ExecSpec is one command in a sandbox. It and its result live in the sandbox, under its key.
+// ExecSpec is one command in a sandbox. The sandbox stores it and its result under its key.
 type ExecSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Program and arguments; no shell reads them.
@@ -879,15 +884,16 @@ type ExecSpec struct {
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	// Optional. User name or id; default: the sandbox's.
 	User string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	// Optional. Standard input, at most 3 MiB; more goes through WriteExecInput.
+	// Optional. Standard input, at most 3 MiB; use WriteExecInput for more.
 	Stdin []byte `protobuf:"bytes,5,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	// Optional. True keeps standard input open for WriteExecInput.
+	// Optional. Whether standard input stays open for WriteExecInput.
 	StdinOpen bool `protobuf:"varint,6,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
-	// Optional. Wall-clock bound; the whole process tree is killed after it. Default: none but the sandbox's life.
+	// Optional. Bound in wall time, after which the whole process tree is killed. Default: the sandbox's life.
 	Timeout *durationpb.Duration `protobuf:"bytes,7,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Optional. Bytes kept of each stream, half from the head and half from the tail; default 10 MiB, cap 64 MiB. Unary answers carry at most 1.5 MiB of each stream; StreamExec gives the rest.
+	// Optional. Bytes stored of each stream, half from the head and half from the tail; default 10 MiB, cap 64 MiB. Unary
+	// responses contain at most 1.5 MiB of each stream; StreamExec returns the rest.
 	MaxOutputBytes *int64 `protobuf:"varint,8,opt,name=max_output_bytes,json=maxOutputBytes,proto3,oneof" json:"max_output_bytes,omitempty"`
-	// Optional. Set: the command is a check, which does not trust what ran in the sandbox before it.
+	// Optional. If set, the command is a check, which does not trust what ran in the sandbox before it.
 	Check         *ExecCheck `protobuf:"bytes,9,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -986,14 +992,18 @@ func (x *ExecSpec) GetCheck() *ExecCheck {
 	return nil
 }
 
-// ExecCheck makes a command a check. Before it starts, every other process of the sandbox is ended. It runs as a user of its own, who may read and change all files of the sandbox, in an empty folder
-// of its own, which is removed when it has ended, with all processes that it left. HOME and TMPDIR are folders of its own too; EVALFLEET_CHECK_DIR is its folder and EVALFLEET_WORKDIR that of the
-// sandbox. A sandbox with a single user runs checks as that one. With `user` or `cwd` the command runs as that user or in that folder all the same.
+// ExecCheck makes a command a check. Before it starts, every other process of the sandbox is ended. It runs as a user
+// of its own, who may read and change all files of the sandbox, in an empty folder of its own. When it has ended, that
+// folder and all processes that it left are removed. HOME and TMPDIR are folders of its own too; EVALFLEET_CHECK_DIR is
+// its folder and EVALFLEET_WORKDIR that of the sandbox. A sandbox with a single user runs checks as that user. `user`
+// and `cwd` override the user and the folder of the check.
 type ExecCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. True leaves the processes of the sandbox alive, before the check and after it, for checks of a server that runs.
+	// Optional. Whether the processes of the sandbox stay alive, before and after the check, for checks of a running
+	// server.
 	KeepProcesses bool `protobuf:"varint,1,opt,name=keep_processes,json=keepProcesses,proto3" json:"keep_processes,omitempty"`
-	// Optional. Files that the check needs, placed in its folder before it starts; paths are relative to it. At most 3 MiB in all.
+	// Optional. Files that the check needs, placed in its folder before it starts; paths are relative to it. At most 3
+	// MiB in all.
 	Files         []*FileToPlace `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1046,15 +1056,16 @@ func (x *ExecCheck) GetFiles() []*FileToPlace {
 // ExecResult is how a command ended.
 type ExecResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exit code; 128 + n when signal n killed it; 127 when the program does not exist, 126 when it cannot be executed. Always set, also when it is 0.
+	// Exit code; 128 + n if signal n killed it; 127 if the program does not exist, 126 if it cannot be executed. Always
+	// set, also if it is 0.
 	ExitCode *int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Signal that killed the leader; 0 when it exited.
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	// True when the time-out killed it.
+	// True if the time-out killed it.
 	TimedOut bool `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	// True when it was cancelled.
+	// True if it was cancelled.
 	Cancelled bool `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// True when the kernel killed a process of the sandbox for memory while it ran.
+	// True if the kernel killed a process of the sandbox for lack of memory while it ran.
 	Oom bool `protobuf:"varint,5,opt,name=oom,proto3" json:"oom,omitempty"`
 	// Standard output, head and tail joined when cut.
 	Stdout []byte `protobuf:"bytes,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
@@ -1064,15 +1075,16 @@ type ExecResult struct {
 	StdoutBytes int64 `protobuf:"varint,8,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	// Bytes that the command wrote to standard error.
 	StderrBytes int64 `protobuf:"varint,9,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
-	// Where the middle of standard output was left out: length of the head that is kept; unset when nothing is missing.
+	// The position at which the middle of standard output was omitted: the length of the stored head; unset if nothing is
+	// missing.
 	StdoutCutAt *int64 `protobuf:"varint,10,opt,name=stdout_cut_at,json=stdoutCutAt,proto3,oneof" json:"stdout_cut_at,omitempty"`
-	// Where the middle of standard error was left out.
+	// The position at which the middle of standard error was omitted.
 	StderrCutAt *int64 `protobuf:"varint,11,opt,name=stderr_cut_at,json=stderrCutAt,proto3,oneof" json:"stderr_cut_at,omitempty"`
 	// When it began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// How long it ran.
 	Duration *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
-	// True when the key was seen before and this is the kept result.
+	// True if the key was used before and this is the stored result.
 	Replayed      bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1209,9 +1221,9 @@ func (x *ExecResult) GetReplayed() bool {
 // FileInfo describes a file.
 type FileInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path as asked, or relative to the listed folder.
+	// Path as requested, or relative to the listed folder.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Size in bytes.
+	// Size in bytes. 0 if the size is unknown before the end, as for files of /proc and /sys that are read.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// Permission bits.
 	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
