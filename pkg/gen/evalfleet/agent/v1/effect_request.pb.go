@@ -289,12 +289,12 @@ func (x *OutsideExec) GetSpec() *v12.ExecSpec {
 	return nil
 }
 
-// OutsideToolCall is a call of a tool of the agent. It is reviewed as the agent's own calls are: a call that is rejected has
-// an outcome with the error. The call is in no message, and its result is in no conversation.
+// OutsideToolCall is a call of a tool of the agent. It is reviewed like the agent's own calls: a rejected call has an
+// outcome with the error. The call is in no message, and its result is in no conversation.
 type OutsideToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The call: its function is one of the agent's tools, except those that agentorch runs itself. Its id defaults to
-	// the asker's key.
+	// Required. The call: its function is one of the agent's tools, except those that agentorch runs itself. Its id
+	// defaults to the caller's key.
 	Call          *v11.ToolCall `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

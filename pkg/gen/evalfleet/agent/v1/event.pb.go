@@ -3364,7 +3364,8 @@ type ToolIntent struct {
 	AgentSpan string `protobuf:"bytes,8,opt,name=agent_span,json=agentSpan,proto3" json:"agent_span,omitempty"`
 	// The call.
 	Content *v12.ToolCall `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
-	// Of a call that was asked for from outside, the asker's key; empty: the agent's own. Such a call is in no message.
+	// For a call that was requested from outside, the caller's key; empty: the agent's own call. Such a call is in no
+	// message.
 	ClientKey     string `protobuf:"bytes,10,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,8 +47,8 @@ type RunServiceClient interface {
 	CreateRun(ctx context.Context, in *CreateRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// GetRun returns one run: the fold of its journal.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// WaitRun answers when the run has ended or after `timeout`, with the run as it is then: its state shows
-	// which. Call it again to continue to wait.
+	// WaitRun answers when the run has ended or after `timeout`, with the run as it is then: its state shows which. Call
+	// it again to continue to wait.
 	WaitRun(ctx context.Context, in *WaitRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListRuns lists runs, newest first.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
@@ -287,8 +287,8 @@ type RunServiceServer interface {
 	CreateRun(context.Context, *CreateRunRequest) (*Run, error)
 	// GetRun returns one run: the fold of its journal.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
-	// WaitRun answers when the run has ended or after `timeout`, with the run as it is then: its state shows
-	// which. Call it again to continue to wait.
+	// WaitRun answers when the run has ended or after `timeout`, with the run as it is then: its state shows which. Call
+	// it again to continue to wait.
 	WaitRun(context.Context, *WaitRunRequest) (*Run, error)
 	// ListRuns lists runs, newest first.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)

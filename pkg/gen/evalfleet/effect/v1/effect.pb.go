@@ -64,8 +64,8 @@ type Attribution struct {
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// Optional. Display name of the agent within the run.
 	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Optional. The epoch under which the caller owns the run; 0 for none, and below 2^62. If the service has seen a newer
-	// epoch of the run, it refuses the request with NOT_OWNER.
+	// Optional. The epoch under which the caller owns the run; 0 for none, and below 2^62. If the service has seen a
+	// newer epoch of the run, it refuses the request with NOT_OWNER.
 	OwnerEpoch    int64 `protobuf:"varint,9,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -289,7 +289,8 @@ const (
 	//
 	//	{"reason": "INTERNAL", "metadata": {"requestId": "5f…"}}
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 71
-	// The service is starting or stopping, or the calls in work hold as many offloaded values as may be at once. Code UNAVAILABLE, with RetryInfo.
+	// The service is starting or stopping, or its calls in flight have as many offloaded values as they may have. Code
+	// UNAVAILABLE, with RetryInfo.
 	//
 	//	{"reason": "SERVICE_UNAVAILABLE", "metadata": {"service": "sandboxd"}}
 	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 72
