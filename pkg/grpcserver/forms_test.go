@@ -425,7 +425,7 @@ func TestWhatCallsHoldOfTheStoreIsBoundedTogether(t *testing.T) {
 	}
 }
 
-// What a stream holds is its last message: one that goes on for long is not refused for what it has handled.
+// What a stream holds is its last message: a long stream is not refused for what it has handled.
 func TestAStreamHoldsOfTheStoreItsLastMessage(t *testing.T) {
 	t.Parallel()
 	blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})

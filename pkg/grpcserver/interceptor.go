@@ -53,11 +53,8 @@ type chain struct {
 // checked calls a handler, whose request and answer it checks.
 func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	request, _ := req.(proto.Message)
-	if c.blobs != nil {
-		share := c.room.Share(c.service)
-		defer share.Close()
-		ctx = offload.WithShare(ctx, share)
-	}
+	ctx, share := c.hold(ctx)
+	defer share.Close()
 	if err := c.accept(ctx, request, request); err != nil {
 		return nil, err
 	}
@@ -83,6 +80,16 @@ func (c *chain) accept(ctx context.Context, first, m proto.Message) error {
 		}
 	}
 	return validate(m)
+}
+
+// hold returns the share of a call, and the context in which its messages count for it. A server that forwards messages
+// holds nothing: its share is nil.
+func (c *chain) hold(ctx context.Context) (context.Context, *offload.Share) {
+	if c.blobs == nil {
+		return ctx, nil
+	}
+	share := c.room.Share(c.service)
+	return offload.WithShare(ctx, share), share
 }
 
 // offer returns an answer that fits into a message.
@@ -153,9 +160,8 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
 	}
-	share := c.room.Share(c.service)
+	ctx, share := c.hold(ctx)
 	defer share.Close()
-	ctx = offload.WithShare(ctx, share)
 	serve := func(ss grpc.ServerStream) error {
 		return handler(srv, &checkedStream{ServerStream: ss, chain: c, share: share})
 	}

@@ -12,8 +12,9 @@ import (
 // roomAgain is when a caller may try again that found no room.
 const roomAgain = time.Second
 
-// Room bounds the bytes that the calls of a process take from the blob store and hold at once. A call that finds no room
-// is refused and may be sent again: nothing waits for room, so that calls that last long cannot wait for one another.
+// Room bounds the bytes that the calls of a process take from the blob store and hold at once. A call that finds no
+// room is refused and may be sent again: nothing waits for room, so that calls that last long cannot wait for one
+// another.
 type Room struct {
 	max  int64
 	held atomic.Int64
@@ -22,7 +23,7 @@ type Room struct {
 // NewRoom returns a room for so many bytes.
 func NewRoom(maxBytes int64) *Room { return &Room{max: maxBytes} }
 
-// Share is what one call holds of a room. It is safe for concurrent use.
+// Share is what one call holds of a room. It is safe for concurrent use. A nil share counts nothing.
 type Share struct {
 	room    *Room
 	service string
@@ -35,7 +36,7 @@ type Share struct {
 // Share returns the share of a call of a service, which holds nothing yet.
 func (r *Room) Share(service string) *Share { return &Share{room: r, service: service} }
 
-// take adds bytes to the share. It fails with SERVICE_UNAVAILABLE if the room has no more. Nil takes without a bound.
+// take adds bytes to the share. It fails with SERVICE_UNAVAILABLE if the room has no more.
 func (s *Share) take(size int64) error {
 	if s == nil {
 		return nil
@@ -54,8 +55,11 @@ func (s *Share) take(size int64) error {
 	return nil
 }
 
-// Release gives back what the share holds.
+// Release returns what the share holds to the room.
 func (s *Share) Release() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.room.held.Add(-s.held)
@@ -64,6 +68,9 @@ func (s *Share) Release() {
 
 // Close releases the share at the end of its call, after which it holds nothing.
 func (s *Share) Close() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

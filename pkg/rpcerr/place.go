@@ -96,8 +96,8 @@ func Below(path, above string) (string, bool) {
 	return "", false
 }
 
-// JSONPath converts the names of a field's path to their JSON names. Keys of maps, which are in brackets, stay, and so do the
-// members of a JSON text, which follow a slash.
+// JSONPath converts the names of a field's path to their JSON names. Keys of maps, which are in brackets, stay, and so
+// do the members of a JSON text, which follow a slash.
 func JSONPath(path string) string {
 	var out strings.Builder
 	depth, upper := 0, false

@@ -35,7 +35,8 @@ type Error struct {
 	Metadata map[string]string
 	// RetryAfter is the delay before a retry; zero means unspecified.
 	RetryAfter time.Duration
-	// Fields are the request's fields that cause the failure: they break a rule, or the server cannot do what they ask for.
+	// Fields are the request's fields that cause the failure: they break a rule, or the server cannot do what they ask
+	// for.
 	Fields []Field
 	// Details are further facts, which the reason documents: few and small, since they travel in a trailer.
 	Details []proto.Message

@@ -14,7 +14,7 @@ import (
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 )
 
-// Nobody has to read a regular expression to learn what is wanted.
+// An error describes what is wanted in words, not by a regular expression.
 func TestEveryPatternIsDescribed(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}

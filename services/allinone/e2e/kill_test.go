@@ -110,8 +110,8 @@ func TestKillAtEveryBoundary(t *testing.T) {
 	})
 }
 
-// The server is killed between the body of a large value and the event that names it: of the evaluation, of a run, and of
-// each answer. The next server puts the value again, and nothing is lost or happens twice.
+// The server is killed between the body of a large value and the event that names it: of the evaluation, of a run, and
+// of each answer. The next server puts the value again, and nothing is lost or happens twice.
 func TestKillBetweenAValueAndItsEvent(t *testing.T) {
 	t.Parallel()
 	answers := []string{strings.Repeat("first ", 100_000), strings.Repeat("last ", 100_000)}

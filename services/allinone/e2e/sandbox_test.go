@@ -115,8 +115,8 @@ func TestLargeFilesAndBlobs(t *testing.T) {
 	})
 }
 
-// Files of a sample that are blobs come from the evaluation to its sandbox, with their modes, also those that are too large
-// for one message. One that the project does not have is refused when the evaluation is made.
+// Files of a sample that are blobs come from the evaluation to its sandbox, with their modes, also those that are too
+// large for one message. One that the project does not have is refused when the evaluation is made.
 func TestFilesOfASampleMayBeBlobs(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {

@@ -126,7 +126,7 @@ func TestADriverThatLostItsEvaluationBeginsNoRun(t *testing.T) {
 }
 
 // TestACommandThatCameTooLateIsNotForTheResumedEvaluation has commands come between the last look of a driver and the
-// end that it journals. Their callers were told that the evaluation had ended.
+// end that it journals. Their callers got the answer that the evaluation had ended.
 func TestACommandThatCameTooLateIsNotForTheResumedEvaluation(t *testing.T) {
 	t.Parallel()
 	again := atomic.Bool{}

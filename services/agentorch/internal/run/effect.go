@@ -149,9 +149,9 @@ func lost(o *agentv1.ModelOutcome) int {
 	return n
 }
 
-// Repeatable reports whether a model call or the creation of a sandbox failed for a reason that does not fail the run by
-// itself. The effect is over, and the run repeats it under another key after a wait. It was lost with its processes, and
-// an operator decides. Or a provider limited its rate, after which earlier versions waited.
+// Repeatable reports whether a model call or the creation of a sandbox failed for a reason that does not fail the run
+// by itself. The effect is over, and the run repeats it under another key after a wait. It was lost with its processes,
+// and an operator decides. Or a provider limited its rate, after which earlier versions waited.
 func Repeatable(err *agentv1.RunError) bool {
 	return err.GetReason() == rateLimited || err.GetReason() == indeterminate
 }

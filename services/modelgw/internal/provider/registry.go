@@ -132,8 +132,8 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	return model, nil
 }
 
-// logUnusable logs the use of an account that cannot be used as it is configured. Callers name accounts freely, so the log has at
-// most one line in a while.
+// logUnusable logs the use of an account that cannot be used as it is configured. Callers name accounts freely, so the
+// log has at most one line in a while.
 func (r *Registry) logUnusable(kind, account string, err error) {
 	if r.Logger == nil {
 		return

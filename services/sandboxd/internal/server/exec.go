@@ -174,7 +174,7 @@ func over(err error) bool {
 	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }
 
-// ready checks a command, and gives the files of its check that are blobs their contents.
+// ready checks a command, and reads the contents of the files of its check that are blobs.
 func (s *Server) ready(ctx context.Context, sandbox string, spec *sandboxv1.ExecSpec) error {
 	req := &sandboxv1.ExecRequest{Sandbox: sandbox, Spec: spec}
 	err := s.load(ctx, req, "spec.check.files", spec.GetCheck().GetFiles(), &req.Offloaded, bound.CheckFiles)

@@ -41,8 +41,8 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 	return toProto(b), nil
 }
 
-// load gives files that are blobs their contents, as if these had come in the request: files are those in its field, and
-// offloaded its list of values. All contents together have up to most bytes.
+// load reads the contents of files that are blobs, as if they had been in the request: files are those in its field,
+// and offloaded its list of values. All contents together have up to most bytes.
 func (s *Server) load(
 	ctx context.Context, req proto.Message, field string, files []*sandboxv1.FileToPlace, offloaded *[]*contentv1.OffloadedField, most int64,
 ) error {

@@ -268,7 +268,7 @@ func TestAToolCallFromOutsideThatMayNotBegin(t *testing.T) {
 	assert.True(t, d.Entries[0].Event.GetCommandReceived().GetOutdated())
 }
 
-// A review that fails for good is the failure of the call, and the run goes on.
+// A review that fails for good is the failure of the call, and the run continues.
 func TestAToolCallFromOutsideWhoseReviewFails(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -87,8 +87,8 @@ func NewCaller(ctx context.Context, start func(func()), deps Deps) *Caller {
 	return &Caller{deps: deps, life: ctx, start: start, gate: gate{limit: deps.MaxGenerates}, release: map[owner]*share{}}
 }
 
-// New returns the effect of an open intent of a run. For a tool call it is the effect of the whole stage. An intent of a
-// kind that has no effect here is an internal error.
+// New returns the effect of an open intent of a run. For a tool call it is the effect of the whole stage. An intent of
+// a kind that has no effect here is an internal error.
 func (c *Caller) New(s *run.State, i *run.Intent) (Effect, error) {
 	switch k := i.Event.GetKind().(type) {
 	case *agentv1.Event_ModelIntent:

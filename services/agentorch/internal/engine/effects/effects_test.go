@@ -23,7 +23,8 @@ type unbounded struct{ agent.Machine }
 
 func (unbounded) ToolBound(string) (int64, bool) { return 0, false }
 
-// The protocol says which kinds of events are intents: a kind that is added there is no command in a sandbox by default.
+// The protocol says which kinds of events are intents: a kind that is added there is no command in a sandbox by
+// default.
 func TestEveryKindOfIntentHasAnEffectOfItsOwn(t *testing.T) {
 	t.Parallel()
 	bare, content := run.Split(&agentv1.RunSpec{})

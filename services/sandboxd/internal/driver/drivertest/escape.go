@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// The number of descriptor numbers to try: far more than a guest has, and about as many, in ways that take longer and on
-// a slow machine.
+// The number of descriptor numbers to try: far more than a guest has, and about as many, in ways that take longer and
+// on a slow machine.
 const (
 	mostDescriptors = 300
 	likely          = 48
