@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
@@ -208,9 +209,12 @@ func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
 	})
 	t.Cleanup(c.Close)
 	ctx := waittest.Context(t)
-	fill := func() error { // The guest stores the output of a command.
+	// The guest stores the output of a command. Where it can start none for lack of memory, the request alone takes some.
+	fill := func() error {
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
-			_, err := api.Run(ctx, &guestv1.RunRequest{Key: unique("k"), Spec: &sandboxv1.ExecSpec{Argv: []string{"head", "-c", "10000000", "/dev/zero"}}})
+			_, err := api.Run(ctx, &guestv1.RunRequest{Key: unique("k"), Spec: &sandboxv1.ExecSpec{
+				Argv: []string{"head", "-c", "10000000", "/dev/zero"}, Stdin: make([]byte, 3<<20),
+			}})
 			return err
 		})
 	}
@@ -223,7 +227,11 @@ func TestAContainerThatIsLostByMemorySaysSo(t *testing.T) {
 		}
 	}
 	for err == nil {
-		err = fill()
+		var fills errgroup.Group
+		for range 8 {
+			fills.Go(fill)
+		}
+		err = fills.Wait()
 	}
 	require.NoError(t, ctx.Err(), "it lives on")
 	var lost *rpcerr.Error
