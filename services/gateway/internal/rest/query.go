@@ -89,18 +89,9 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 						answer(w, r, rpcerr.InvalidField(name, "stands in the path already; leave the parameter out"))
 						return
 					}
-					f := fieldAt(input, path)
-					if wanted := misplaced(name, len(query[name]), f); wanted != "" {
-						answer(w, r, rpcerr.InvalidField(name, "%s", wanted))
+					if err := readParameter(name, query[name], fieldAt(input, path)); err != nil {
+						answer(w, r, err)
 						return
-					}
-					for i, value := range query[name] {
-						taken, wanted := ofQuery(value, f)
-						if wanted != "" {
-							answer(w, r, rpcerr.InvalidField(name, "%s", wanted))
-							return
-						}
-						query[name][i] = taken
 					}
 				}
 				if full := query.Encode(); r.URL.RawQuery != "" && full != r.URL.RawQuery {
@@ -142,6 +133,22 @@ func fieldAt(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDe
 		return fieldAt(f.Message(), rest)
 	}
 	return f
+}
+
+// readParameter replaces the values of a parameter by those that the mapping takes for a field. It fails if the
+// parameter or one of its values does not fit the field.
+func readParameter(name string, values []string, f protoreflect.FieldDescriptor) error {
+	if wanted := misplaced(name, len(values), f); wanted != "" {
+		return rpcerr.InvalidField(name, "%s", wanted)
+	}
+	for i, value := range values {
+		taken, wanted := ofQuery(value, f)
+		if wanted != "" {
+			return rpcerr.InvalidField(name, "%s", wanted)
+		}
+		values[i] = taken
+	}
+	return nil
 }
 
 // misplaced says what is wrong with a parameter that has so many values: the key of its name, or their number. It is

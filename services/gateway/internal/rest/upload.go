@@ -117,14 +117,8 @@ func known(first proto.Message, r *http.Request, pathParams map[string]string) e
 		if _, inPath := pathParams[path]; inPath || path == "" || path == "chunk" {
 			return rpcerr.InvalidField(name, "unknown query parameter; %s", strings.Replace(offer(d, pathParams), ", chunk", "", 1))
 		}
-		f := fieldAt(d, path)
-		if wanted := misplaced(name, len(query[name]), f); wanted != "" {
-			return rpcerr.InvalidField(name, "%s", wanted)
-		}
-		for _, value := range query[name] {
-			if _, wanted := ofQuery(value, f); wanted != "" {
-				return rpcerr.InvalidField(name, "%s", wanted)
-			}
+		if err := readParameter(name, query[name], fieldAt(d, path)); err != nil {
+			return err
 		}
 	}
 	return nil
