@@ -517,13 +517,9 @@ func (d *loop) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	spec := d.state.Eval.GetSpec()
 	room := d.engine.bound(spec) - int(d.state.Eval.GetProgress().GetRunning())
 	begun, tried := time.Now(), 0
-	for i := range d.state.Slots {
-		slot := &d.state.Slots[i]
+	for slot := range d.state.waiting() {
 		if room <= 0 {
 			return nil, nil
-		}
-		if !slot.pending() && !d.state.retries(slot) {
-			continue
 		}
 		if wait := d.engine.hold(); wait != nil {
 			return wait, nil
@@ -593,7 +589,7 @@ func (d *loop) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) er
 // finish computes the results and ends the evaluation.
 func (d *loop) finish(ctx context.Context) error {
 	end := &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_SUCCEEDED}
-	if float64(d.state.failures()) >= d.state.tolerated() { // Only with continue_on_fail: else it would have stopped.
+	if float64(d.state.failures) >= d.state.tolerated() { // Only with continue_on_fail: else it would have stopped.
 		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: d.countErrors(), Error: d.firstError()}
 	}
 	results, unscored, err := d.plan.results(ctx, d.state, d.samples)

@@ -19,12 +19,14 @@ package eval
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -74,6 +76,10 @@ type State struct {
 	// cancelledLate is set if the evaluation was failing when the cancel came. It fails.
 	cancelledLate bool
 
+	// failures counts the slots whose last allowed attempt ended with an error.
+	failures int
+	// first is the position before which no slot waits for a run.
+	first int
 	byRun map[string]int
 	// changing is called with a slot before it changes; nil outside of attempt.
 	changing func(i int)
@@ -101,7 +107,7 @@ func (s *State) Apply(e *agentv1.Event) {
 	case *agentv1.Event_CommandReceived:
 		s.commanded(e, k.CommandReceived)
 	case *agentv1.Event_EvalUpdated:
-		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated)
+		s.Eval.Spec = updated(s.Eval.GetSpec(), k.EvalUpdated)
 	default:
 		s.TooNew = s.TooNew || e.GetCritical()
 	}
@@ -111,15 +117,37 @@ func (s *State) Apply(e *agentv1.Event) {
 	}
 }
 
-// clone copies the state, so that the copy may be changed. The ends of slots are immutable and stay shared.
+// clone copies the state, so that the copy may be changed. The specification and the ends of slots are immutable and
+// stay shared.
 func (s *State) clone() *State {
-	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, Cancel: s.Cancel, cancelledLate: s.cancelledLate, byRun: maps.Clone(s.byRun)}
+	c := *s
+	c.Eval, c.Slots, c.byRun = cloneEval(s.Eval), slices.Clone(s.Slots), maps.Clone(s.byRun)
+	return &c
 }
+
+// cloneEval copies an evaluation. The specification, which may hold files of samples, is shared.
+func cloneEval(e *agentv1.Eval) *agentv1.Eval {
+	if e == nil {
+		return nil
+	}
+	rest := &agentv1.Eval{}
+	e.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if field.Number() != specField {
+			rest.ProtoReflect().Set(field, value)
+		}
+		return true
+	})
+	rest = proto.CloneOf(rest)
+	rest.Spec = e.GetSpec()
+	return rest
+}
+
+var specField = (&agentv1.Eval{}).ProtoReflect().Descriptor().Fields().ByName("spec").Number()
 
 // attempt folds events that may still fail to become durable, and returns the function that undoes them. Its cost
 // depends on the changes, not on the size of the evaluation.
 func (s *State) attempt(events []*agentv1.Event) (undo func()) {
-	eval, cancel, late, slots := proto.CloneOf(s.Eval), s.Cancel, s.cancelledLate, map[int]Slot{}
+	eval, cancel, late, failures, slots := cloneEval(s.Eval), s.Cancel, s.cancelledLate, s.failures, map[int]Slot{}
 	s.changing = func(i int) {
 		if _, ok := slots[i]; !ok {
 			slots[i] = s.Slots[i]
@@ -130,9 +158,9 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 	}
 	s.changing = nil
 	return func() {
-		s.Eval, s.Cancel, s.cancelledLate = eval, cancel, late
+		s.Eval, s.Cancel, s.cancelledLate, s.failures = eval, cancel, late, failures
 		for i, slot := range slots {
-			s.Slots[i] = slot
+			s.Slots[i], s.first = slot, min(s.first, i)
 		}
 		for _, e := range events {
 			if run := e.GetSampleAdmitted().GetRun(); run != "" {
@@ -171,6 +199,26 @@ func (s *State) change(i int, edit func(*Slot)) {
 	s.count(slot, -1)
 	edit(slot)
 	s.count(slot, 1)
+	if s.waits(slot) {
+		s.first = min(s.first, i)
+	}
+}
+
+// waits reports whether a slot waits for a run.
+func (s *State) waits(slot *Slot) bool { return slot.pending() || s.retries(slot) }
+
+// waiting yields the slots that wait for a run, in order. Slots may change meanwhile. Positions that no slot waits at
+// are passed once, however often the slots are asked for.
+func (s *State) waiting() iter.Seq[*Slot] {
+	return func(yield func(*Slot) bool) {
+		for ; s.first < len(s.Slots) && !s.waits(&s.Slots[s.first]); s.first++ {
+		}
+		for i := s.first; i < len(s.Slots); i++ {
+			if s.waits(&s.Slots[i]) && !yield(&s.Slots[i]) {
+				return
+			}
+		}
+	}
 }
 
 // count adds n to the counts that a slot belongs to.
@@ -178,6 +226,9 @@ func (s *State) count(slot *Slot, n int32) {
 	p := s.Eval.Progress
 	if slot.Finished.GetSandboxFault() != "" {
 		p.SandboxFaults += n
+	}
+	if slot.failed() && !s.retries(slot) {
+		s.failures += int(n)
 	}
 	switch {
 	case slot.pending():
@@ -305,7 +356,7 @@ func sumUsage(e *agentv1.Eval) {
 
 // failing reports whether errors of samples met the evaluation's rule, so that it ends.
 func (s *State) failing() bool {
-	return !s.Eval.GetSpec().GetContinueOnFail() && float64(s.failures()) >= s.tolerated()
+	return !s.Eval.GetSpec().GetContinueOnFail() && float64(s.failures) >= s.tolerated()
 }
 
 // tolerated is the number of errors at which the evaluation fails.
@@ -323,17 +374,6 @@ func (s *State) tolerated() float64 {
 		return max(1, r.Threshold)
 	}
 	return 1
-}
-
-// failures counts the samples whose last allowed attempt ended with an error.
-func (s *State) failures() int {
-	n := 0
-	for i := range s.Slots {
-		if slot := &s.Slots[i]; slot.failed() && !s.retries(slot) {
-			n++
-		}
-	}
-	return n
 }
 
 func (s *Slot) failed() bool {

@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +56,7 @@ func (r *randomJournal) next() *agentv1.Event {
 	e := &agentv1.Event{Seq: r.seq, Journal: "projects/p/evals/e"}
 	if r.seq == 1 {
 		e.Kind = &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{Samples: 5, Spec: &agentv1.EvalSpec{
-			Epochs: &agentv1.Epochs{Count: new(int32(2))}, Models: []*agentv1.ModelRef{{Model: "a/a"}, {Model: "b/b"}},
+			RetryOnError: 1, Epochs: &agentv1.Epochs{Count: new(int32(2))}, Models: []*agentv1.ModelRef{{Model: "a/a"}, {Model: "b/b"}},
 		}}}
 		return e
 	}
@@ -88,6 +89,24 @@ func sameState(t *testing.T, want, got *State) {
 	t.Helper()
 	require.Empty(t, cmp.Diff(want.Eval, got.Eval, protocmp.Transform()))
 	require.Empty(t, cmp.Diff(want.Slots, got.Slots, protocmp.Transform()))
+	sameAsAllSlots(t, got)
+}
+
+// sameAsAllSlots compares what a state keeps of its slots with a look at all of them.
+func sameAsAllSlots(t *testing.T, s *State) {
+	t.Helper()
+	failures, waiting := 0, []*Slot(nil)
+	for i := range s.Slots {
+		slot := &s.Slots[i]
+		if slot.failed() && !s.retries(slot) {
+			failures++
+		}
+		if slot.pending() || s.retries(slot) {
+			waiting = append(waiting, slot)
+		}
+	}
+	require.Equal(t, failures, s.failures)
+	require.Equal(t, waiting, slices.Collect(s.waiting()))
 }
 
 func TestProgressIsWhatACountOfAllSlotsGives(t *testing.T) {
@@ -99,6 +118,7 @@ func TestProgressIsWhatACountOfAllSlotsGives(t *testing.T) {
 			e := r.next()
 			s.Apply(e)
 			require.Empty(t, cmp.Diff(recount(s), s.Eval.GetProgress(), protocmp.Transform()), "seed %d after %v", seed, e)
+			sameAsAllSlots(t, s)
 		}
 	}
 }
@@ -139,6 +159,17 @@ func TestAnEvaluationOfALaterFoldIsLeftAlone(t *testing.T) {
 		s.Apply(tt.event)
 		assert.Equal(t, tt.tooNew, s.TooNew, says)
 	}
+}
+
+func TestStatesShareASpecificationThatDoesNotChange(t *testing.T) {
+	t.Parallel()
+	s := &State{}
+	s.Apply(&agentv1.Event{Kind: &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{Samples: 1, Spec: &agentv1.EvalSpec{Task: "t", Models: []*agentv1.ModelRef{{Model: "a/a"}}}}}})
+	before, updated := s.clone(), s.clone()
+	updated.Apply(&agentv1.Event{Kind: &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{ChangesJson: `{"tags": ["x"]}`}}})
+	assert.Same(t, s.Eval.GetSpec(), before.Eval.GetSpec(), "a copy does not hold the files of a task again")
+	assert.Empty(t, s.Eval.GetSpec().GetTags())
+	assert.Equal(t, []string{"x"}, updated.Eval.GetSpec().GetTags())
 }
 
 // The sum of an evaluation has the lost calls of all tries; a sample has those of its last one.

@@ -41,7 +41,7 @@ func (d *loop) slotOf(ctx context.Context, name string) *Slot {
 	of := run.GetSpec().GetAttribution()
 	for i := range d.state.Slots {
 		slot := &d.state.Slots[i]
-		if slot.Epoch == int(of.GetEpoch()) && (slot.pending() || d.state.retries(slot)) &&
+		if slot.Epoch == int(of.GetEpoch()) && d.state.waits(slot) &&
 			d.state.Eval.GetSpec().GetModels()[slot.Model].GetModel() == run.GetSpec().GetModel().GetModel() &&
 			d.sample(slot).GetId() == of.GetSample() {
 			return slot

@@ -3,6 +3,7 @@ package eval
 import (
 	"encoding/json"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -56,12 +57,14 @@ func updatable() []string { return []string{"spec.tags", "spec.metadata_json", "
 // etagOf returns the etag of an evaluation.
 func etagOf(e *agentv1.Eval) string { return resource.EtagOf(e, updatable(), e.GetState()) }
 
-// applyUpdate changes a specification as an event records. It ignores members of later versions.
-func applyUpdate(spec *agentv1.EvalSpec, updated *agentv1.EvalUpdated) {
+// updated returns a specification with the changes that an event records. It ignores members of later versions. The
+// given specification, which states share, is not changed.
+func updated(spec *agentv1.EvalSpec, by *agentv1.EvalUpdated) *agentv1.EvalSpec {
 	var u Update
-	if updated.GetOutdated() || json.Unmarshal([]byte(updated.GetChangesJson()), &u) != nil {
-		return
+	if by.GetOutdated() || json.Unmarshal([]byte(by.GetChangesJson()), &u) != nil {
+		return spec
 	}
+	spec = proto.CloneOf(spec)
 	if u.Tags != nil {
 		spec.Tags = *u.Tags
 	}
@@ -73,4 +76,5 @@ func applyUpdate(spec *agentv1.EvalSpec, updated *agentv1.EvalUpdated) {
 			spec.MaxSamples = nil
 		}
 	}
+	return spec
 }
