@@ -201,13 +201,13 @@ func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image se
 // engine does not see our folder; once any guest has dialled, a late one means that the machine is slow, which is
 // transient.
 type guestState struct {
-	patience time.Duration // how long to wait for a guest
+	patience time.Duration // how long to wait for a guest whose container runs
 	came     atomic.Bool   // a guest has dialled
 }
 
 // start starts a container and waits until its guest has dialled. It returns the id of the container's first process.
 func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.guests.patience)
+	ctx, cancel := context.WithTimeout(ctx, comeTimeout)
 	defer cancel()
 	known := make(chan func(int) bool, 1) // the check of who may dial, once the process is known
 	admit := sync.OnceValue(func() func(int) bool { return <-known })
@@ -236,6 +236,8 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 		return 0, err
 	}
 	known <- isGuest(now.pid)
+	coming, late := context.WithTimeout(ctx, d.guests.patience)
+	defer late()
 	select {
 	case <-open.Connected():
 		d.guests.came.Store(true)
@@ -247,11 +249,11 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 		return 0, rpcerr.EngineUnusable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
 	case err := <-failed:
 		return 0, d.engine.kind(ctx, "wait for a container", err)
-	case <-ctx.Done():
+	case <-coming.Done():
 		if d.guests.came.Load() {
-			return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, backSoon, "the guest did not come, as others did before: %w; this machine or its engine may be too busy", ctx.Err())
+			return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, backSoon, "the guest did not come, as others did before: %w; this machine or its engine may be too busy", coming.Err())
 		}
-		return 0, rpcerr.EngineUnusable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
+		return 0, rpcerr.EngineUnusable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", coming.Err(), d.boxes.Dir(), words.said())
 	}
 }
 
