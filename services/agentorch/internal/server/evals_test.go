@@ -77,8 +77,9 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 			_, err := r.CreateEval(ctx, &agentv1.CreateEvalRequest{Parent: "evals", Spec: spec("a")})
 			return err
 		}, codes.InvalidArgument, invalid, "parent", "projects/"},
-		"create: no task":  {create(changed(func(s *agentv1.EvalSpec) { s.Task = "" })), codes.InvalidArgument, invalid, "spec.task", "is required"},
-		"create: no model": {create(changed(func(s *agentv1.EvalSpec) { s.Models = nil })), codes.InvalidArgument, invalid, "spec.models", "mockllm/model"},
+		"create: no task":     {create(changed(func(s *agentv1.EvalSpec) { s.Task = "" })), codes.InvalidArgument, invalid, "spec.task", "is required"},
+		"create: a long task": {create(changed(func(s *agentv1.EvalSpec) { s.Task = strings.Repeat("t", 1025) })), codes.InvalidArgument, invalid, "spec.task", "1024 bytes"},
+		"create: no model":    {create(changed(func(s *agentv1.EvalSpec) { s.Models = nil })), codes.InvalidArgument, invalid, "spec.models", "mockllm/model"},
 		"create: a credential": {create(changed(func(s *agentv1.EvalSpec) {
 			s.Config = &modelv1.GenerateConfig{ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{"Authorization": "Bearer sk"}}}
 		})), codes.InvalidArgument, invalid, `spec.config.extra_headers.values["Authorization"]`, "carries a credential"},

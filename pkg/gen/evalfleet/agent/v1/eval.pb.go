@@ -160,7 +160,7 @@ func (EvalState) EnumDescriptor() ([]byte, []int) {
 // EvalSpec specifies an evaluation: a dataset, the agent that works on each sample, and the scorers.
 type EvalSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Name of the task.
+	// Required. Name of the task, of at most 1,024 bytes.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Required. The samples.
 	Dataset *Dataset `protobuf:"bytes,2,opt,name=dataset,proto3" json:"dataset,omitempty"`
@@ -2152,10 +2152,9 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x0e\n" +
-	"\bEvalSpec\x12\x1e\n" +
-	"\x04task\x18\x01 \x01(\tB\n" +
-	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04task\x12=\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x0e\n" +
+	"\bEvalSpec\x12#\n" +
+	"\x04task\x18\x01 \x01(\tB\x0f\xbaH\b\xc8\x01\x01r\x03(\x80\b\xb8\xbb\x18\x01R\x04task\x12=\n" +
 	"\adataset\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.DatasetB\x06\xbaH\x03\xc8\x01\x01R\adataset\x122\n" +
 	"\x05steps\x18\x03 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x12\x93\x01\n" +
 	"\x06models\x18\x04 \x03(\v2\x1c.evalfleet.agent.v1.ModelRefB]\xbaHZ\xba\x01W\n" +
