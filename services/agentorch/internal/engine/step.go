@@ -170,12 +170,12 @@ func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
 		if err == nil {
 			err = c.Restore(ctx, a.engine.deps.Blobs)
 		}
-		if rpcerr.Transient(err) {
+		if ctx.Err() != nil || rpcerr.Transient(err) {
 			return nil, err
 		}
 		if err != nil {
 			if !logged && !a.unread {
-				a.engine.deps.Logger.Warn("a command is left for a later version", "run", a.head.Name, "error", err)
+				a.engine.deps.Logger.Warn("a command that cannot be read stays in the inbox, as for a later version", "run", a.head.Name, "error", err)
 			}
 			a.unread = true
 			continue

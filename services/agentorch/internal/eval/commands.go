@@ -21,12 +21,13 @@ import (
 // Config.CancelPatience, with the evaluation still being cancelled. No run begins after Cancel has returned. It
 // therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. It does not
 // wait for an evaluation of this replica without a driver: the next driver reads the inbox before it begins a run. An
-// evaluation that has ended is returned unchanged. An evaluation with a damaged journal is ended here. While the store
-// is away, Cancel retries until ctx ends.
+// evaluation that has ended is returned unchanged. An evaluation with a damaged journal is ended here. It fails with
+// JOURNAL_FENCED if the cancel is over and the evaluation was resumed since. While the store is away, Cancel retries
+// until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	var (
-		s      *State
-		driven bool
+		s            *State
+		driven, over bool
 	)
 	id, began := cmp.Or(requestID, resource.NewID()), time.Now()
 	err := e.send(ctx, name, id, command{Type: commandCancel, Reason: reason}, mailbox.Mail{
@@ -39,8 +40,9 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 			s, err = e.State(ctx, name)
 			return err == nil && s.Ended(), err
 		},
-		Enough: func(int64) bool {
-			return time.Since(began) >= e.cfg.CancelPatience && (s.Cancel != nil || s.TooNew || !driven)
+		Enough: func(taken int64) bool {
+			over = taken > 0 && taken <= s.Eval.GetHead() && s.Cancel == nil
+			return over || time.Since(began) >= e.cfg.CancelPatience && (s.Cancel != nil || s.TooNew || !driven)
 		},
 	})
 	switch {
@@ -50,6 +52,8 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 		return e.abandon(ctx, s, id, reason)
 	case s.Ended():
 		return s, nil
+	case over:
+		return nil, rpcerr.JournalFenced(0, "%s had ended, and was resumed since; cancel it again, with another request id", name)
 	}
 	return s.cancelling(reason), nil
 }
@@ -91,29 +95,31 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason, etag
 	case seq == 0:
 		return nil, rpcerr.RunFinished(name, strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"), "%s has ended; only one at work can be changed: make another evaluation with the new values", name)
 	}
-	if err := e.current(ctx, name, seq, etag); err != nil {
+	if err := e.applied(ctx, name, seq, etag); err != nil {
 		return nil, err
 	}
 	return e.State(ctx, name)
 }
 
-// current fails with ETAG_MISMATCH if the event that records an update with an etag reports no change.
-func (e *Engine) current(ctx context.Context, name string, seq int64, etag string) error {
-	if etag == "" {
-		return nil
-	}
+// applied fails if the event that records an update changed nothing: with ETAG_MISMATCH if the etag was another, with
+// JOURNAL_FENCED if the update came after the end and the evaluation was resumed since.
+func (e *Engine) applied(ctx context.Context, name string, seq int64, etag string) error {
 	head, err := e.open(ctx, name)
 	if err != nil {
 		return err
 	}
 	taken, err := e.deps.Journals.Read(ctx, head.Ref, journal.Range{After: seq - 1, Limit: 1, Bare: true})
-	if err != nil {
+	switch {
+	case err != nil:
 		return journal.Gone(err, name)
-	}
-	if len(taken) == 0 || !taken[0].GetEvalUpdated().GetOutdated() {
+	case len(taken) == 0:
 		return nil
+	case taken[0].GetEvalUpdated() == nil:
+		return rpcerr.JournalFenced(head.Epoch, "%s had ended, and was resumed since; try again", name)
+	case taken[0].GetEvalUpdated().GetOutdated():
+		return resource.EtagMismatch(name, etag)
 	}
-	return resource.EtagMismatch(name, etag)
+	return nil
 }
 
 // send sends a command to the driver of an evaluation. M defines what to wait for.

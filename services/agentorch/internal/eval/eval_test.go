@@ -84,8 +84,9 @@ type runs struct {
 	unfit error
 	// refuse and lacks are why a sample can have no run, and what CheckSample finds; nil finds nothing.
 	refuse, lacks func(sample string) error
-	// making, unless nil, is called before each run is made.
-	making func(eval string)
+	// making, unless nil, is called before each run is made, and notMade with the error of the store.
+	making  func(eval string)
+	notMade func(err error)
 	// reading, unless nil, returns the error of reading a run.
 	reading func(run string) error
 	// tooLate makes runs fail before the cancellation reaches them.
@@ -156,10 +157,13 @@ func (r *runs) CreateSample(ctx context.Context, project string, spec *agentv1.R
 	run.Name, run.StartTime = name, timestamppb.Now()
 	run.Spec = &agentv1.RunSpec{Model: spec.GetModel(), Attribution: at}
 	row := journal.Row{Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_RUNNING), Parent: at.GetEval()}
-	head, _, err := r.journals.Create(ctx, journal.Creation{Name: name, Owner: "test", Row: row, Under: under, Entries: []journal.Entry{{Event: &agentv1.Event{
+	head, _, err := r.journals.Create(ctx, journal.Creation{Name: name, Owner: "test", Request: project + "/CreateRun/" + key, Row: row, Under: under, Entries: []journal.Entry{{Event: &agentv1.Event{
 		Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}},
 	}}}})
 	if err != nil {
+		if r.notMade != nil {
+			r.notMade(err)
+		}
 		return "", err
 	}
 	r.byKey[key], r.byName[name] = name, run

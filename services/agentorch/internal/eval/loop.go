@@ -573,8 +573,7 @@ func (d *loop) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) er
 	if err != nil {
 		return err
 	}
-	key := fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(spec, slot), slot.Attempts+1)
-	name, err := d.engine.deps.Runs.CreateSample(ctx, d.project, run, key, d.head)
+	name, err := d.engine.deps.Runs.CreateSample(ctx, d.project, run, d.attempt(slot), d.head)
 	if err != nil {
 		return err
 	}
@@ -584,6 +583,11 @@ func (d *loop) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) er
 		d.notify() // It may have ended.
 	}
 	return err
+}
+
+// attempt is the key of the run that a slot gets next.
+func (d *loop) attempt(slot *Slot) string {
+	return fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(d.state.Eval.GetSpec(), slot), slot.Attempts+1)
 }
 
 // finish computes the results and ends the evaluation.

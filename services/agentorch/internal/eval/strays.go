@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"strings"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -18,7 +19,7 @@ func (d *loop) admitStrays(ctx context.Context) error {
 		if _, admitted := d.state.byRun[row.Name]; admitted {
 			continue
 		}
-		slot := d.slotOf(ctx, row.Name)
+		slot := d.slotOf(row.Request)
 		if slot == nil {
 			err = d.engine.deps.Runs.CancelAll(ctx, []string{row.Name}, d.cancelID(), d.stopping.change.GetReason())
 		} else {
@@ -32,18 +33,10 @@ func (d *loop) admitStrays(ctx context.Context) error {
 	return nil
 }
 
-// slotOf returns the slot that a stray run was created for; nil if it cannot be known.
-func (d *loop) slotOf(ctx context.Context, name string) *Slot {
-	run, err := d.engine.deps.Runs.View(ctx, name, true)
-	if err != nil {
-		return nil
-	}
-	of := run.GetSpec().GetAttribution()
-	for i := range d.state.Slots {
-		slot := &d.state.Slots[i]
-		if slot.Epoch == int(of.GetEpoch()) && d.state.waits(slot) &&
-			d.state.Eval.GetSpec().GetModels()[slot.Model].GetModel() == run.GetSpec().GetModel().GetModel() &&
-			d.sample(slot).GetId() == of.GetSample() {
+// slotOf returns the slot that a stray run was created for, by the key of its creation; nil if no slot waits for it.
+func (d *loop) slotOf(request string) *Slot {
+	for slot := range d.state.waiting() {
+		if strings.HasSuffix(request, "/"+d.attempt(slot)) {
 			return slot
 		}
 	}

@@ -3,6 +3,7 @@ package eval_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,19 +12,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// unadmitted is a store that journals no admission of a sample: its driver is as one that ends between a run and its
-// admission.
+// unadmitted is a store that journals so many admissions of samples and no other: its driver is as one that ends between
+// a run and its admission.
 type unadmitted struct {
 	journal.Store
-	tried atomic.Bool
+	admits atomic.Int32
+	tried  atomic.Bool
 }
 
 func (u *unadmitted) Append(ctx context.Context, a journal.Append) error {
-	if a.Entries[0].Event.GetSampleAdmitted() == nil {
+	if a.Entries[0].Event.GetSampleAdmitted() == nil || u.admits.Add(-1) >= 0 {
 		return u.Store.Append(ctx, a)
 	}
 	u.tried.Store(true)
@@ -106,13 +111,51 @@ func TestASampleWhoseRunWasCancelledBeforeItsAdmissionIsRunAgain(t *testing.T) {
 	assert.Len(t, b.runs.byName, 3)
 }
 
+// TestARunWithoutAnAdmissionIsOfTheSlotItWasMadeFor has two models of one name, of which the first one's sample is to be
+// run again when the second one's run is found.
+func TestARunWithoutAnAdmissionIsOfTheSlotItWasMadeFor(t *testing.T) {
+	t.Parallel()
+	again, made := atomic.Bool{}, atomic.Int32{}
+	b := start(t, func(string, int, int) *agentv1.Run {
+		switch {
+		case again.Load():
+			return scored("C")
+		case made.Add(1) == 1:
+			return failed()
+		}
+		return working()
+	})
+	crashing := &unadmitted{}
+	crashing.admits.Store(1)
+	b.again(t, func(s journal.Store) journal.Store { crashing.Store = s; return crashing })
+	wanted := spec(1)
+	wanted.RetryOnError = 1
+	wanted.Models = append(wanted.Models, &agentv1.ModelRef{Model: wanted.GetModels()[0].GetModel(), ModelArgsJson: `{"temperature": 1}`})
+	created, err := b.engine.Create(t.Context(), "default", wanted, "", false)
+	require.NoError(t, err)
+	eval := created.Eval.GetName()
+	require.Eventually(t, crashing.tried.Load, waittest.Bound, time.Millisecond)
+	b.again(t, nil)
+	require.NoError(t, b.journals.Post(t.Context(), eval, journal.Command{ID: "c", Body: []byte(`{"type": "cancel"}`)}))
+	head, err := b.journals.Open(t.Context(), eval)
+	require.NoError(t, err)
+	b.engine.Adopt(head)
+	end := b.ended(t, eval)
+	assert.Equal(t, []string{"projects/default/runs/r1", "projects/default/runs/r2"}, []string{end.Slots[0].Run, end.Slots[1].Run})
+
+	again.Store(true)
+	_, err = b.engine.Resume(t.Context(), eval)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, b.ended(t, eval).Eval.GetProgress().GetSucceeded())
+}
+
 // TestADriverThatLostItsEvaluationBeginsNoRun has another replica take the evaluation while a run is about to be made.
 func TestADriverThatLostItsEvaluationBeginsNoRun(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return working() })
-	taken := make(chan struct{})
+	refused := make(chan error, 1)
+	b.runs.notMade = func(err error) { refused <- err }
 	b.runs.making = func(eval string) {
-		defer close(taken)
 		head, err := b.journals.Open(t.Context(), eval)
 		assert.NoError(t, err)
 		_, err = b.journals.Take(t.Context(), head, "another", 0)
@@ -120,7 +163,7 @@ func TestADriverThatLostItsEvaluationBeginsNoRun(t *testing.T) {
 	}
 	made, err := b.engine.Create(t.Context(), "default", spec(5), "", false)
 	require.NoError(t, err)
-	waittest.For(t, taken, "the first run")
+	require.ErrorIs(t, waittest.For(t, refused, "the store to refuse the run"), journal.ErrFenced)
 	b.engine.Close()
 	assert.Empty(t, b.open(t, made.Eval.GetName()))
 }
@@ -140,7 +183,7 @@ func TestACommandThatCameTooLateIsNotForTheResumedEvaluation(t *testing.T) {
 	require.NoError(t, err)
 	eval := made.Eval.GetName()
 	require.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, b.ended(t, eval).Eval.GetState())
-	require.NoError(t, b.journals.Post(t.Context(), eval, journal.Command{ID: "c", Body: []byte(`{"type": "cancel", "reason": "enough"}`)}))
+	require.NoError(t, b.journals.Post(t.Context(), eval, journal.Command{ID: "cancel/late", Body: []byte(`{"type":"cancel","reason":"enough"}`)}))
 	require.NoError(t, b.journals.Post(t.Context(), eval, journal.Command{ID: "u", Body: []byte(`{"type": "update", "update": {"tags": ["late"]}}`)}))
 	again.Store(true)
 	_, err = b.engine.Resume(t.Context(), eval)
@@ -148,4 +191,47 @@ func TestACommandThatCameTooLateIsNotForTheResumedEvaluation(t *testing.T) {
 	end := b.ended(t, eval)
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
 	assert.Empty(t, end.Eval.GetSpec().GetTags())
+}
+
+// TestACommandThatCameTooLateIsNotSaidToBeApplied has an evaluation be resumed while the caller of such a command waits.
+func TestACommandThatCameTooLateIsNotSaidToBeApplied(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	late := &lateUpdates{}
+	b.again(t, func(s journal.Store) journal.Store { late.Store = s; return late })
+	made, err := b.engine.Create(t.Context(), "default", spec(1), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	cancel := func() {
+		_, err := b.engine.Cancel(t.Context(), name, "first", "enough")
+		assert.NoError(t, err)
+		b.ended(t, name)
+	}
+	resume := func() {
+		_, err := b.engine.Resume(t.Context(), name)
+		assert.NoError(t, err)
+	}
+	late.before, late.after = cancel, resume
+	_, err = b.engine.Update(t.Context(), name, eval.Update{Tags: &[]string{"late"}}, "", "")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED), "%v", err)
+	_, err = b.engine.Cancel(t.Context(), name, "first", "enough")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED), "the cancel of before the resume is over: %v", err)
+	_, err = b.engine.Cancel(t.Context(), name, "second", "enough")
+	require.NoError(t, err)
+	assert.Empty(t, b.ended(t, name).Eval.GetSpec().GetTags())
+}
+
+// lateUpdates is a store whose updates come after the end of an evaluation that is then resumed.
+type lateUpdates struct {
+	journal.Store
+	before, after func()
+}
+
+func (l *lateUpdates) Post(ctx context.Context, name string, c journal.Command) error {
+	if !strings.HasPrefix(c.ID, "update/") {
+		return l.Store.Post(ctx, name, c)
+	}
+	l.before()
+	defer l.after()
+	return l.Store.Post(ctx, name, c)
 }

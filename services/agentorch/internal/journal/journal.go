@@ -360,6 +360,8 @@ type ChangeQuery struct {
 type Listed struct {
 	Head
 	Row
+	// Request is the key of the request that created the journal; empty if there was none.
+	Request string
 	// Change is the last change of state, of a journal that [Index.Changed] gave.
 	Change Change
 	// Before is the previous owner of a journal that [Owners.Claim] returned; empty if there was none.

@@ -165,6 +165,10 @@ func createOnce(t *testing.T, s journal.Store) {
 	require.NoError(t, err, "without a digest the key alone says what is asked for")
 	assert.False(t, created)
 	assert.Equal(t, head, again)
+	listed, err := s.List(t.Context(), journal.Query{})
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	assert.Equal(t, c.Request, listed[0].Request)
 }
 
 func fence(t *testing.T, s journal.Store) {

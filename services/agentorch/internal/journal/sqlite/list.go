@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.changed, v.view
+const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.changed, v.view, coalesce(j.request, '')
 	FROM journal j JOIN view_journal v ON v.id = j.id`
 
 func scan(row sqlite.Row) (l journal.Listed, err error) {
@@ -21,7 +21,7 @@ func scan(row sqlite.Row) (l journal.Listed, err error) {
 		open        bool
 		wake, since int64
 	)
-	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.Change, &l.View)
+	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.Change, &l.View, &l.Request)
 	l.Done, l.Wake, l.WaitSince = !open, fromMillis(wake), fromMillis(since)
 	return l, err
 }
