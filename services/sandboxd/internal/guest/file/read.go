@@ -40,7 +40,7 @@ func (p Place) Open(path string, offset, limit, maxBytes int64) (*Reader, error)
 		if r.Info = describe(path, full, info); generated(r.file) {
 			r.Info.Size = 0
 		}
-		if rest := info.Size() - offset; maxBytes > 0 && rest > maxBytes && (limit <= 0 || limit > maxBytes) {
+		if rest := r.Info.GetSize() - offset; maxBytes > 0 && rest > maxBytes && (limit <= 0 || limit > maxBytes) {
 			return fault.TooLarge(path, maxBytes)
 		}
 		_, err = r.file.Seek(offset, io.SeekStart)
