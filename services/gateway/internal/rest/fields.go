@@ -58,13 +58,23 @@ func fieldBodies() map[string]fieldBody {
 // naming names the fields of errors as JSON does, seen from the body that the caller sent.
 type naming map[string]fieldBody
 
-// shared are fields of many requests, which messages name without a path.
-var shared = regexp.MustCompile(`\b(request_id|page_token|page_size)\b`)
+// shared are fields of many requests, which messages name without a path, or a value in quotes, which is not changed.
+var shared = regexp.MustCompile(`"[^"]*"|\b(request_id|page_token|page_size)\b`)
+
+// nameShared spells the shared fields in a message as JSON does.
+func nameShared(message string) string {
+	return shared.ReplaceAllStringFunc(message, func(found string) string {
+		if strings.HasPrefix(found, `"`) {
+			return found
+		}
+		return rpcerr.JSONPath(found)
+	})
+}
 
 // of returns err with JSON field names. A service names fields as the schema does, relative to the request.
 func (n naming) of(ctx context.Context, err error) error {
 	e, ok := rpcerr.As(rpcerr.FromStatus(err))
-	if !ok || len(e.Fields) == 0 && !shared.MatchString(e.Message) {
+	if !ok || len(e.Fields) == 0 && nameShared(e.Message) == e.Message {
 		return err
 	}
 	within := ""
@@ -81,14 +91,14 @@ func (n naming) of(ctx context.Context, err error) error {
 		if path != f.Path && f.Path != "" {
 			named.Message = strings.ReplaceAll(named.Message, f.Path+": ", path+": ")
 		}
-		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: shared.ReplaceAllStringFunc(f.Description, rpcerr.JSONPath)})
+		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: nameShared(f.Description)})
 	}
-	named.Message = shared.ReplaceAllStringFunc(named.Message, rpcerr.JSONPath)
+	named.Message = nameShared(named.Message)
 	return &named
 }
 
-// maskName is a name of a field, or a path of several, in an error about a mask.
-var maskName = regexp.MustCompile(`[\w.]+`)
+// maskName is a name of a field or a path of several in an error about a mask, or the name of a resource.
+var maskName = regexp.MustCompile(`[\w./]+`)
 
 // ofMask returns an error about the mask of an update with the names of fields as the caller spells them: as in the
 // query, else as in JSON. Err is an error that naming returned.
@@ -103,7 +113,7 @@ func ofMask(r *http.Request, err error) error {
 	}
 	spell := func(text string) string {
 		return maskName.ReplaceAllStringFunc(text, func(name string) string {
-			if slices.Contains(sent, name) {
+			if slices.Contains(sent, name) || strings.Contains(name, "/") {
 				return name
 			}
 			return rpcerr.JSONPath(name)
