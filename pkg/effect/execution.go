@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -50,7 +51,9 @@ func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, 
 	e = &execution{hash: req.Hash, again: req.Reissue, epoch: req.Epoch, done: make(chan struct{})}
 	e.work, e.cancel = context.WithCancelCause(ctx)
 	r.running[req.Key] = e
+	done := offload.Keep(ctx) // The work may outlive the call that asked for it.
 	r.working.Go(func() {
+		defer done()
 		defer e.cancel(nil)
 		res, err := r.execute(ctx, e, req, fn)
 		r.mu.Lock()

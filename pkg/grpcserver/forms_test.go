@@ -27,6 +27,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -423,6 +425,43 @@ func TestWhatCallsHoldOfTheStoreIsBoundedTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Work with a key goes on when its caller has left, with the values of the request.
+func TestWorkThatOutlivesItsCallHoldsOfTheStore(t *testing.T) {
+	t.Parallel()
+	blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, blobs.Close()) })
+	f := serveRoom(t, "network", slog.LevelError, blobs, offload.NewRoom(3*offload.LargeBytes))
+	runner, err := effect.New(effect.Config{Ledger: &memory.Ledger{}, Owner: "toolexec/1"})
+	require.NoError(t, err)
+	end := make(chan struct{})
+	f.review = func(ctx context.Context, _ *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		_, err := runner.Do(ctx, effect.Request{Key: effect.Key{Project: "default", ID: "k"}}, func(context.Context, effect.Attempt) ([]byte, error) {
+			leave()
+			<-end
+			return nil, nil
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+		return &toolv1.ReviewToolsResponse{}, nil
+	}
+	large := strings.Repeat("x", 2*offload.LargeBytes)
+	review := func() error {
+		_, err := f.tools.ReviewTools(waittest.Context(t), &toolv1.ReviewToolsRequest{Parent: "projects/default", Calls: []*toolv1.ToolCall{{Id: "1", Function: "f", ArgumentsJson: large}}})
+		return err
+	}
+	require.NoError(t, review())
+	f.review = func(context.Context, *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+		return &toolv1.ReviewToolsResponse{}, nil
+	}
+	err = review()
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
+	close(end)
+	require.NoError(t, runner.Drain(waittest.Context(t)))
+	require.NoError(t, review())
 }
 
 // What a stream holds is its last message: a long stream is not refused for what it has handled.

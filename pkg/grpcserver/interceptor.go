@@ -289,6 +289,7 @@ func (s *checkedStream) SendMsg(m any) error {
 }
 
 func (s *checkedStream) RecvMsg(m any) error {
+	s.share.Release() // Who asks for the next message is done with the last one.
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
@@ -296,6 +297,5 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if s.first == nil {
 		s.first = message
 	}
-	s.share.Release()
 	return s.chain.accept(s.Context(), s.first, message)
 }

@@ -23,6 +23,19 @@ type Room struct {
 // NewRoom returns a room for so many bytes.
 func NewRoom(maxBytes int64) *Room { return &Room{max: maxBytes} }
 
+// add adds bytes to those that are held, if there is room for them.
+func (r *Room) add(size int64) bool {
+	for {
+		held := r.held.Load()
+		if held+size > r.max {
+			return false
+		}
+		if r.held.CompareAndSwap(held, held+size) {
+			return true
+		}
+	}
+}
+
 // Share is what one call holds of a room. It is safe for concurrent use. A nil share counts nothing.
 type Share struct {
 	room    *Room
@@ -31,6 +44,8 @@ type Share struct {
 	mu     sync.Mutex
 	held   int64
 	closed bool
+	kept   int  // how many hold what the share has, beside its call
+	due    bool // the call has released the share, and the last of them is to return it
 }
 
 // Share returns the share of a call of a service, which holds nothing yet.
@@ -46,8 +61,7 @@ func (s *Share) take(size int64) error {
 	if s.closed {
 		return nil // The call has ended, and drops what it takes.
 	}
-	if s.room.held.Add(size) > s.room.max {
-		s.room.held.Add(-size)
+	if !s.room.add(size) {
 		return rpcerr.ServiceUnavailable(s.service, roomAgain,
 			"the calls in work hold as many offloaded values as the process has room for, %d bytes; try again", s.room.max)
 	}
@@ -55,15 +69,18 @@ func (s *Share) take(size int64) error {
 	return nil
 }
 
-// Release returns what the share holds to the room.
+// Release returns what the share holds to the room, once nothing keeps it ([Keep]).
 func (s *Share) Release() {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.room.held.Add(-s.held)
-	s.held = 0
+	s.due = s.kept > 0
+	if !s.due {
+		s.room.held.Add(-s.held)
+		s.held = 0
+	}
 }
 
 // Close releases the share at the end of its call, after which it holds nothing.
@@ -75,6 +92,27 @@ func (s *Share) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.Release()
+}
+
+// Keep keeps the share of a call from being returned until done is called: for work that goes on with the values of its
+// request when the call has ended.
+func Keep(ctx context.Context) (done func()) {
+	s := shareOf(ctx)
+	if s == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.kept--
+		due := s.due && s.kept == 0
+		s.mu.Unlock()
+		if due {
+			s.Release()
+		}
+	})
 }
 
 type shareKey struct{}
