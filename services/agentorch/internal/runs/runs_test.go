@@ -165,29 +165,36 @@ func (b *bodySizes) Post(ctx context.Context, name string, c journal.Command) er
 // TestLargeMessagesAreNotInTheRowsOfCommands: rows of commands stay as long as their run, one for each command.
 func TestLargeMessagesAreNotInTheRowsOfCommands(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.Stop()
-	rows := &bodySizes{}
-	f.Wrap = func(s journal.Store) journal.Store { rows.Store = s; return rows }
-	f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}
-	f.Start()
-	head := f.Create(fleettest.Spec(fleettest.Step("generate", "")))
 	text := strings.Repeat("a large text ", 100_000)
-	command := runs.Command{Run: head.Name, Kind: "message", RequestID: "one", Principal: "user:ada", Request: &agentv1.PostMessageRequest{
-		Name: head.Name, Messages: []*modelv1.ChatMessage{fleettest.User(text)},
-	}}
-	seq, err := f.Runs.Steer(waittest.Context(t), command)
-	require.NoError(t, err)
-	again, err := f.Runs.Steer(waittest.Context(t), command)
-	require.NoError(t, err)
-	assert.Equal(t, seq, again, "the same command")
-	assert.Less(t, slices.Max(rows.sizes), 4<<10)
-	events, err := f.Store.Read(t.Context(), head.Ref, journal.Range{After: seq - 1, Limit: 1})
-	require.NoError(t, err)
-	assert.Equal(t, text, chat.Text(events[0].GetCommandReceived().GetContent().GetMessages()[0]), "the run has all of it")
-	_, err = f.Runs.Cancel(waittest.Context(t), runs.Command{Run: head.Name, Kind: "cancel", Principal: "user:ada", Request: &agentv1.CancelRunRequest{Name: head.Name}})
-	require.NoError(t, err)
+	messages := []*modelv1.ChatMessage{fleettest.User(text)}
+	for kind, request := range map[string]func(run string) proto.Message{
+		"message":   func(run string) proto.Message { return &agentv1.PostMessageRequest{Name: run, Messages: messages} },
+		"interrupt": func(run string) proto.Message { return &agentv1.InterruptRunRequest{Name: run, Messages: messages} },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.Stop()
+			rows := &bodySizes{}
+			f.Wrap = func(s journal.Store) journal.Store { rows.Store = s; return rows }
+			f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			f.Start()
+			head := f.Create(fleettest.Spec(fleettest.Step("generate", "")))
+			command := runs.Command{Run: head.Name, Kind: kind, RequestID: "one", Principal: "user:ada", Request: request(head.Name)}
+			seq, err := f.Runs.Steer(waittest.Context(t), command)
+			require.NoError(t, err)
+			again, err := f.Runs.Steer(waittest.Context(t), command)
+			require.NoError(t, err)
+			assert.Equal(t, seq, again, "the same command")
+			assert.Less(t, slices.Max(rows.sizes), 4<<10)
+			events, err := f.Store.Read(t.Context(), head.Ref, journal.Range{After: seq - 1, Limit: 1})
+			require.NoError(t, err)
+			assert.Equal(t, text, chat.Text(events[0].GetCommandReceived().GetContent().GetMessages()[0]), "the run has all of it")
+			_, err = f.Runs.Cancel(waittest.Context(t), runs.Command{Run: head.Name, Kind: "cancel", Principal: "user:ada", Request: &agentv1.CancelRunRequest{Name: head.Name}})
+			require.NoError(t, err)
+		})
+	}
 }

@@ -1214,7 +1214,9 @@ type InterruptRunRequest struct {
 	Messages []*v11.ChatMessage `protobuf:"bytes,5,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. The same as one user message with this text. With a request_id the message's id follows from it, so that
 	// a repeated request has the same message.
-	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// Optional. Large values that the caller has stored in the project's blobs before.
+	Offloaded     []*v1.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1289,6 +1291,13 @@ func (x *InterruptRunRequest) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *InterruptRunRequest) GetOffloaded() []*v1.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
 }
 
 // InterruptRunResponse reports the state of the command.
@@ -1909,7 +1918,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x04span\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12C\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"'\n" +
 	"\x13PostMessageResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\xfb\x01\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\xc0\x02\n" +
 	"\x13InterruptRunRequest\x124\n" +
 	"\x04name\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
 	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
@@ -1918,7 +1927,8 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x1c\n" +
 	"\x04span\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04span\x12;\n" +
 	"\bmessages\x18\x05 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"L\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"L\n" +
 	"\x14InterruptRunResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\"\n" +
 	"\finterrupting\x18\x02 \x01(\bR\finterrupting\"\xfb\x01\n" +
@@ -2069,46 +2079,47 @@ var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
 	37, // 15: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	28, // 16: evalfleet.agent.v1.PostMessageRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	37, // 17: evalfleet.agent.v1.InterruptRunRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	38, // 18: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	39, // 19: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	40, // 20: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	1,  // 21: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	2,  // 22: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	3,  // 23: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
-	4,  // 24: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	6,  // 25: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	10, // 26: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	8,  // 27: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
-	12, // 28: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	13, // 29: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	15, // 30: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	17, // 31: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	19, // 32: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	21, // 33: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	22, // 34: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	23, // 35: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	24, // 36: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	32, // 37: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	32, // 38: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	32, // 39: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
-	5,  // 40: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	7,  // 41: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	11, // 42: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	9,  // 43: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
-	32, // 44: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	14, // 45: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	16, // 46: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	18, // 47: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	20, // 48: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	32, // 49: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	32, // 50: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	32, // 51: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	25, // 52: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	37, // [37:53] is the sub-list for method output_type
-	21, // [21:37] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	28, // 18: evalfleet.agent.v1.InterruptRunRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	38, // 19: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	39, // 20: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	40, // 21: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	1,  // 22: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	2,  // 23: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	3,  // 24: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	4,  // 25: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	6,  // 26: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	10, // 27: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	8,  // 28: evalfleet.agent.v1.RunService.WatchProject:input_type -> evalfleet.agent.v1.WatchProjectRequest
+	12, // 29: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	13, // 30: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	15, // 31: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	17, // 32: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
+	19, // 33: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
+	21, // 34: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	22, // 35: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	23, // 36: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	24, // 37: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	32, // 38: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	32, // 39: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	32, // 40: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	5,  // 41: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	7,  // 42: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	11, // 43: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	9,  // 44: evalfleet.agent.v1.RunService.WatchProject:output_type -> evalfleet.agent.v1.WatchProjectResponse
+	32, // 45: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	14, // 46: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	16, // 47: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	18, // 48: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
+	20, // 49: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
+	32, // 50: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	32, // 51: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	32, // 52: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	25, // 53: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	38, // [38:54] is the sub-list for method output_type
+	22, // [22:38] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }
