@@ -18,8 +18,8 @@ func TestMessagesNameKeysAndPagesAsJSONDoes(t *testing.T) {
 	for want, err := range map[string]error{
 		`requestId "k" was used for a command with other content`: rpcerr.RequestIDReused("k", "request_id %q was used for a command with other content", "k"),
 		"pageToken: cannot be read; list again without pageToken": rpcerr.InvalidField("page_token", "cannot be read; list again without page_token"),
-		`"page_size" is no tool`: rpcerr.InvalidRequest("%q is no tool", "page_size"),
-		"my_request_id stays": rpcerr.InvalidRequest("my_request_id stays"),
+		`"page_size" is no tool`:                                  rpcerr.InvalidRequest("%q is no tool", "page_size"),
+		"my_request_id stays":                                     rpcerr.InvalidRequest("my_request_id stays"),
 	} {
 		e, ok := rpcerr.As(naming{}.of(t.Context(), err))
 		require.True(t, ok)
