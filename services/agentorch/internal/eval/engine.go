@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/redact"
 )
@@ -147,7 +148,7 @@ func (e *Engine) Adopt(head journal.Head) {
 			return
 		}
 		e.mu.Lock()
-		e.unread[head.Name] = &agentv1.EvalWait{Reason: waitLoading, Message: "its journal cannot be read: " + rpcerr.ToStatus(err).Message(), Since: since}
+		e.unread[head.Name] = &agentv1.EvalWait{Reason: waits.Loading, Message: "its journal cannot be read: " + rpcerr.ToStatus(err).Message(), Since: since}
 		e.mu.Unlock()
 		pause := backoff.Next()
 		e.deps.Logger.Error("an evaluation cannot be taken up; it waits and is tried again", "eval", head.Name, "error", err, "again_in", pause)

@@ -19,6 +19,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -88,15 +89,6 @@ func (d *loop) notify() {
 	}
 }
 
-// The reasons for waits of an evaluation itself, besides those of the engine of runs.
-const (
-	waitStore   = agentv1.WaitReason_WAIT_REASON_STORE
-	waitVersion = agentv1.WaitReason_WAIT_REASON_VERSION
-	waitService = agentv1.WaitReason_WAIT_REASON_SERVICE
-	waitFault   = agentv1.WaitReason_WAIT_REASON_FAULT
-	waitLoading = agentv1.WaitReason_WAIT_REASON_LOADING
-)
-
 // errNotOwner is the error if another replica owns the journal now.
 var errNotOwner = errors.New("another replica owns the evaluation now")
 
@@ -139,12 +131,12 @@ func (d *loop) run(ctx context.Context) error {
 
 // waitFor is the wait that an error means, for people.
 func waitFor(err error) *agentv1.RunWait {
-	wait := &agentv1.RunWait{Reason: waitFault, Message: rpcerr.ToStatus(err).Message()}
+	wait := &agentv1.RunWait{Reason: waits.Fault, Message: rpcerr.ToStatus(err).Message()}
 	switch {
 	case rpcerr.StoreAway(err):
-		wait.Reason = waitStore
+		wait.Reason = waits.Store
 	case rpcerr.Code(err) == codes.Unavailable:
-		wait.Reason = waitService
+		wait.Reason = waits.Service
 	}
 	return wait
 }
@@ -189,7 +181,7 @@ func (d *loop) rebuildState(ctx context.Context, refused error) (moved bool, err
 // iterate does all work that is possible now. Wait is the reason why it could not do more.
 func (d *loop) iterate(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	if d.state.TooNew {
-		return &agentv1.RunWait{Reason: waitVersion, Message: "a later version of the server wrote its journal and has to go on with it"}, nil
+		return waits.ForVersion(), nil
 	}
 	if err := d.prepare(ctx); err != nil {
 		if wait, err := d.iterateUnprepared(ctx, err); wait != nil || err != nil {
@@ -205,7 +197,7 @@ func (d *loop) iterate(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	}
 	d.stopping = cmp.Or(d.stopping, d.pendingStop())
 	if d.stopping == nil && d.unread {
-		return &agentv1.RunWait{Reason: waitVersion, Message: "its inbox holds a command of a later version of the server, which has to go on with it"}, nil
+		return waits.ForLaterCommand(), nil
 	}
 	if d.stopping == nil {
 		if wait, err = d.admit(ctx); err != nil {
@@ -271,8 +263,8 @@ func (d *loop) iterateUnprepared(ctx context.Context, cause error) (*agentv1.Run
 		return nil, nil
 	}
 	wait := waitFor(cause)
-	if wait.GetReason() == waitFault {
-		wait = &agentv1.RunWait{Reason: waitLoading, Message: "what it needs cannot be loaded: " + wait.GetMessage()}
+	if wait.GetReason() == waits.Fault {
+		wait.Reason, wait.Message = waits.Loading, "what it needs cannot be loaded: "+wait.GetMessage()
 	}
 	if before := d.waiting.Load(); before.GetReason() != wait.GetReason() {
 		d.engine.deps.Logger.Error("an evaluation cannot go on; it waits and tries again", "eval", d.head.Name, "error", cause)

@@ -1,4 +1,4 @@
-// Package waits defines the waits of a run, and decides when a wait is over.
+// Package waits defines the waits of runs and evaluations, and decides when a wait of a run is over.
 //
 // A wait of the run itself is in its journal: [ForError] and [ForDecision] for an effect that could not run now,
 // [ForHold], [ForInput], [ForRoom] and [ForLaterCommand] for decisions of the run. [Over] reports whether such a wait
@@ -35,6 +35,7 @@ const (
 	Service  = agentv1.WaitReason_WAIT_REASON_SERVICE // that does not answer; of evaluations alone
 	Version  = agentv1.WaitReason_WAIT_REASON_VERSION // of the server, which is too old to continue the run
 	Fault    = agentv1.WaitReason_WAIT_REASON_FAULT   // of the server, which keeps the run from every step
+	Loading  = agentv1.WaitReason_WAIT_REASON_LOADING // of what an evaluation needs
 	Replica  = agentv1.WaitReason_WAIT_REASON_REPLICA // that drives it; no replica has taken it yet
 )
 
@@ -105,12 +106,13 @@ func ForRoom(lack string) *agentv1.RunWait {
 	return &agentv1.RunWait{Reason: Disk, Message: lack, Subject: RoomSubject}
 }
 
-// ForVersion is the wait of a run whose journal a later version of the server wrote.
+// ForVersion is the wait of a run or an evaluation whose journal a later version of the server wrote.
 func ForVersion() *agentv1.RunWait {
 	return &agentv1.RunWait{Reason: Version, Message: "a later version of the server wrote its journal and has to go on with it"}
 }
 
-// ForLaterCommand is the wait of a run with a command in its inbox that only a later version of the server can read.
+// ForLaterCommand is the wait of a run or an evaluation with a command in its inbox that only a later version of the
+// server can read.
 func ForLaterCommand() *agentv1.RunWait {
 	return &agentv1.RunWait{Reason: Version, Message: "its inbox holds a command of a later version of the server, which has to go on with it"}
 }
