@@ -13,7 +13,7 @@ TAG           ?= dev
 BIN           ?= bin
 PREFIX        ?= $(HOME)/.local
 # Bounds one package. Each wait in a test has a bound of its own; this one ends what those do not.
-TIMEOUT       ?= 60m
+TIMEOUT       ?= 80m
 FUZZTIME      ?= 30s
 GOLDEN_REPORT := $(CURDIR)/bin/golden
 

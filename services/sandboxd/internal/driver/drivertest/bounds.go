@@ -64,7 +64,7 @@ time.sleep(1000)`}, User: user, Timeout: durationpb.New(5 * time.Second)})
 			require.Eventually(t, func() bool {
 				r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", "kill -9 -1; echo fine"}, User: user})
 				return err != nil || string(r.GetStdout()) == "fine\n"
-			}, time.Minute, 10*time.Millisecond, "the processes of %q do not end", user)
+			}, patience, 10*time.Millisecond, "the processes of %q do not end", user)
 		}
 		again, err := b.client.Hello(t.Context())
 		require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -179,7 +178,7 @@ func files(t *testing.T, h Harness) {
 				_, err = b.exec(&sandboxv1.ExecSpec{Argv: []string{"true"}, User: "no-such-user"})
 				require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
 				b.client.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				_, err = b.connect("").Hello(ctx)
 				require.NoError(t, ctx.Err(), "the guest does not answer a later host")

@@ -154,7 +154,7 @@ func life(t *testing.T, h Harness) {
 	t.Run("a cut connection loses nothing", func(t *testing.T) {
 		t.Parallel()
 		b := newBox(t, h.New(t, t.TempDir()), nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for i := range 10 {
 			key := string(rune('a' + i))
@@ -175,7 +175,7 @@ func life(t *testing.T, h Harness) {
 	})
 	gone := func(t *testing.T, d driver.Driver, id string) {
 		t.Helper()
-		require.Eventually(t, func() bool { o, _ := listed(t, d, owner, id); return !o.Alive }, time.Minute, 20*time.Millisecond)
+		require.Eventually(t, func() bool { o, _ := listed(t, d, owner, id); return !o.Alive }, patience, 20*time.Millisecond)
 	}
 	t.Run("a box ends at its deadline with nobody alive", func(t *testing.T) {
 		t.Parallel()

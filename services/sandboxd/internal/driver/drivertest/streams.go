@@ -30,7 +30,7 @@ type followed struct {
 // reading.
 func (b *box) follow(req *guestv1.StreamRequest, each func(*followed) error) (*followed, error) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.Context(), patience)
 	defer cancel()
 	var f followed
 	err := b.client.Once(ctx, func(api guestv1.GuestServiceClient) error {

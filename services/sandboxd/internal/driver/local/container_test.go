@@ -82,14 +82,14 @@ func needsRoot(t *testing.T) {
 }
 
 // suiteTimeout is longer than the tests' own timeout.
-const suiteTimeout = 7 * time.Minute
+const suiteTimeout = 31 * time.Minute
 
 // suite is TestSuite in a test program of its own.
 func suite(t *testing.T, program string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, program, "-test.run", "^TestSuite$", "-test.timeout", "6m")
+	cmd := exec.CommandContext(ctx, program, "-test.run", "^TestSuite$", "-test.timeout", "30m")
 	cmd.WaitDelay = waittest.Bound
 	return cmd
 }

@@ -18,7 +18,7 @@ func TestSuiteOnCgroupV2(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for name, script := range map[string]string{
-		"as root": `exec /vm/local.test -test.parallel 4 -test.timeout 14m -test.run '^TestSuite$/^(ends|escapes|checks|isolation|limits|life)$'`,
+		"as root": `exec /vm/local.test -test.parallel 4 -test.timeout 44m -test.run '^TestSuite$/^(ends|escapes|checks|isolation|limits|life)$'`,
 		"as a user with a delegated group": `
 			cd /sys/fs/cgroup
 			echo '+memory +pids +cpu' > cgroup.subtree_control
@@ -30,13 +30,13 @@ func TestSuiteOnCgroupV2(t *testing.T) {
 			chown -R agent /home/agent
 			cd /home/agent
 			export TMPDIR=/home/agent/tmp
-			exec python3 -c 'import os; os.setgroups([]); os.setgid(1000); os.setuid(1000); os.execv("/vm/local.test", ["local.test", "-test.parallel", "4", "-test.timeout", "14m", "-test.run", "^TestSuite$/^(ends|checks|limits)$"])'`,
+			exec python3 -c 'import os; os.setgroups([]); os.setgid(1000); os.setuid(1000); os.execv("/vm/local.test", ["local.test", "-test.parallel", "4", "-test.timeout", "44m", "-test.run", "^TestSuite$/^(ends|escapes|limits)$"])'`,
 	} {
 		t.Run(name, func(t *testing.T) { // one after the other: each uses all processors
 			output, code := machinetest.Run(t, machinetest.Machine{
 				Files:   map[string]string{"/vm/local.test": self, "/vm/guestd": guestPath},
 				Script:  "export " + guestVariable + "=/vm/guestd " + slowVariable + "=1\n" + script,
-				Timeout: 15 * time.Minute,
+				Timeout: 45 * time.Minute,
 			})
 			require.Zero(t, code, output)
 			assert.Contains(t, output, "PASS\nmachinetest: exit 0\n")
