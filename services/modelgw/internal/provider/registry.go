@@ -105,7 +105,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 		return nil, rpcerr.ModelNotFound(ref.Model, names, "unknown provider %q of model %q; known: %s", kind, ref.Model, strings.Join(names, ", "))
 	}
 	named := "account" // the field that names the account
-	if ref.Account == "" || ref.Account == DefaultAccount {
+	if ref.Account == "" {
 		ref.Account, named = DefaultAccount, "model"
 	}
 	r.mu.Lock()

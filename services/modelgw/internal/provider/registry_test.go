@@ -210,6 +210,8 @@ func TestAnAccountWithoutAKeyIsLoggedWhenItIsUsed(t *testing.T) {
 		})
 	}
 	callers.Wait()
+	_, err = r.Open(provider.Ref{Model: "openai/gpt-4o", Account: "default"})
+	assert.True(t, rpcerr.Concerns("account", err), "it was named: %v", err)
 	assert.Equal(t, 1, strings.Count(b.String(), "\n"), b.String())
 	assert.Contains(t, b.String(), `msg="an account of a provider cannot be used" provider=openai account=default`)
 	assert.Contains(t, b.String(), "set OPENAI_API_KEY")
