@@ -182,7 +182,7 @@ func (l *longRuns) turns(ctx context.Context) ([]time.Time, error) {
 	}
 	var began []time.Time
 	for last := int64(0); ; {
-		page, err := l.batches.client.ListRunEvents(ctx, &agentv1.ListRunEventsRequest{Run: all.GetRuns()[0].GetName(), PageSize: 1000, AfterSeq: last})
+		page, err := l.batches.client.ListRunEvents(ctx, &agentv1.ListRunEventsRequest{Parent: all.GetRuns()[0].GetName(), PageSize: 1000, AfterSeq: last})
 		if err != nil || len(page.GetEvents()) == 0 {
 			return began, err
 		}

@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -28,6 +29,9 @@ type Principal struct {
 	// Name is `admin`, `service:agentorch`, `user:ada`.
 	Name string
 }
+
+// Actor names the principal in journals: `system` if the call is not authenticated.
+func (p Principal) Actor() string { return cmp.Or(p.Name, "system") }
 
 // Authenticator knows credentials. It is safe for concurrent use.
 type Authenticator interface {

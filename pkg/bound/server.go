@@ -49,8 +49,8 @@ const (
 	// OffloadedBytes bounds the offloaded values of one message. A request with more is refused with REQUEST_TOO_LARGE.
 	OffloadedBytes = 64 << 20
 	// HeldBytes bounds the offloaded values of all requests that a process works on, from when they are read until the
-	// call and the work that it began have ended, or on a stream until the next message is waited for. A request beyond it is refused with SERVICE_UNAVAILABLE, and
-	// may be sent again.
+	// call and the work that it began have ended, or on a stream until the next message is waited for. A request beyond
+	// it is refused with SERVICE_UNAVAILABLE, and may be sent again.
 	HeldBytes = 1 << 30
 	// ConversationBytes bounds the messages of one model call, encoded. A larger conversation is refused with
 	// REQUEST_TOO_LARGE.

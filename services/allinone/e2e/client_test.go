@@ -165,7 +165,7 @@ func (c *client) journal(t *testing.T, run string) []*agentv1.Event {
 	t.Helper()
 	var all []*agentv1.Event
 	for {
-		r, err := c.runs.ListRunEvents(within(t), &agentv1.ListRunEventsRequest{Run: run, AfterSeq: int64(len(all)), PageSize: 1000, Content: true})
+		r, err := c.runs.ListRunEvents(within(t), &agentv1.ListRunEventsRequest{Parent: run, AfterSeq: int64(len(all)), PageSize: 1000, Content: true})
 		require.NoError(t, err)
 		all = append(all, r.GetEvents()...)
 		if len(r.GetEvents()) == 0 || int64(len(all)) == r.GetHead() {

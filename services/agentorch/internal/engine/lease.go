@@ -73,7 +73,10 @@ func (e *Engine) keepLeases(ctx context.Context) {
 	e.leases.done(time.Now(), next)
 }
 
-// renewLeases renews the leases of all runs' sandboxes, one call a project. It reports whether all calls were answered.
+// renewedAtOnce is how many leases RenewLeases takes.
+const renewedAtOnce = 500
+
+// renewLeases renews the leases of all runs' sandboxes, by project. It reports whether all calls were answered.
 func (e *Engine) renewLeases(ctx context.Context) (all bool) {
 	byProject := map[string][]string{}
 	e.mu.Lock()
@@ -89,12 +92,14 @@ func (e *Engine) renewLeases(ctx context.Context) (all bool) {
 	}
 	all = true
 	for project, boxes := range byProject {
-		answer, err := e.deps.Sandboxes.RenewLeases(ctx, &sandboxv1.RenewLeasesRequest{Parent: project, Sandboxes: boxes})
-		if all = all && err == nil; err != nil && ctx.Err() == nil {
-			e.deps.Logger.Warn("cannot renew leases of sandboxes", "project", project, "sandboxes", len(boxes), "error", err)
-		}
-		if missing := answer.GetMissing(); len(missing) > 0 {
-			e.deps.Logger.Warn("sandboxes of runs are gone", "project", project, "missing", len(missing))
+		for some := range slices.Chunk(boxes, renewedAtOnce) {
+			answer, err := e.deps.Sandboxes.RenewLeases(ctx, &sandboxv1.RenewLeasesRequest{Parent: project, Sandboxes: some})
+			if all = all && err == nil; err != nil && ctx.Err() == nil {
+				e.deps.Logger.Warn("cannot renew leases of sandboxes", "project", project, "sandboxes", len(some), "error", err)
+			}
+			if missing := answer.GetMissing(); len(missing) > 0 {
+				e.deps.Logger.Warn("sandboxes of runs are gone", "project", project, "missing", len(missing))
+			}
 		}
 	}
 	return all

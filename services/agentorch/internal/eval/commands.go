@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
@@ -124,6 +125,7 @@ func (e *Engine) applied(ctx context.Context, name string, seq int64, etag strin
 
 // send sends a command to the driver of an evaluation. M defines what to wait for.
 func (e *Engine) send(ctx context.Context, name, id string, c command, m mailbox.Mail) error {
+	c.Actor = auth.FromContext(ctx).Actor()
 	body, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -186,7 +188,7 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	}
 	d.head, err = e.deps.Journals.Take(ctx, d.head, e.deps.Replica, 0)
 	if err == nil {
-		err = d.append(ctx, late, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+		err = d.append(ctx, late, &agentv1.Event{Actor: auth.FromContext(ctx).Actor(), Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
 			State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
 		}}})
 	}

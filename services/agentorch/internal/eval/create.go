@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -48,7 +49,7 @@ func (e *Engine) CreateAs(ctx context.Context, project string, spec *agentv1.Eva
 	}
 	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(samples.Len()), Dataset: ref, Warnings: warnings, FoldVersion: FoldVersion}
 	name := resource.Format(project, "evals", resource.NewID())
-	event := newEvent(1, &agentv1.Event{Journal: name, Kind: &agentv1.Event_EvalCreated{EvalCreated: created}})
+	event := newEvent(1, &agentv1.Event{Journal: name, Actor: auth.FromContext(ctx).Actor(), Kind: &agentv1.Event_EvalCreated{EvalCreated: created}})
 	state := &State{}
 	state.Apply(event)
 	if validateOnly {

@@ -235,7 +235,7 @@ func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
 	return head, journal.Gone(err, name)
 }
 
-// load returns the driver of an evaluation, made from its journal. [driver.prepare] reads everything else that the
+// load returns the driver of an evaluation, made from its journal. [loop.prepare] reads everything else that the
 // driver needs.
 func (e *Engine) load(ctx context.Context, head journal.Head) (*loop, error) {
 	state := &State{} // a driver's own, which it changes
@@ -299,8 +299,8 @@ func rowOf(s *State) journal.Row {
 	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
 }
 
-// newEvent sets the fields that every event of an evaluation has.
+// newEvent sets the fields that every event of an evaluation has. What names no actor the platform did.
 func newEvent(seq int64, e *agentv1.Event) *agentv1.Event {
-	e.Seq, e.Time, e.Actor, e.Critical = seq, timestamppb.New(time.Now()), "system", journal.Critical(e)
+	e.Seq, e.Time, e.Actor, e.Critical = seq, timestamppb.New(time.Now()), cmp.Or(e.GetActor(), "system"), journal.Critical(e)
 	return e
 }

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -952,4 +953,38 @@ func TestBadSpecificationsNameTheFault(t *testing.T) {
 	rows, err := b.journals.List(t.Context(), journal.Query{})
 	require.NoError(t, err)
 	assert.Empty(t, rows, "nothing was made")
+}
+
+// TestEventsOfCallersNameThem: who made an evaluation, changed, cancelled and resumed it is in its journal.
+func TestEventsOfCallersNameThem(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	as := func(name string) context.Context { return auth.WithPrincipal(t.Context(), auth.Principal{Name: name}) }
+	made, err := b.engine.Create(as("user:maker"), "default", spec(1), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	_, err = b.engine.Update(as("user:changer"), name, eval.Update{Tags: &[]string{"x"}}, "", "")
+	require.NoError(t, err)
+	_, err = b.engine.Cancel(as("user:canceller"), name, "", "")
+	require.NoError(t, err)
+	_, err = b.engine.Resume(as("user:resumer"), name)
+	require.NoError(t, err)
+
+	head, err := b.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	events, err := b.journals.Read(t.Context(), head.Ref, journal.Range{Bare: true})
+	require.NoError(t, err)
+	actors := map[string]string{}
+	for _, e := range events {
+		kind := fmt.Sprintf("%T", e.GetKind())
+		if resumed := e.GetEvalStateChanged(); resumed != nil {
+			kind += " " + resumed.GetReason()
+		}
+		actors[kind] = e.GetActor()
+	}
+	assert.Equal(t, "user:maker", actors["*agentv1.Event_EvalCreated"])
+	assert.Equal(t, "user:changer", actors["*agentv1.Event_EvalUpdated"])
+	assert.Equal(t, "user:canceller", actors["*agentv1.Event_CommandReceived"])
+	assert.Equal(t, "user:resumer", actors["*agentv1.Event_EvalStateChanged resumed"])
+	assert.Equal(t, "system", actors["*agentv1.Event_SampleAdmitted"])
 }

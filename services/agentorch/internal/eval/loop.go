@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// loop is the driver of an active evaluation. One goroutine runs it; other goroutines may call only poke.
+// loop is the driver of an active evaluation. One goroutine runs it; other goroutines may call only notify.
 type loop struct {
 	engine  *Engine
 	project string
@@ -58,6 +58,7 @@ type stop struct {
 // command is a command in an evaluation's inbox.
 type command struct {
 	Type   string  `json:"type"`
+	Actor  string  `json:"actor"` // who sent it
 	Reason string  `json:"reason,omitempty"`
 	Update *Update `json:"update,omitempty"`
 	Etag   string  `json:"etag,omitempty"`
@@ -367,14 +368,14 @@ func (d *loop) applyCommands(ctx context.Context) error {
 		switch {
 		case ofRun: // collect takes it.
 		case c.Type == commandUpdate && c.Update != nil:
-			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{
+			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Actor: c.Actor, Kind: &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{
 				ChangesJson: c.Update.text(), Reason: c.Reason, Outdated: c.Etag != "" && c.Etag != d.state.Eval.GetEtag(),
 			}}})
 			if err != nil {
 				return err
 			}
 		case c.Type == commandCancel:
-			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
+			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Actor: c.Actor, Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
 				CommandId: p.ID, Type: agentv1.CommandType_COMMAND_TYPE_CANCEL, Reason: c.Reason,
 			}}})
 			if err != nil {

@@ -6,12 +6,12 @@
 // that it follows:
 //
 //	append {epoch 3, after 17, events 18…20} ──▶ head is 17 and epoch is 3? ──▶ durable, head 20 ──▶ watchers wake
-//	                                                    └─ no ──▶ [ErrFenced]: another replica owns the journal, forget it
+//	                                                    └─ no ──▶ [FencedError], with the head as it is
 //
 // So a replica that was presumed dead and returns cannot write, and a repeated append cannot duplicate events.
 //
-// A [Store] also holds the inbox of each journal (commands of operators, kept until an event answers them) and the
-// heartbeats of the replicas. Its methods are safe for concurrent use.
+// A [Store] also holds the inbox of each journal: commands of operators, kept until an event answers them. Its methods
+// are safe for concurrent use.
 package journal
 
 import (

@@ -190,7 +190,6 @@ func withoutColumns(e *agentv1.Event) *agentv1.Event {
 		Actor:        e.GetActor(),
 		Id:           e.GetId(),
 		Span:         e.GetSpan(),
-		Conversation: e.GetConversation(),
 		Features:     e.GetFeatures(),
 		Critical:     e.GetCritical(),
 		WorkingStart: e.GetWorkingStart(),

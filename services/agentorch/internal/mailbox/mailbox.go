@@ -2,6 +2,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -28,7 +29,7 @@ type Mail struct {
 	// Enough reports whether the sender may stop waiting, given what was read and the number of the event that recorded
 	// the command, 0 while there is none.
 	Enough func(taken int64) bool
-	// Every, unless zero, is the interval after which the sender reads again without an append.
+	// Every is the interval after which the sender reads again without an append. Zero, and longer ones, are a second.
 	Every time.Duration
 }
 
@@ -86,15 +87,15 @@ func Patience(timeout *durationpb.Duration) time.Duration {
 	return timeout.AsDuration()
 }
 
-// Await calls look now and after each append to a journal, until look reports that it has seen enough. Where every is
-// not zero, it also calls look when there was no append for so long.
+// Await calls look now, after each append to a journal and at that interval, until look reports that it has seen enough.
+// An interval of zero, or a longer one, is a second.
 func Await(ctx context.Context, store journal.Store, name string, every time.Duration, look func() (enough bool, err error)) error {
 	wake := store.Subscribe(name)
 	defer wake.Close()
 	return await(ctx, wake, every, look)
 }
 
-// lookEvery is how often a client that waits looks without a wake-up: appends of other replicas wake nothing here.
+// lookEvery is how often all that wait look without a wake-up: appends of other replicas wake nothing here.
 const lookEvery = time.Second
 
 // AwaitWithin is Await that also returns when that time is over, without an error. Look is called at least once.
@@ -109,19 +110,15 @@ func AwaitWithin(ctx context.Context, store journal.Store, name string, within t
 }
 
 func await(ctx context.Context, wake *journal.Subscription, every time.Duration, look func() (enough bool, err error)) error {
-	var again <-chan time.Time
-	if every > 0 {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		again = ticker.C
-	}
+	again := time.NewTicker(min(cmp.Or(every, lookEvery), lookEvery))
+	defer again.Stop()
 	for {
 		if enough, err := look(); enough || err != nil {
 			return err
 		}
 		select {
 		case <-wake.C:
-		case <-again:
+		case <-again.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -25,7 +26,7 @@ func (s *Runs) CreateRun(ctx context.Context, r *agentv1.CreateRunRequest) (*age
 	if spec != nil {
 		spec.Attribution = nil // the platform's to give
 	}
-	run, err := s.deps.Runs.Create(ctx, runs.Request{Project: project, Spec: spec, ID: r.GetRequestId(), Principal: principal(ctx)})
+	run, err := s.deps.Runs.Create(ctx, runs.Request{Project: project, Spec: spec, ID: r.GetRequestId(), Principal: auth.FromContext(ctx).Actor()})
 	if err != nil {
 		rpcerr.LogRefusal(ctx, s.deps.Logger, "a run is refused", err, "parent", headtail.Cut(r.GetParent(), maxLogged))
 	}

@@ -39,7 +39,7 @@ func TestWhatIsDeletedWhileItIsReadIsNotFound(t *testing.T) {
 			return err
 		},
 		"events": func(name string) error {
-			_, err := client.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name})
+			_, err := client.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Parent: name})
 			return err
 		},
 		"watch": func(name string) error {

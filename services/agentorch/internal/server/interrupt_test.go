@@ -35,7 +35,7 @@ func TestAnInterruptCutsATurn(t *testing.T) {
 	again, err := r.runs.InterruptRun(t.Context(), request)
 	require.NoError(t, err)
 	assert.Equal(t, cut.GetSeq(), again.GetSeq(), "the same key is the same command")
-	page, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name, AfterSeq: cut.GetSeq() - 1})
+	page, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Parent: name, AfterSeq: cut.GetSeq() - 1})
 	require.NoError(t, err)
 	assert.Equal(t, agentv1.CommandType_COMMAND_TYPE_INTERRUPT, page.GetEvents()[0].GetCommandReceived().GetType())
 	assert.Equal(t, "too long", page.GetEvents()[0].GetCommandReceived().GetReason())

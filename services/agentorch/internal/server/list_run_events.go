@@ -9,10 +9,10 @@ import (
 
 // ListRunEvents returns a page of a run's events.
 func (s *Runs) ListRunEvents(ctx context.Context, r *agentv1.ListRunEventsRequest) (*agentv1.ListRunEventsResponse, error) {
-	if _, err := resource.Parse("run", r.GetRun(), "runs"); err != nil {
+	if _, err := resource.Parse("parent", r.GetParent(), "runs"); err != nil {
 		return nil, err
 	}
-	page, last, err := s.deps.Runs.Events(ctx, r.GetRun(), r.GetAfterSeq(), resource.PageSize(r.GetPageSize()), r.GetContent())
+	page, last, err := s.deps.Runs.Events(ctx, r.GetParent(), r.GetAfterSeq(), resource.PageSize(r.GetPageSize()), r.GetContent())
 	if err != nil {
 		return nil, err
 	}

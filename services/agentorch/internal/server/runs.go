@@ -39,18 +39,10 @@ type Runs struct {
 // NewRuns returns the RunService.
 func NewRuns(deps RunsDeps) *Runs { return &Runs{deps: deps} }
 
-// principal names the caller in journals.
-func principal(ctx context.Context) string {
-	if name := auth.FromContext(ctx).Name; name != "" {
-		return name
-	}
-	return "system"
-}
-
 // command returns a command of the caller to the run that a field of the request names.
 func command(ctx context.Context, field, name, kind, requestID string, request proto.Message) (runs.Command, error) {
 	_, err := resource.Parse(field, name, "runs")
-	return runs.Command{Run: name, Kind: kind, RequestID: requestID, Principal: principal(ctx), Request: request}, err
+	return runs.Command{Run: name, Kind: kind, RequestID: requestID, Principal: auth.FromContext(ctx).Actor(), Request: request}, err
 }
 
 // steer sends a command to a run and returns the number of the event that took it.

@@ -129,7 +129,7 @@ func TestEventsAreListedInPages(t *testing.T) {
 	name := r.finished(answering())
 	var after, total int64
 	for {
-		page, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name, AfterSeq: after, PageSize: 3, Content: true})
+		page, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Parent: name, AfterSeq: after, PageSize: 3, Content: true})
 		require.NoError(t, err)
 		total = page.GetHead()
 		if len(page.GetEvents()) == 0 {
@@ -143,12 +143,12 @@ func TestEventsAreListedInPages(t *testing.T) {
 		}
 	}
 	assert.Equal(t, total, after)
-	bare, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name})
+	bare, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Parent: name})
 	require.NoError(t, err)
 	text, err := protojson.Marshal(bare)
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "the answer")
-	_, err = r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: project + "/runs/none"})
+	_, err = r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Parent: project + "/runs/none"})
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
 

@@ -211,7 +211,7 @@ func (s *session) transcript(ctx context.Context, run string, f logFlags) error 
 		return s.watchRun(ctx, run, show, !s.app.json)
 	}
 	for after := int64(0); ; {
-		r, err := s.runs.ListRunEvents(ctx, &agentv1.ListRunEventsRequest{Run: run, AfterSeq: after, Content: true, PageSize: 1000})
+		r, err := s.runs.ListRunEvents(ctx, &agentv1.ListRunEventsRequest{Parent: run, AfterSeq: after, Content: true, PageSize: 1000})
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,8 @@ type Request struct {
 	Attempt int
 	// Origin identifies on whose behalf the call is made.
 	Origin Origin
-	// Stream receives the pieces of the answer as they arrive. Nil: no watcher.
+	// Stream receives the pieces of the answer as they arrive. It, Progress and Unfinished are called one at a time, while
+	// Generate runs, and should not block: the answer is not read meanwhile. Nil: no watcher.
 	Stream func(*modelv1.GenerateDelta)
 	// Progress is called whenever anything arrives from the upstream API. Nil: no watcher. A provider that cannot
 	// stream never calls it.

@@ -36,7 +36,7 @@ func toProto(b *lifecycle.Sandbox) *sandboxv1.Sandbox {
 	return &sandboxv1.Sandbox{
 		Name: b.Name(), Spec: spec, State: states[b.State], StateReason: b.Reason, CreateTime: timestamppb.New(b.Created),
 		LeaseExpireTime: timestamppb.New(b.LeaseEnd), Isolation: isolation(b.Report.Isolation), GuestPath: b.Report.GuestPath,
-		Workdir: b.Report.Workdir, Etag: fmt.Sprintf("%x", b.Revision), Timing: b.Timing,
+		Workdir: b.Report.Workdir, Timing: b.Timing,
 	}
 }
 

@@ -1659,7 +1659,7 @@ type EvalSample struct {
 	Epoch int32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The model.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// Its run, once it has one.
+	// Its run, once it has one. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
 	// The state of that run.
 	State RunState `protobuf:"varint,7,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
@@ -2310,7 +2310,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1e.evalfleet.agent.v1.WaitReasonR\x06reason\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\x05R\asamples\"\xa1\b\n" +
+	"\asamples\x18\x04 \x01(\x05R\asamples\"\xb7\b\n" +
 	"\n" +
 	"EvalSample\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x14\n" +
@@ -2318,8 +2318,9 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"integer_id\x18\x03 \x01(\bR\tintegerId\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12\x1a\n" +
-	"\x05model\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x16\n" +
-	"\x03run\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x122\n" +
+	"\x05model\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12,\n" +
+	"\x03run\x18\x06 \x01(\tB\x1a\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xb8\xbb\x18\x01R\x03run\x122\n" +
 	"\x05state\x18\a \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x126\n" +
 	"\x06scores\x18\b \x03(\v2\x1e.evalfleet.agent.v1.NamedScoreR\x06scores\x126\n" +
 	"\x05limit\x18\t \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x122\n" +

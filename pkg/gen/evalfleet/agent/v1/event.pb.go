@@ -636,9 +636,6 @@ type Event struct {
 	WorkingStart *durationpb.Duration `protobuf:"bytes,8,opt,name=working_start,json=workingStart,proto3" json:"working_start,omitempty"`
 	// Epoch of the journal's owner that appended it.
 	Epoch int64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Conversation of the event within the run; empty: the first one. A run has several if an agent hands over to others,
-	// calls them or forks.
-	Conversation string `protobuf:"bytes,10,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	// Capabilities that a replica needs to own the journal from here on, such as `conversations` or a limit of a later
 	// version. A replica without one of them leaves the journal to others.
 	Features []string `protobuf:"bytes,11,rep,name=features,proto3" json:"features,omitempty"`
@@ -802,13 +799,6 @@ func (x *Event) GetEpoch() int64 {
 		return x.Epoch
 	}
 	return 0
-}
-
-func (x *Event) GetConversation() string {
-	if x != nil {
-		return x.Conversation
-	}
-	return ""
 }
 
 func (x *Event) GetFeatures() []string {
@@ -3795,7 +3785,7 @@ type SandboxRemoved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the environment.
 	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
-	// The sandbox.
+	// The sandbox. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// True if it was left to its lease.
 	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
@@ -6499,7 +6489,8 @@ type SampleFinished struct {
 	Sample string `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
 	// Epoch, from 1.
 	Epoch int32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Its run. Empty if none could be created, as for a sample that lacks what the task needs: `error` has the cause.
+	// Its run. Format: `projects/{project}/runs/{run}`. Empty if none could be created, as for a sample that lacks what
+	// the task needs: `error` has the cause.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	// How it ended.
 	State RunState `protobuf:"varint,4,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
@@ -6897,7 +6888,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9%\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93%\n" +
 	"\x05Event\x12$\n" +
 	"\ajournal\x18\x01 \x01(\tB\n" +
 	"\xfaA\x03\n" +
@@ -6909,9 +6900,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x04span\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04span\x12\x1a\n" +
 	"\bcritical\x18\a \x01(\bR\bcritical\x12>\n" +
 	"\rworking_start\x18\b \x01(\v2\x19.google.protobuf.DurationR\fworkingStart\x12\x14\n" +
-	"\x05epoch\x18\t \x01(\x03R\x05epoch\x12(\n" +
-	"\fconversation\x18\n" +
-	" \x01(\tB\x04\xb8\xbb\x18\x01R\fconversation\x12 \n" +
+	"\x05epoch\x18\t \x01(\x03R\x05epoch\x12 \n" +
 	"\bfeatures\x18\v \x03(\tB\x04\xb8\xbb\x18\x01R\bfeatures\x12A\n" +
 	"\vrun_created\x18\x14 \x01(\v2\x1e.evalfleet.agent.v1.RunCreatedH\x00R\n" +
 	"runCreated\x12Q\n" +
@@ -6982,7 +6971,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05delta\x18x \x01(\v2*.evalfleet.model.v1.StreamGenerateResponseB\x04\xb0\xbb\x18\x01H\x00R\x05delta\x12C\n" +
 	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionB\x04\xc0\xbb\x18\x03H\x00R\textension\x12I\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldB\x04\xb0\xbb\x18\x01R\toffloadedB\x06\n" +
-	"\x04kind\"\xad\x02\n" +
+	"\x04kindJ\x04\b\n" +
+	"\x10\vR\fconversation\"\xad\x02\n" +
 	"\n" +
 	"RunCreated\x12/\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x127\n" +
@@ -7150,10 +7140,11 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\venvironment\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x127\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1d.evalfleet.sandbox.v1.SandboxR\asandbox\x122\n" +
 	"\x05error\x18\x04 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
-	"\x06timing\x18\x05 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"l\n" +
+	"\x06timing\x18\x05 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"\x86\x01\n" +
 	"\x0eSandboxRemoved\x12&\n" +
-	"\venvironment\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x12\x1e\n" +
-	"\asandbox\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x12\x12\n" +
+	"\venvironment\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x128\n" +
+	"\asandbox\x18\x02 \x01(\tB\x1e\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xb8\xbb\x18\x01R\asandbox\x12\x12\n" +
 	"\x04kept\x18\x03 \x01(\bR\x04kept\"P\n" +
 	"\fSandboxActed\x12@\n" +
 	"\acontent\x18\x01 \x01(\v2 .evalfleet.tool.v1.SandboxActionB\x04\xb0\xbb\x18\x01R\acontent\"\xde\x01\n" +
@@ -7343,11 +7334,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\a \x01(\x05R\n" +
-	"modelIndex\"\xdc\a\n" +
+	"modelIndex\"\xf2\a\n" +
 	"\x0eSampleFinished\x12\x1c\n" +
 	"\x06sample\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x16\n" +
-	"\x03run\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x122\n" +
+	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12,\n" +
+	"\x03run\x18\x03 \x01(\tB\x1a\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xb8\xbb\x18\x01R\x03run\x122\n" +
 	"\x05state\x18\x04 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x126\n" +
 	"\x05limit\x18\x05 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x122\n" +
 	"\x05error\x18\x06 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12I\n" +

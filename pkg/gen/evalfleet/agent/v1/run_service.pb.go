@@ -779,7 +779,7 @@ func (*WatchProjectResponse_Eval) isWatchProjectResponse_Update() {}
 type ListRunEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional. Events after this one.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// Optional. Maximum number of entries; default 100, cap 1000.
@@ -820,9 +820,9 @@ func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ListRunEventsRequest) GetRun() string {
+func (x *ListRunEventsRequest) GetParent() string {
 	if x != nil {
-		return x.Run
+		return x.Parent
 	}
 	return ""
 }
@@ -1887,10 +1887,10 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12+\n" +
 	"\x03run\x18\x02 \x01(\v2\x17.evalfleet.agent.v1.RunH\x00R\x03run\x12.\n" +
 	"\x04eval\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalH\x00R\x04evalB\b\n" +
-	"\x06update\"\xb0\x01\n" +
-	"\x14ListRunEventsRequest\x122\n" +
-	"\x03run\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
-	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x03run\x12$\n" +
+	"\x06update\"\xb6\x01\n" +
+	"\x14ListRunEventsRequest\x128\n" +
+	"\x06parent\x18\x01 \x01(\tB \xe0A\x02\xfaA\x13\n" +
+	"\x11evalfleet.dev/Run\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tafter_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bafterSeq\x12$\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\"^\n" +
@@ -1980,15 +1980,15 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xa7\x11\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xaa\x11\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
 	"\x06GetRun\x12!.evalfleet.agent.v1.GetRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{name=projects/*/runs/*}\x90\x02\x01\x12x\n" +
 	"\aWaitRun\x12\".evalfleet.agent.v1.WaitRunRequest\x1a\x17.evalfleet.agent.v1.Run\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{name=projects/*/runs/*}:wait\x90\x02\x01\x12\x82\x01\n" +
 	"\bListRuns\x12#.evalfleet.agent.v1.ListRunsRequest\x1a$.evalfleet.agent.v1.ListRunsResponse\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{parent=projects/*}/runs\x90\x02\x01\x12\x8a\x01\n" +
-	"\bWatchRun\x12#.evalfleet.agent.v1.WatchRunRequest\x1a$.evalfleet.agent.v1.WatchRunResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/runs/*}:watch\x90\x02\x010\x01\x12\x97\x01\n" +
-	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x91\x01\n" +
+	"\bWatchRun\x12#.evalfleet.agent.v1.WatchRunRequest\x1a$.evalfleet.agent.v1.WatchRunResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/runs/*}:watch\x90\x02\x010\x01\x12\x9a\x01\n" +
+	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*/runs/*}/events\x90\x02\x01\x12\x91\x01\n" +
 	"\fWatchProject\x12'.evalfleet.agent.v1.WatchProjectRequest\x1a(.evalfleet.agent.v1.WatchProjectResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}:watch\x90\x02\x010\x01\x12\x81\x01\n" +
 	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
 	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x97\x01\n" +

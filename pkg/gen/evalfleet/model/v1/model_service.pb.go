@@ -3933,7 +3933,7 @@ func (x *ListBudgetsResponse) GetNextPageToken() string {
 // UpdateBudgetRequest sets a budget.
 type UpdateBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and bounds. If `etag` is set, over REST also by the header `If-Match`, and the quota has another
+	// Required. Its name and bounds. If `etag` is set, over REST also by the header `If-Match`, and the budget has another
 	// one, the call fails with ETAG_MISMATCH.
 	Budget *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
 	// Optional. What to change: `max_tokens`, `max_cost`. A bound that is named but not set is removed. Default: those

@@ -239,8 +239,6 @@ type Sandbox struct {
 	GuestPath string `protobuf:"bytes,8,opt,name=guest_path,json=guestPath,proto3" json:"guest_path,omitempty"`
 	// Absolute path of the working directory inside the sandbox.
 	Workdir string `protobuf:"bytes,9,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	// Changes with every change of the resource.
-	Etag string `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
 	// How the time of its creation was spent; unset until it exists. Placing files and the set-up script are work,
 	// waiting for other creations is `queued`.
 	Timing        *v1.Timing `protobuf:"bytes,11,opt,name=timing,proto3" json:"timing,omitempty"`
@@ -337,13 +335,6 @@ func (x *Sandbox) GetGuestPath() string {
 func (x *Sandbox) GetWorkdir() string {
 	if x != nil {
 		return x.Workdir
-	}
-	return ""
-}
-
-func (x *Sandbox) GetEtag() string {
-	if x != nil {
-		return x.Etag
 	}
 	return ""
 }
@@ -1313,7 +1304,7 @@ var File_evalfleet_sandbox_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x04\n" +
+	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x04\n" +
 	"\aSandbox\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x04spec\x128\n" +
@@ -1325,11 +1316,10 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tisolation\x18\a \x01(\v2\x1f.evalfleet.sandbox.v1.IsolationR\tisolation\x12#\n" +
 	"\n" +
 	"guest_path\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tguestPath\x12\x1e\n" +
-	"\aworkdir\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\aworkdir\x12\x18\n" +
-	"\x04etag\x18\n" +
-	" \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x123\n" +
+	"\aworkdir\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\aworkdir\x123\n" +
 	"\x06timing\x18\v \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing:B\xeaA?\n" +
-	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}\"\x94\a\n" +
+	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}J\x04\b\n" +
+	"\x10\vR\x04etag\"\x94\a\n" +
 	"\vSandboxSpec\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06driver\x12\x1a\n" +
 	"\x05image\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05image\x12B\n" +

@@ -518,9 +518,9 @@ type RenewLeasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Required. Format of each: `projects/{project}/sandboxes/{sandbox}`.
+	// Required. At most 500. Format of each: `projects/{project}/sandboxes/{sandbox}`.
 	Sandboxes []string `protobuf:"bytes,2,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	// Optional. From now; default: each sandbox's own.
+	// Optional. From now, at most 86400 s; default: each sandbox's own.
 	Lease         *durationpb.Duration `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -580,7 +580,7 @@ func (x *RenewLeasesRequest) GetLease() *durationpb.Duration {
 // RenewLeasesResponse reports what the call found.
 type RenewLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sandboxes that are gone.
+	// Sandboxes that are gone. Format of each: `projects/{project}/sandboxes/{sandbox}`.
 	Missing []string `protobuf:"bytes,1,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Earliest end of the renewed leases.
 	LeaseExpireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=lease_expire_time,json=leaseExpireTime,proto3" json:"lease_expire_time,omitempty"`
@@ -2647,15 +2647,16 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"P\n" +
 	"\x14DeleteSandboxRequest\x128\n" +
 	"\x04name\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
-	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\x04name\"\xc8\x01\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\x04r\x02\x10\x01R\x04name\"\xdb\x01\n" +
 	"\x12RenewLeasesRequest\x12<\n" +
 	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
-	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12C\n" +
-	"\tsandboxes\x18\x02 \x03(\tB%\xe0A\x02\xfaA\x17\n" +
-	"\x15evalfleet.dev/Sandbox\xbaH\x05\x92\x01\x02\b\x01R\tsandboxes\x12/\n" +
-	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"w\n" +
-	"\x13RenewLeasesResponse\x12\x18\n" +
-	"\amissing\x18\x01 \x03(\tR\amissing\x12F\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12F\n" +
+	"\tsandboxes\x18\x02 \x03(\tB(\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Sandbox\xbaH\b\x92\x01\x05\b\x01\x10\xf4\x03R\tsandboxes\x12?\n" +
+	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x05lease\"\x93\x01\n" +
+	"\x13RenewLeasesResponse\x124\n" +
+	"\amissing\x18\x01 \x03(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/SandboxR\amissing\x12F\n" +
 	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xbe\x02\n" +
 	"\vExecRequest\x12>\n" +
 	"\asandbox\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +

@@ -1168,7 +1168,7 @@ type SandboxAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The action.
 	Action SandboxActionType `protobuf:"varint,1,opt,name=action,proto3,enum=evalfleet.tool.v1.SandboxActionType" json:"action,omitempty"`
-	// Optional. Resource name of the sandbox.
+	// Optional. Format: `projects/{project}/sandboxes/{sandbox}`.
 	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Optional. The command, quoted for a shell.
 	Command string `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
@@ -1607,10 +1607,11 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\"\n" +
 	"\n" +
 	"value_json\x18\x02 \x01(\tH\x00R\tvalueJson\x88\x01\x01B\r\n" +
-	"\v_value_json\"\xe1\x02\n" +
+	"\v_value_json\"\xfd\x02\n" +
 	"\rSandboxAction\x12<\n" +
-	"\x06action\x18\x01 \x01(\x0e2$.evalfleet.tool.v1.SandboxActionTypeR\x06action\x12\x18\n" +
-	"\asandbox\x18\x02 \x01(\tR\asandbox\x12\x18\n" +
+	"\x06action\x18\x01 \x01(\x0e2$.evalfleet.tool.v1.SandboxActionTypeR\x06action\x124\n" +
+	"\asandbox\x18\x02 \x01(\tB\x1a\xfaA\x17\n" +
+	"\x15evalfleet.dev/SandboxR\asandbox\x12\x18\n" +
 	"\acommand\x18\x03 \x01(\tR\acommand\x12\x12\n" +
 	"\x04file\x18\x04 \x01(\tR\x04file\x12!\n" +
 	"\foptions_json\x18\x05 \x01(\tR\voptionsJson\x12\x14\n" +
