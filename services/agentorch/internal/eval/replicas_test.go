@@ -40,7 +40,7 @@ type replicas struct {
 	table replica.Table
 }
 
-// member is one of them. Kill ends it as a crash does: its row stays until it counts as dead.
+// member is one of them. Kill ends it as a crash does: its row stays, and counts as dead.
 type member struct {
 	evals *eval.Engine
 	kill  func()
@@ -57,7 +57,7 @@ func newReplicas(t *testing.T) *replicas {
 	})
 	table, err := replicasqlite.New(t.Context(), f.DB)
 	require.NoError(t, err)
-	f.Config.Beat, f.Replica.TTL = 20*time.Millisecond, 2*time.Second
+	f.Config.Beat, f.Replica.TTL = 20*time.Millisecond, waittest.Bound // No busy machine takes one that lives for dead.
 	return &replicas{Fleet: f, dir: dir, blobs: &bodies{all: map[string][]byte{}}, table: table}
 }
 
@@ -103,6 +103,10 @@ func (r *replicas) start(t *testing.T, name string) *member {
 		stop()
 		adoptions.Wait()
 		require.NoError(t, db.Close())
+		require.NoError(t, r.DB.Write(context.WithoutCancel(t.Context()), func(tx *sqlite.Tx) error {
+			_, err := tx.Exec(`UPDATE replica SET beat = 0 WHERE name = ?`, name) // its last beat was long ago
+			return err
+		}))
 	})
 	t.Cleanup(m.kill)
 	return &m
