@@ -40,7 +40,9 @@ type SafetySetting struct {
 }
 
 // AppendRequest implements dialect.Codec.
-func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) { return plain(r).Append(dst) }
+func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
+	return plain(r).Append(dst)
+}
 
 // plain is a request of which nothing is known but the configuration.
 func plain(r *dialect.Request) *Request {

@@ -16,14 +16,14 @@ import (
 type Answer struct {
 	ID         string      `json:"responseId"`
 	Model      string      `json:"modelVersion"`
-	Candidates []Candidate `json:"candidates"`
+	Candidates []candidate `json:"candidates"`
 	Feedback   *feedback   `json:"promptFeedback"`
 	Usage      *usage      `json:"usageMetadata"`
 	Error      *failure    `json:"error"`
 }
 
-// Candidate is one choice of an answer.
-type Candidate struct {
+// candidate is one choice of an answer.
+type candidate struct {
 	Index         int             `json:"index"`
 	Content       content         `json:"content"`
 	FinishReason  string          `json:"finishReason"`
@@ -155,7 +155,7 @@ func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) 
 	if a.ID != "" {
 		output.ResponseId = &a.ID
 	}
-	slices.SortStableFunc(a.Candidates, func(x, y Candidate) int { return cmp.Compare(x.Index, y.Index) })
+	slices.SortStableFunc(a.Candidates, func(x, y candidate) int { return cmp.Compare(x.Index, y.Index) })
 	for i := range a.Candidates {
 		output.Choices = append(output.Choices, a.Candidates[i].choice(a.Model, tools))
 	}
@@ -196,16 +196,23 @@ func blocked(ratings []rating) (all []*modelv1.StopCategory) {
 	return all
 }
 
-// FinishMalformedCall is the finish reason of a call that the server could not read.
-const FinishMalformedCall = "MALFORMED_FUNCTION_CALL"
+// MalformedCall reports whether the answer is a call that the server could not read, and nothing else but thoughts. Its
+// output has the server's message as a text.
+func (a *Answer) MalformedCall() bool {
+	return len(a.Candidates) == 1 && a.Candidates[0].malformedCall()
+}
 
-func (c *Candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
+func (c *candidate) malformedCall() bool {
+	return c.FinishReason == finishMalformedCall && !slices.ContainsFunc(c.Content.Parts, func(p part) bool { return !p.Thought })
+}
+
+func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := answer(model)
 	read := turnReader{tools: tools}
 	for i := range c.Content.Parts {
 		read.part(&c.Content.Parts[i])
 	}
-	if c.FinishReason == FinishMalformedCall && len(read.parts) == 0 {
+	if c.malformedCall() {
 		read.parts = append(read.parts, chat.TextPart("\n"+c.FinishMessage+"\n"))
 	}
 	m.Content, m.ToolCalls = chat.TextContent(""), read.calls
@@ -227,6 +234,8 @@ const (
 	finishMaxTokens = "MAX_TOKENS"
 	finishSafety    = "SAFETY"
 	finishOther     = "OTHER"
+
+	finishMalformedCall = "MALFORMED_FUNCTION_CALL"
 )
 
 // stopReason reads a finish reason. The format has none of its own for an answer that ends with calls.

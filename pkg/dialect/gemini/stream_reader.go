@@ -74,9 +74,9 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 }
 
 // add adds a piece of a candidate.
-func (s *streamReader) add(c *Candidate) []*modelv1.GenerateDelta {
+func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 	for len(s.turns) <= c.Index {
-		s.whole.Candidates = append(s.whole.Candidates, Candidate{Index: len(s.turns)})
+		s.whole.Candidates = append(s.whole.Candidates, candidate{Index: len(s.turns)})
 		s.turns = append(s.turns, &streamedTurn{})
 	}
 	whole, turn := &s.whole.Candidates[c.Index], s.turns[c.Index]
@@ -168,7 +168,7 @@ func (s *streamReader) Done() bool {
 	if len(s.whole.Candidates) == 0 {
 		return s.whole.Feedback != nil && s.whole.Feedback.Reason != ""
 	}
-	return !slices.ContainsFunc(s.whole.Candidates, func(c Candidate) bool { return c.FinishReason == "" })
+	return !slices.ContainsFunc(s.whole.Candidates, func(c candidate) bool { return c.FinishReason == "" })
 }
 
 // Complete implements dialect.StreamReader.
@@ -180,7 +180,7 @@ func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.TokenUsage()
 // Response implements dialect.StreamReader.
 func (s *streamReader) Response() dialect.Response {
 	if len(s.turns) == 0 && !s.Done() {
-		s.whole.Candidates = []Candidate{{}} // It was cut off before its first candidate.
+		s.whole.Candidates = []candidate{{}} // It was cut off before its first candidate.
 	}
 	for i, turn := range s.turns {
 		turn.settle()
