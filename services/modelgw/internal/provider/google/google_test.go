@@ -1,6 +1,7 @@
 package google_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
@@ -160,5 +162,86 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 		require.True(t, ok, "%s: %v", name, err)
 		assert.Equal(t, []any{tt.want.Class, tt.want.Auth, tt.want.RetryAfter, tt.status}, []any{failure.Class, failure.Auth, failure.RetryAfter, failure.Status}, name)
 		assert.NotContains(t, failure.Message+err.Error(), "key-of-the-account", name)
+	}
+}
+
+// The key is in a header and the version in the path, wherever the address has it; watched answers are streamed, but
+// not those with several choices.
+func TestWhereRequestsGo(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"candidates":[{"content":{"parts":[{"text":"fine"}]},"finishReason":"STOP"}]}`))
+	}))
+	t.Cleanup(server.Close)
+	two := &modelv1.GenerateConfig{NumChoices: new(int32(2)), ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{"X-Own": "1"}}}
+	for name, tt := range map[string]struct {
+		address, model, args string
+		config               *modelv1.GenerateConfig
+		watched              bool
+		want                 string
+	}{
+		"an answer":          {"", "gemini-2.5-flash", "", nil, false, "/v1beta/models/gemini-2.5-flash:generateContent"},
+		"a watched answer":   {"", "gemini-2.5-flash", "", nil, true, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
+		"never a stream":     {"", "gemini-2.5-flash", `{"streaming":false}`, nil, true, "/v1beta/models/gemini-2.5-flash:generateContent"},
+		"several choices":    {"", "gemini-2.5-flash", `{"streaming":true}`, two, true, "/v1beta/models/gemini-2.5-flash:generateContent"},
+		"a version":          {"/proxy", "gemini-2.5-flash", `{"api_version":"v1"}`, nil, false, "/proxy/v1/models/gemini-2.5-flash:generateContent"},
+		"one in the address": {"/v1beta", "gemini-2.5-flash", "", nil, false, "/v1beta/models/gemini-2.5-flash:generateContent"},
+		"a name with a mark": {"", "gemini-2.5-flash?x", "", nil, false, "/v1beta/models/gemini-2.5-flash%3Fx:generateContent"},
+	} {
+		kind := open(t, providertest.GoldenSetup{APIKey: "key-of-the-account", BaseURL: server.URL + tt.address})
+		p, err := kind.Open(provider.Spec{Model: tt.model, Account: provider.DefaultAccount, Args: tt.args})
+		require.NoError(t, err, name)
+		r := &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: tt.config}
+		if tt.watched {
+			r.Progress = func() {}
+		}
+		_, err = p.Generate(t.Context(), r)
+		require.NoError(t, err, name)
+		assert.Equal(t, tt.want, got.URL.RequestURI(), name)
+		assert.Equal(t, "key-of-the-account", got.Header.Get("X-Goog-Api-Key"), name)
+		assert.Equal(t, tt.config != nil, got.Header.Get("X-Own") != "", name)
+	}
+}
+
+// A call that the server could not read is asked for again, and a text before it is not said twice.
+func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	const (
+		unread = `{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}],"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3}}`
+		read   = `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":4,"totalTokenCount":4}}`
+		after  = `{"candidates":[{"content":{"parts":[{"text":"Let me"}]},"finishReason":"MALFORMED_FUNCTION_CALL"}]}`
+	)
+	for name, tt := range map[string]struct {
+		answers []string
+		tries   int
+		stop    modelv1.StopReason
+		input   int64
+	}{
+		"read at once":    {[]string{read}, 1, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 4},
+		"read in the end": {[]string{unread, unread, read}, 3, modelv1.StopReason_STOP_REASON_TOOL_CALLS, 10},
+		"never read":      {[]string{unread, unread, unread, read}, 3, modelv1.StopReason_STOP_REASON_UNKNOWN, 9},
+		"after a text":    {[]string{after, read}, 1, modelv1.StopReason_STOP_REASON_UNKNOWN, 0},
+	} {
+		var bodies []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, tt.answers[len(bodies)])
+			bodies = append(bodies, string(body))
+		}))
+		response, err := opened(t, "gemini-2.5-flash", server.URL).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, ToolChoice: chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO),
+		})
+		server.Close()
+		require.NoError(t, err, name)
+		assert.Equal(t, []any{tt.tries, tt.stop, tt.input}, []any{len(bodies), chat.StopReason(response.Output), response.Output.GetUsage().GetInputTokens()}, name)
+		assert.Contains(t, bodies[0], `"mode":"AUTO"`, name)
+		for _, body := range bodies[1:] {
+			assert.Contains(t, body, `{"role":"model","parts":[{"text":"\nprint(f\n"}]}`, name)
+			assert.Contains(t, body, `"mode":"ANY"`, name)
+		}
 	}
 }
