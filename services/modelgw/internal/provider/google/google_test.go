@@ -81,10 +81,14 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 		config *modelv1.GenerateConfig
 		unsent []provider.Unsent
 	}{
-		"tokens before an effort":              {"gemini-2.5-flash", both, tokensFirst},
-		"an effort before tokens":              {"gemini-3-pro-preview", both, effortFirst},
-		"no effort before tokens":              {"gemini-2.5-flash", noEffort, effortFirst},
-		"no tokens before an effort":           {"gemini-3-flash-preview", noTokens, tokensFirst},
+		"tokens before an effort":    {"gemini-2.5-flash", both, tokensFirst},
+		"an effort before tokens":    {"gemini-3-pro-preview", both, effortFirst},
+		"no effort before tokens":    {"gemini-2.5-flash", noEffort, effortFirst},
+		"no tokens before an effort": {"gemini-3-flash-preview", noTokens, tokensFirst},
+		"choices before a stream": {
+			"gemini-2.0-flash", &modelv1.GenerateConfig{NumChoices: new(int32(2)), StreamIdleTimeout: new(7.0)},
+			[]provider.Unsent{{Option: "stream_idle_timeout", Why: "whose answers with several choices are not streamed"}},
+		},
 		"a model that always reasons":          {"gemini-2.5-pro", noEffort, []provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}},
 		"a model that always reasons a little": {"gemini-3-pro-preview", noTokens, []provider.Unsent{{Option: "reasoning_tokens", Why: "whose reasoning cannot be switched off"}}},
 	} {
