@@ -134,9 +134,10 @@ func (t *streamedTurn) add(p *part) *modelv1.GenerateDelta {
 	}
 }
 
-// continues reports whether a text is the next piece of this part. Of two signatures each has a part of its own.
+// continues reports whether a text is the next piece of this part. A second signature has a part of its own only if it
+// comes without text, since a text must not be split: on texts the server wants a signature back, but does not need it.
 func (p *part) continues(next *part) bool {
-	return p.Text != nil && p.Thought == next.Thought && (p.Signature == "" || next.Signature == "")
+	return p.Text != nil && p.Thought == next.Thought && (p.Signature == "" || next.Signature == "" || *next.Text != "")
 }
 
 // addCall returns the piece that is a call, and gives the call an id if it has none.
