@@ -19,6 +19,8 @@ type Request struct {
 	dialect.Request
 	// Thinking configures the model's thinking; nil leaves it to the server.
 	Thinking *Thinking
+	// Search and Execution offer tools of the server: its search of the web, and its execution of code.
+	Search, Execution bool
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting
 }
@@ -93,11 +95,11 @@ func (e *encoder) members() {
 	if len(e.Safety) > 0 {
 		e.member("safetySettings", e.safety)
 	}
-	if len(e.Tools) > 0 {
+	if len(e.Tools) > 0 || e.serverTools() {
 		e.member("tools", e.tools)
-		if e.Choice != nil {
-			e.member("toolConfig", e.choice)
-		}
+	}
+	if len(e.Tools) > 0 && e.Choice != nil {
+		e.member("toolConfig", e.choice)
 	}
 	e.member("generationConfig", e.options)
 	for _, m := range e.Members {
@@ -127,8 +129,23 @@ func (e *encoder) safety() {
 	e.w.EndList()
 }
 
+func (e *encoder) serverTools() bool { return e.Search || e.Execution }
+
 func (e *encoder) tools() {
 	e.w.BeginList()
+	if e.Search {
+		e.w.Raw(`{"googleSearch":{}}`)
+	}
+	if e.Execution {
+		e.w.Raw(`{"codeExecution":{}}`)
+	}
+	if len(e.Tools) > 0 {
+		e.functions()
+	}
+	e.w.EndList()
+}
+
+func (e *encoder) functions() {
 	e.w.BeginObject()
 	e.w.Key("functionDeclarations")
 	e.w.BeginList()
@@ -143,7 +160,6 @@ func (e *encoder) tools() {
 	}
 	e.w.EndList()
 	e.w.EndObject()
-	e.w.EndList()
 }
 
 // takesNothing reports whether a tool is declared to have no parameters. The API wants no schema then.
@@ -162,6 +178,7 @@ const (
 	modeValidated = "VALIDATED"
 )
 
+// choice writes the choice among the functions. Beside tools of the server the API has no automatic one.
 func (e *encoder) choice() {
 	name, mode := e.Choice.GetFunction(), modeAuto
 	switch {
@@ -169,6 +186,8 @@ func (e *encoder) choice() {
 		mode = modeAny
 	case e.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
 		mode = modeNone
+	case e.serverTools():
+		mode = modeValidated
 	}
 	e.w.BeginObject()
 	e.w.Key("functionCallingConfig")
@@ -178,6 +197,9 @@ func (e *encoder) choice() {
 		e.w.TextList("allowedFunctionNames", []string{name})
 	}
 	e.w.EndObject()
+	if e.serverTools() {
+		e.w.BoolMember("includeServerSideToolInvocations", true)
+	}
 	e.w.EndObject()
 }
 

@@ -54,7 +54,11 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err := m.Check(r.Config); err != nil {
 		return nil, err
 	}
-	a := &attempt{model: m, sent: m.request(r), request: r, left: r.AnswerBound()}
+	request := m.request(r)
+	if err := m.native(request); err != nil {
+		return nil, err
+	}
+	a := &attempt{model: m, sent: request, request: r, left: r.AnswerBound()}
 	return m.exchange.Attempt(r, a.sent.Append, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		output, err := a.run(ctx, body)
 		return output, a.raw, err

@@ -39,6 +39,12 @@ func (n name) thinks() bool { return n.version() >= 25 }
 // takesLevel reports whether the model's thinking has a level, beside a budget.
 func (n name) takesLevel() bool { return n.version() >= 30 }
 
+// runsTools reports whether the model may be offered tools that the server runs.
+func (n name) runsTools() bool { return n.version() >= 20 }
+
+// mixesTools reports whether it may be offered functions beside them.
+func (n name) mixesTools() bool { return n.version() >= 30 }
+
 // thinksAlways reports whether the model thinks, and cannot be configured not to.
 func (n name) thinksAlways() bool { return n.thinks() && strings.Contains(string(n), "-pro") }
 
