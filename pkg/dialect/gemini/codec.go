@@ -3,7 +3,7 @@
 //
 // Reference: https://ai.google.dev/api/generate-content. A model's turn is a list of parts: texts, thoughts, calls and
 // media. Any part may have a thought signature, which the server wants back on the same part; in the canonical form it
-// is a part of sealed reasoning before the part that it belongs to (see seal.go).
+// is a part of sealed reasoning before the part that it belongs to (seal.go, docs/adr/0025-gemini.md).
 //
 // The model's name, and whether an answer is streamed, are in the address rather than in the body. The API takes
 // members in camelCase and in snake_case. Requests spell them as the vendor's own client library does, which mixes the

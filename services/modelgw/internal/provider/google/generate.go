@@ -101,7 +101,7 @@ type attempt struct {
 }
 
 // run requests the answer. If the server could not read a call of the model, it returns the failure to the model and
-// asks for the call again. The usage of each try is counted.
+// asks for the call again. The usage of each try is counted. Thoughts of a try that were streamed stay with the watcher.
 func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	var usage *modelv1.ModelUsage
 	var contextTokens *int64
