@@ -172,3 +172,27 @@ func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 		assert.Empty(t, cmp.Diff(want, facts.Usage, protocmp.Transform()), said)
 	}
 }
+
+// A text of a stream is one text, wherever its signatures come.
+func TestSignaturesDoNotSplitATextOfAStream(t *testing.T) {
+	t.Parallel()
+	for pieces, want := range map[string]string{
+		`{"text":"Fo","thoughtSignature":"YQ=="}|{"text":"ur."}`:                              `[{"text":"Four.","thoughtSignature":"YQ=="}]`,
+		`{"text":"Fo"}|{"text":"ur.","thoughtSignature":"YQ=="}`:                              `[{"text":"Four.","thoughtSignature":"YQ=="}]`,
+		`{"text":"Fo","thoughtSignature":"YQ=="}|{"text":"ur.","thoughtSignature":"Yg=="}`:    `[{"text":"Four.","thoughtSignature":"Yg=="}]`,
+		`{"text":"Four.","thoughtSignature":"YQ=="}|{"text":"","thoughtSignature":"Yg=="}`:    `[{"text":"Four.","thoughtSignature":"YQ=="},{"text":"","thoughtSignature":"Yg=="}]`,
+		`{"text":"hm","thought":true}|{"text":"Four."}|{"text":"","thoughtSignature":"YQ=="}`: `[{"text":"Four.","thoughtSignature":"YQ=="}]`,
+	} {
+		s := gemini.Codec{}.NewStreamReader()
+		for piece := range strings.SplitSeq(pieces, "|") {
+			_, err := s.Add(dialect.Event{Data: []byte(`{"candidates":[{"content":{"parts":[` + piece + `]}}],"usageMetadata":{"promptTokenCount":3}}`)})
+			require.NoError(t, err)
+		}
+		assert.False(t, s.Complete(), pieces)
+		assert.Equal(t, int64(3), s.Usage().GetInputTokens())
+		output, err := s.Response().Output(nil)
+		require.NoError(t, err)
+		assert.Equal(t, "Four.", output.GetCompletion(), pieces)
+		assert.Equal(t, `{"contents":[{"role":"model","parts":`+want+`}],"generationConfig":{}}`, encode(t, chat.FirstMessage(output)), pieces)
+	}
+}
