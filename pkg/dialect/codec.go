@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"time"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -267,6 +268,8 @@ type Error struct {
 	// Transient means that according to the message the same request may succeed later, whatever the status of the
 	// answer.
 	Transient bool
+	// RetryAfter is the delay that the message asks for, in formats that have it in the body; zero is unset.
+	RetryAfter time.Duration
 }
 
 // Error implements error.

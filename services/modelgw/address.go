@@ -31,12 +31,19 @@ func (c *Config) RefuseOwn(addresses ...string) error {
 
 // baseURLs are the base URLs of all accounts, by the names under which an operator sets them.
 func (c *Config) baseURLs() map[string]string {
-	all := map[string]string{"OPENAI_BASE_URL (modelgw.openai.base_url)": c.OpenAI.BaseURL, "ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL}
+	all := map[string]string{
+		"OPENAI_BASE_URL (modelgw.openai.base_url)":       c.OpenAI.BaseURL,
+		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL,
+		"GOOGLE_BASE_URL (modelgw.google.base_url)":       c.Google.BaseURL,
+	}
 	for name, account := range c.OpenAI.Accounts {
 		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
 	}
 	for name, account := range c.Anthropic.Accounts {
 		all["modelgw.anthropic.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.Google.Accounts {
+		all["modelgw.google.accounts."+name+".base_url"] = account.BaseURL
 	}
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL

@@ -39,6 +39,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
@@ -77,6 +78,8 @@ type Config struct {
 	Endpoints endpoint.Config `yaml:"endpoints"`
 	// Anthropic is Anthropic's API, with its accounts.
 	Anthropic anthropic.Config `yaml:"anthropic"`
+	// Google is Google's Gemini API, with its accounts.
+	Google google.Config `yaml:"google"`
 	// OpenAI is OpenAI's API, with its accounts.
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
@@ -186,14 +189,19 @@ func (c *Config) budgetFault(scope string) error {
 
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
-	all := []string{scopeOfAccount(mockllm.Name, provider.DefaultAccount), scopeOfAccount(openaicompat.Name, provider.DefaultAccount)}
+	var all []string
+	for _, kind := range []string{anthropic.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
+	}
 	for name := range c.Anthropic.Accounts {
 		all = append(all, scopeOfAccount(anthropic.Name, name))
+	}
+	for name := range c.Google.Accounts {
+		all = append(all, scopeOfAccount(google.Name, name))
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
 	}
-	all = append(all, scopeOfAccount(anthropic.Name, provider.DefaultAccount), scopeOfAccount(openai.Name, provider.DefaultAccount))
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -294,10 +302,11 @@ func (s *Service) register(cfg Config, deps Deps) error {
 		return err
 	}
 	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
+	gemini, closeGemini := google.Kind(cfg.Google)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, vendor, others} {
+	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers)
+	for _, kind := range []provider.Kind{mock, claude, gemini, vendor, others} {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}
@@ -309,9 +318,10 @@ func (s *Service) register(cfg Config, deps Deps) error {
 func Models() []string {
 	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
 	claude, closeClaude := anthropic.Kind(anthropic.Config{})
+	gemini, closeGemini := google.Kind(google.Config{})
 	vendor, closeVendor := openai.Kind(openai.Config{})
-	kinds := []provider.Kind{claude, mock, vendor}
-	if err != nil || errors.Join(closeClaude(), closeMock(), closeVendor()) != nil {
+	kinds := []provider.Kind{claude, gemini, mock, vendor}
+	if err != nil || errors.Join(closeClaude(), closeGemini(), closeMock(), closeVendor()) != nil {
 		return nil // Nothing is opened that could fail to close.
 	}
 	var models []string

@@ -40,6 +40,10 @@ type Harness struct {
 	MalformedEvents []string
 	// NoReasoning means that the format has no place for a model's visible reasoning.
 	NoReasoning bool
+	// NoCacheWrites means that the format does not count what was written to a cache separately.
+	NoCacheWrites bool
+	// WholeCalls means that calls are never in pieces.
+	WholeCalls bool
 }
 
 // Stream is an answer as events, and the equivalent body.
@@ -129,6 +133,9 @@ func outputs(h Harness) map[string]*modelv1.ModelOutput {
 	for _, output := range all {
 		output.Usage = &modelv1.ModelUsage{
 			InputTokens: 5, OutputTokens: 7, TotalTokens: 17, InputTokensCacheRead: new(int64(3)), InputTokensCacheWrite: new(int64(2)), ReasoningTokens: new(int64(1)),
+		}
+		if h.NoCacheWrites {
+			output.Usage.InputTokensCacheWrite = nil
 		}
 	}
 	return all

@@ -129,8 +129,11 @@ func scans(t *testing.T, h Harness) {
 		assert.True(t, proto.Equal(want.GetUsage(), facts.Usage), "%s: %v", name, facts.Usage)
 		assert.False(t, facts.Failed, name)
 
-		pieces, _ := deltas(output)
+		pieces, texts := deltas(output)
 		events := scanned(t, h, stream(t, h, output, pieces))
+		if h.WholeCalls {
+			pieces = pieces[:texts]
+		}
 		assert.Equal(t, want.GetResponseId(), events.ID, name)
 		assert.Equal(t, chat.StopReason(want), events.StopReason, name)
 		assert.True(t, proto.Equal(want.GetUsage(), events.Usage), "%s: %v", name, events.Usage)

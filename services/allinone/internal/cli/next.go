@@ -124,7 +124,9 @@ func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 // realModel is a model that is not scripted, of a provider whose default account has a key where there is one. Else key
 // is the variable to set.
 func (s *session) realModel(ctx context.Context) (model, key string) {
-	candidates := []struct{ provider, model string }{{"openai", "openai/gpt-4o"}, {"anthropic", "anthropic/claude-sonnet-4-5"}}
+	candidates := []struct{ provider, model string }{
+		{"openai", "openai/gpt-4o"}, {"anthropic", "anthropic/claude-sonnet-4-5"}, {"google", "google/gemini-2.5-flash"},
+	}
 	r, err := s.models.ListProviders(ctx, &modelv1.ListProvidersRequest{Parent: s.app.parent()})
 	if err == nil {
 		for _, c := range candidates {

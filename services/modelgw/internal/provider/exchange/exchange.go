@@ -49,6 +49,8 @@ type Quirks struct {
 	Stop func(status int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool)
 	// Class corrects the class of an error; nil corrects nothing.
 	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
+	// Auth recognises an error that refuses the credential with another status than 401; nil recognises none.
+	Auth func(said *dialect.Error) bool
 }
 
 // Call is the target of a request.
@@ -288,7 +290,8 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	}
 	return nil, &provider.Error{
 		Provider: x.Provider, Class: x.class(status, said), Status: status, Message: said.Message,
-		Auth: status == http.StatusUnauthorized, RetryAfter: retry.After(answer.Header, time.Now()),
+		Auth:       status == http.StatusUnauthorized || x.Quirks.Auth != nil && x.Quirks.Auth(said),
+		RetryAfter: cmp.Or(retry.After(answer.Header, time.Now()), said.RetryAfter),
 	}
 }
 

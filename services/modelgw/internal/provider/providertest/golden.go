@@ -219,7 +219,7 @@ func equalRequests(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
 	t.Helper()
 	require.Len(t, got, len(form.Requests), "requests to the server")
 	for i, want := range form.Requests {
-		require.Equal(t, want.Method+" "+want.Path, got[i].Method+" "+got[i].Path)
+		require.Equal(t, want.target(), got[i].target())
 		t.Equal(want.Query, got[i].Query, match.EmptyAsAbsent("*"))
 		for name, value := range want.Headers {
 			if key, bearer := strings.CutPrefix(value, "Bearer "); bearer && got[i].header.Get(name) == "" {
@@ -237,14 +237,14 @@ func equalPlaces(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
 	t.Helper()
 	var places []string
 	for _, want := range form.Requests {
-		places = append(places, want.Method+" "+want.Path)
+		places = append(places, want.target())
 	}
 	if len(places) == 0 {
 		return
 	}
 	require.NotEmpty(t, got, "requests to the server")
 	for _, request := range got {
-		require.Contains(t, places, request.Method+" "+request.Path)
+		require.Contains(t, places, request.target())
 	}
 }
 

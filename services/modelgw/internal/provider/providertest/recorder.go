@@ -22,6 +22,15 @@ type upstreamRequest struct {
 	header http.Header
 }
 
+// target is where the request goes. The version of the Gemini API comes from the recorded client library.
+func (u *upstreamRequest) target() string {
+	path := u.Path
+	if rest, ok := strings.CutPrefix(path, "/v1beta/models/"); ok {
+		path = "/v1/models/" + rest
+	}
+	return u.Method + " " + path
+}
+
 // upstreamResponse is the server's answer.
 type upstreamResponse struct {
 	Status  int               `json:"status"`
@@ -108,13 +117,17 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 // writeDefault answers in the format of the path.
 func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	whole, stream := defaultAnswer, defaultStream
-	switch u.Path {
-	case messagesPath:
+	streams := strings.HasSuffix(u.Path, geminiStream)
+	switch {
+	case u.Path == messagesPath:
 		whole, stream = defaultMessage, defaultMessageStream
-	case countPath:
+	case u.Path == countPath:
 		whole = defaultCount
+	case streams || strings.HasSuffix(u.Path, geminiWhole):
+		whole = geminiAnswer(geminiText("Done."), `,"finishReason":"STOP"`)
+		stream = "data: " + whole + "\n\n"
 	}
-	if object, _ := u.Body.(map[string]any); object["stream"] == true {
+	if object, _ := u.Body.(map[string]any); streams || object["stream"] == true {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, stream)
 		return

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -59,7 +60,7 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
 		w.WriteHeader(a.Status)
 		_, _ = fmt.Fprintf(w, v.failure, a.Status)
-	case asked.Stream:
+	case asked.Stream || strings.HasSuffix(r.URL.Path, geminiStream):
 		w.Header().Set("Content-Type", "text/event-stream")
 		v.stream(a, w)
 	default:

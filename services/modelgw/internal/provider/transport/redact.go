@@ -161,7 +161,7 @@ func (b *redactingBody) modeOf(next []byte) redactMode {
 }
 
 // answerMembers are where the formats have a model's words.
-var answerMembers = [][]byte{[]byte(`"choices"`), []byte(`"content"`), []byte(`"delta"`), []byte(`"content_block"`)}
+var answerMembers = [][]byte{[]byte(`"choices"`), []byte(`"content"`), []byte(`"delta"`), []byte(`"content_block"`), []byte(`"candidates"`)}
 
 var errorWord = []byte(`"error"`)
 

@@ -1,0 +1,125 @@
+package gemini
+
+import (
+	"cmp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// AppendResponse implements dialect.Codec.
+func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialect.ResponseMeta) ([]byte, error) {
+	if len(output.GetChoices()) == 0 {
+		return nil, dialect.ErrNoChoices
+	}
+	w := jsonwrite.Append(dst, 512)
+	w.BeginObject()
+	w.Key("candidates")
+	w.BeginList()
+	for i, c := range output.GetChoices() {
+		writeCandidate(w, i, c, nil)
+	}
+	w.EndList()
+	writeUsage(w, output.GetUsage())
+	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), chat.NewID())
+	meta.Model = cmp.Or(meta.Model, output.GetModel())
+	writeMeta(w, &meta)
+	w.EndObject()
+	return w.Bytes(), nil
+}
+
+// writeMeta writes the members that an answer and all its pieces have.
+func writeMeta(w *jsonwrite.Writer, meta *dialect.ResponseMeta) {
+	w.TextMember("modelVersion", meta.Model)
+	w.TextMember("responseId", meta.ID)
+}
+
+// writeCandidate writes a choice, without the part that cut removes.
+func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, cut func(text string, thought bool) string) {
+	w.BeginObject()
+	w.Key("content")
+	w.BeginObject()
+	w.Key("parts")
+	w.BeginList()
+	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, cut: cut}
+	parts := chat.Parts(c.GetMessage().GetContent())
+	if chat.Text(c.GetMessage()) == "" && len(t.calls) > 0 && c.GetMessage().GetContent().GetList() == nil {
+		parts = nil // No text was said before the calls.
+	}
+	t.write(parts)
+	w.EndList()
+	w.TextMember("role", roleModel)
+	w.EndObject()
+	w.TextMember("finishReason", finishReason(c.GetStopReason()))
+	w.IntMember("index", int64(index))
+	writeLogprobs(w, c.GetLogprobs())
+	w.EndObject()
+}
+
+// finishReason is the word for a stop reason.
+func finishReason(reason modelv1.StopReason) string {
+	switch reason {
+	case modelv1.StopReason_STOP_REASON_STOP, modelv1.StopReason_STOP_REASON_TOOL_CALLS:
+		return finishStop
+	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
+		return finishMaxTokens
+	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
+		return finishSafety
+	default:
+		return finishOther
+	}
+}
+
+// writeUsage writes the usage, if there is any. The format counts what is written to a cache as any other input.
+func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
+	if u == nil {
+		return
+	}
+	input := chat.InputTokens(u)
+	w.Key("usageMetadata")
+	w.BeginObject()
+	w.IntMember("promptTokenCount", input)
+	jsonwrite.OptInt(w, "cachedContentTokenCount", u.InputTokensCacheRead)
+	w.IntMember("candidatesTokenCount", max(0, u.GetOutputTokens()-u.GetReasoningTokens()))
+	jsonwrite.OptInt(w, "thoughtsTokenCount", u.ReasoningTokens)
+	w.IntMember("totalTokenCount", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
+	w.EndObject()
+}
+
+func writeLogprobs(w *jsonwrite.Writer, l *modelv1.Logprobs) {
+	if l == nil {
+		return
+	}
+	w.Key("logprobsResult")
+	w.BeginObject()
+	w.Key("chosenCandidates")
+	w.BeginList()
+	for _, p := range l.GetContent() {
+		writeLogprob(w, p.GetToken(), p.GetLogprob())
+	}
+	w.EndList()
+	w.Key("topCandidates")
+	w.BeginList()
+	for _, p := range l.GetContent() {
+		w.BeginObject()
+		w.Key("candidates")
+		w.BeginList()
+		for _, top := range p.GetTopLogprobs() {
+			writeLogprob(w, top.GetToken(), top.GetLogprob())
+		}
+		w.EndList()
+		w.EndObject()
+	}
+	w.EndList()
+	w.EndObject()
+}
+
+func writeLogprob(w *jsonwrite.Writer, token string, logprob float64) {
+	w.BeginObject()
+	w.TextMember("token", token)
+	w.Key("logProbability")
+	w.Float(logprob)
+	w.EndObject()
+}

@@ -1,0 +1,145 @@
+package gemini
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// failure is an error on the wire: https://cloud.google.com/apis/design/errors.
+type failure struct {
+	Code    int      `json:"code"`
+	Message string   `json:"message"`
+	Status  string   `json:"status"`
+	Details []detail `json:"details"`
+}
+
+// detail is a detail of an error: an ErrorInfo, with the reason, or a RetryInfo, with the delay.
+type detail struct {
+	Reason string `json:"reason"`
+	Delay  string `json:"retryDelay"`
+}
+
+// UnmarshalJSON reads an object, and takes anything else as the message.
+func (f *failure) UnmarshalJSON(raw []byte) error {
+	type plain failure
+	if json.Unmarshal(raw, (*plain)(f)) != nil {
+		*f = failure{Message: strings.Trim(string(raw), `"`)}
+	}
+	return nil
+}
+
+func (f *failure) toError(body []byte) *dialect.Error {
+	e := &dialect.Error{Message: cmp.Or(f.Message, string(body)), Type: f.Status}
+	if f.Code >= dialect.BadRequest && f.Code < 600 {
+		e.Status = f.Code
+	}
+	for _, d := range f.Details {
+		e.Code = cmp.Or(e.Code, d.Reason)
+		if delay, err := time.ParseDuration(d.Delay); err == nil && delay > 0 {
+			e.RetryAfter = delay
+		}
+	}
+	return e
+}
+
+// DecodeError implements dialect.Codec. An error in place of a stream may be the first item of a list.
+func (Codec) DecodeError(body []byte) *dialect.Error {
+	var whole struct {
+		Error *failure `json:"error"`
+	}
+	first := bytes.TrimSpace(body)
+	if inner, ok := bytes.CutPrefix(first, []byte("[")); ok && bytes.HasSuffix(inner, []byte("]")) {
+		first = inner[:len(inner)-1]
+	}
+	if json.Unmarshal(first, &whole) != nil || whole.Error == nil {
+		return &dialect.Error{Message: strings.TrimSpace(string(body))}
+	}
+	return whole.Error.toError(body)
+}
+
+// Words for statuses.
+const (
+	StatusExhausted = "RESOURCE_EXHAUSTED"
+
+	statusInvalid = "INVALID_ARGUMENT"
+	statusDown    = "UNAVAILABLE"
+)
+
+// statusWords are the words for statuses that are neither a client's nor the server's in general.
+var statusWords = map[int]string{
+	401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: StatusExhausted, 499: "CANCELLED",
+	500: "INTERNAL", 501: "UNIMPLEMENTED", 504: "DEADLINE_EXCEEDED",
+}
+
+func statusWord(status int) string {
+	if word, ok := statusWords[status]; ok {
+		return word
+	}
+	if status < 500 {
+		return statusInvalid
+	}
+	return statusDown
+}
+
+// AppendError implements dialect.Codec.
+func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
+	w := jsonwrite.Append(dst, 128+len(f.Message))
+	w.BeginObject()
+	w.Key("error")
+	w.BeginObject()
+	w.IntMember("code", int64(f.Status))
+	w.TextMember("message", f.Message)
+	w.TextMember("status", statusWord(f.Status))
+	if f.Param != "" {
+		w.Key("details")
+		w.BeginList()
+		w.BeginObject()
+		w.TextMember("@type", "type.googleapis.com/google.rpc.BadRequest")
+		w.Key("fieldViolations")
+		w.BeginList()
+		w.BeginObject()
+		w.TextMember("field", f.Param)
+		w.TextMember("description", f.Message)
+		w.EndObject()
+		w.EndList()
+		w.EndObject()
+		w.EndList()
+	}
+	w.EndObject()
+	w.EndObject()
+	return w.Bytes()
+}
+
+// tooLong are words of messages about a full context.
+var tooLong = []string{"maximum number of tokens", "size exceeds the limit"}
+
+// Stopped implements dialect.Codec. A prompt that the filter blocks is no error, but an answer without candidates.
+func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
+	if status != dialect.BadRequest {
+		return nil, false
+	}
+	for _, words := range tooLong {
+		if strings.Contains(e.Message, words) {
+			return chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
+		}
+	}
+	return nil, false
+}
+
+// TooLong implements dialect.Codec.
+func (Codec) TooLong(said string) dialect.Failure {
+	message := "The input token count exceeds the maximum number of tokens allowed: " + said
+	if tokens, most, ok := dialect.Room(said); ok {
+		message = fmt.Sprintf("The input token count (%d) exceeds the maximum number of tokens allowed (%d).", tokens, most)
+	}
+	return dialect.Failure{Status: dialect.BadRequest, Cause: dialect.TooLong, Param: "contents", Message: message}
+}

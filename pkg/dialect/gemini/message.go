@@ -1,0 +1,162 @@
+package gemini
+
+import (
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Roles of a turn. Results of tools are in turns of the user.
+const (
+	roleUser  = "user"
+	roleModel = "model"
+)
+
+// noContent stands for an empty message, since the API refuses turns without content, and for an empty answer.
+const noContent = "(no content)"
+
+func isSystem(m *modelv1.ChatMessage) bool {
+	return m.GetRole() != modelv1.Role_ROLE_USER && m.GetRole() != modelv1.Role_ROLE_ASSISTANT && m.GetRole() != modelv1.Role_ROLE_TOOL
+}
+
+func isResult(m *modelv1.ChatMessage) bool { return m.GetRole() == modelv1.Role_ROLE_TOOL }
+
+// instruction writes all system messages as one turn.
+func (e *encoder) instruction() {
+	e.turn(roleUser, func() {
+		for _, m := range e.Messages {
+			if isSystem(m) {
+				e.texts(m)
+			}
+		}
+	})
+}
+
+// texts writes the texts of a message, each as a part.
+func (e *encoder) texts(m *modelv1.ChatMessage) {
+	for _, part := range chat.Parts(m.GetContent()) {
+		if text := part.GetText(); text != nil {
+			e.w.BeginObject()
+			e.w.TextMember("text", text.GetText())
+			e.w.EndObject()
+		}
+	}
+}
+
+// contents writes the turns of the conversation. Results that follow each other are one turn, as the calls are.
+func (e *encoder) contents() {
+	e.w.BeginList()
+	for i := 0; i < len(e.Messages); i++ {
+		switch m := e.Messages[i]; {
+		case isSystem(m):
+		case m.GetRole() == modelv1.Role_ROLE_ASSISTANT:
+			e.turn(roleModel, func() { e.assistant(m) })
+		case isResult(m):
+			end := i + 1
+			for end < len(e.Messages) && isResult(e.Messages[end]) {
+				end++
+			}
+			e.turn(roleUser, func() {
+				for _, result := range e.Messages[i:end] {
+					e.result(result)
+				}
+			})
+			i = end - 1
+		default:
+			e.turn(roleUser, func() { e.user(m) })
+		}
+	}
+	e.w.EndList()
+}
+
+func (e *encoder) turn(role string, parts func()) {
+	e.w.BeginObject()
+	e.w.TextMember("role", role)
+	e.w.Key("parts")
+	e.w.BeginList()
+	parts()
+	e.w.EndList()
+	e.w.EndObject()
+}
+
+func (e *encoder) user(m *modelv1.ChatMessage) {
+	for _, part := range spoken(m) {
+		e.w.BeginObject()
+		e.userPart(part)
+		e.w.EndObject()
+	}
+}
+
+// spoken are the parts of a message, which has at least one.
+func spoken(m *modelv1.ChatMessage) []*contentv1.Content {
+	parts := chat.Parts(m.GetContent())
+	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" || len(parts) == 0 && len(m.GetToolCalls()) == 0 {
+		return []*contentv1.Content{chat.TextPart(noContent)}
+	}
+	return parts
+}
+
+// userPart writes the member that is a part of a user's message.
+func (e *encoder) userPart(part *contentv1.Content) {
+	if text := part.GetText(); text != nil {
+		e.w.TextMember("text", text.GetText())
+		return
+	}
+	media := chat.Media(part)
+	if media == nil {
+		e.refuse("content in a user message that is neither text, image, audio, video nor document")
+		return
+	}
+	mediaType, data, inline := dialect.SplitDataURI(media.GetUri())
+	if !inline {
+		e.refuse("media that is not a data URI")
+	}
+	writeInline(e.w, "mime_type", mediaType, data)
+}
+
+// result writes a tool's result, or its error, and then the media in it.
+func (e *encoder) result(m *modelv1.ChatMessage) {
+	member, text := memberOutput, chat.Text(m)
+	if failure := m.GetError(); failure != nil {
+		member, text = memberError, failure.GetMessage()
+	}
+	e.w.BeginObject()
+	e.w.Key("functionResponse")
+	e.w.BeginObject()
+	if ids := m.GetToolCallIds(); len(ids) > 0 {
+		e.w.TextMember("id", ids[0])
+	}
+	e.w.TextMember("name", m.GetFunction())
+	e.w.Key("response")
+	e.w.BeginObject()
+	e.w.TextMember(member, text)
+	e.w.EndObject()
+	e.w.EndObject()
+	e.w.EndObject()
+	for _, part := range m.GetContent().GetList().GetParts() {
+		if part.GetText() == nil {
+			e.w.BeginObject()
+			e.userPart(part)
+			e.w.EndObject()
+		}
+	}
+}
+
+// Members of a function's response.
+const (
+	memberOutput = "output"
+	memberError  = "error"
+)
+
+// assistant writes the parts of a model's message.
+func (e *encoder) assistant(m *modelv1.ChatMessage) {
+	parts := spoken(m)
+	if slices.ContainsFunc(parts, func(part *contentv1.Content) bool { return part.GetData() != nil }) {
+		e.refuse("data of a model's message")
+	}
+	t := &turnWriter{w: e.w, calls: m.GetToolCalls()}
+	t.write(parts)
+}

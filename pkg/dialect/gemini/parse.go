@@ -1,0 +1,260 @@
+package gemini
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+)
+
+// wireRequest is a client's request on the wire.
+type wireRequest struct {
+	Contents   []content   `json:"contents"`
+	System     *content    `json:"systemInstruction"`
+	Tools      []wireTool  `json:"tools"`
+	ToolConfig *toolConfig `json:"toolConfig"`
+	Config     *wireConfig `json:"generationConfig"`
+	// Cached is a conversation that the vendor stores: not expressible in the canonical form.
+	Cached string `json:"cachedContent"`
+}
+
+// wireTool is a list of functions. Any other member is a tool of the server.
+type wireTool map[string]json.RawMessage
+
+const memberFunctions = "functionDeclarations"
+
+type functionDeclaration struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	JSONSchema  json.RawMessage `json:"parametersJsonSchema"`
+}
+
+type toolConfig struct {
+	Calling struct {
+		Mode    string   `json:"mode"`
+		Allowed []string `json:"allowedFunctionNames"`
+	} `json:"functionCallingConfig"`
+}
+
+type wireConfig struct {
+	Temperature      *float64        `json:"temperature"`
+	TopP             *float64        `json:"topP"`
+	TopK             *float64        `json:"topK"`
+	MaxTokens        *int64          `json:"maxOutputTokens"`
+	Stops            []string        `json:"stopSequences"`
+	PresencePenalty  *float64        `json:"presencePenalty"`
+	FrequencyPenalty *float64        `json:"frequencyPenalty"`
+	Seed             *int64          `json:"seed"`
+	Candidates       *int32          `json:"candidateCount"`
+	Logprobs         *bool           `json:"responseLogprobs"`
+	TopLogprobs      *int32          `json:"logprobs"`
+	Type             string          `json:"responseMimeType"`
+	Schema           json.RawMessage `json:"responseSchema"`
+	JSONSchema       json.RawMessage `json:"responseJsonSchema"`
+	Modalities       []string        `json:"responseModalities"`
+	Thinking         *struct {
+		Budget *int64 `json:"thinkingBudget"`
+		Level  string `json:"thinkingLevel"`
+	} `json:"thinkingConfig"`
+}
+
+// ParseRequest implements dialect.Codec: the model and Stream are in the address. Members without a place in the
+// canonical form, such as `safetySettings`, are ignored; what would change the answer and cannot be expressed is
+// refused.
+func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
+	var w wireRequest
+	if err := jsonread.Unmarshal(camelCase(body), &w); err != nil {
+		return nil, unreadable(err)
+	}
+	return w.request()
+}
+
+// unreadable is the error for a body that cannot be read; it names the member of the wrong type.
+func unreadable(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
+		return dialect.Mismatch(kind)
+	}
+	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// request is the request in the canonical form.
+func (w *wireRequest) request() (*dialect.Request, error) {
+	switch {
+	case w.Contents == nil:
+		return nil, dialect.Required("contents")
+	case len(w.Contents) == 0:
+		return nil, dialect.Invalid("contents", "needs at least one turn")
+	case w.Cached != "":
+		return nil, dialect.NotSupported("cachedContent", "content that is stored at a vendor is not known here; send it")
+	}
+	r := &dialect.Request{}
+	var err error
+	if r.Messages, err = w.messages(); err != nil {
+		return nil, err
+	}
+	if r.Tools, err = w.tools(); err != nil {
+		return nil, err
+	}
+	if r.Choice, err = w.choice(); err != nil {
+		return nil, err
+	}
+	r.Config, err = w.config()
+	return r, err
+}
+
+func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
+	var tools []*toolv1.ToolInfo
+	for i, tool := range w.Tools {
+		for name := range tool {
+			if name != memberFunctions {
+				return nil, dialect.NotSupported(fmt.Sprintf("tools[%d].%s", i, name), "is not supported here; `%s` are", memberFunctions)
+			}
+		}
+		param := fmt.Sprintf("tools[%d].%s", i, memberFunctions)
+		var functions []functionDeclaration
+		if raw := tool[memberFunctions]; raw != nil && jsonread.Unmarshal(raw, &functions) != nil {
+			return nil, dialect.Invalid(param, "is no list of functions")
+		}
+		for j, f := range functions {
+			if f.Name == "" {
+				return nil, dialect.Required(fmt.Sprintf("%s[%d].name", param, j))
+			}
+			tools = append(tools, &toolv1.ToolInfo{
+				Name: f.Name, Description: f.Description, ParametersJson: cmp.Or(schemaOf(f.JSONSchema, f.Parameters), `{"type":"object","properties":{}}`),
+			})
+		}
+	}
+	return tools, nil
+}
+
+// schemaOf is a JSON Schema: given as one, or in the vendor's own form, which has its types in capitals. It is empty
+// if there is none.
+func schemaOf(schema, openAPI json.RawMessage) string {
+	if len(schema) > 0 && string(schema) != "null" {
+		return string(schema)
+	}
+	if len(openAPI) == 0 || string(openAPI) == "null" {
+		return ""
+	}
+	value, err := orderedjson.Decode(openAPI)
+	if err != nil || !lowerTypes(value) {
+		return string(openAPI)
+	}
+	return string(orderedjson.Append(nil, value))
+}
+
+// lowerTypes puts the types in a schema into lower case. It reports whether it has changed any.
+func lowerTypes(value any) (changed bool) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			changed = lowerTypes(item) || changed
+		}
+	case *orderedjson.Object:
+		if text, ok := v.Get("type"); ok {
+			if kind, isText := text.(string); isText && kind != strings.ToLower(kind) {
+				v.Set("type", strings.ToLower(kind))
+				changed = true
+			}
+		}
+		for _, member := range v.All() {
+			changed = lowerTypes(member) || changed
+		}
+	}
+	return changed
+}
+
+func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
+	if w.ToolConfig == nil {
+		return nil, nil
+	}
+	const param = "toolConfig.functionCallingConfig"
+	c := w.ToolConfig.Calling
+	switch {
+	case len(c.Allowed) > 1:
+		return nil, dialect.NotSupported(param+".allowedFunctionNames", "more than one name is not supported here; send only the functions that may be called")
+	case len(c.Allowed) == 1 && (c.Mode == modeAny || c.Mode == modeValidated):
+		return chat.FunctionChoice(c.Allowed[0]), nil
+	}
+	switch c.Mode {
+	case "", "MODE_UNSPECIFIED":
+		return nil, nil
+	case modeAuto, modeValidated:
+		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), nil
+	case modeAny:
+		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), nil
+	case modeNone:
+		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), nil
+	default:
+		return nil, dialect.Invalid(param+".mode", "%q is none of AUTO, ANY, NONE, VALIDATED", c.Mode)
+	}
+}
+
+// paramConfig precedes the names of the options.
+const paramConfig = "generationConfig."
+
+func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
+	o := w.Config
+	if o == nil {
+		return &modelv1.GenerateConfig{}, nil
+	}
+	switch {
+	case o.MaxTokens != nil && *o.MaxTokens < 1:
+		return nil, dialect.Invalid(paramConfig+"maxOutputTokens", "is %d; give at least 1", *o.MaxTokens)
+	case o.Candidates != nil && (*o.Candidates < 1 || *o.Candidates > maxChoices):
+		return nil, dialect.Invalid(paramConfig+"candidateCount", "is %d; give 1 to %d", *o.Candidates, maxChoices)
+	case o.TopK != nil && !(*o.TopK >= 0 && *o.TopK < 1<<31):
+		return nil, dialect.Invalid(paramConfig+"topK", "is %v; give a whole number", *o.TopK)
+	}
+	c := &modelv1.GenerateConfig{
+		Temperature: o.Temperature, TopP: o.TopP, MaxTokens: o.MaxTokens, PresencePenalty: o.PresencePenalty, FrequencyPenalty: o.FrequencyPenalty, Seed: o.Seed,
+		NumChoices: o.Candidates, Logprobs: o.Logprobs, TopLogprobs: o.TopLogprobs,
+	}
+	if o.TopK != nil {
+		c.TopK = new(int32(*o.TopK))
+	}
+	if o.Stops != nil {
+		c.StopSeqs = &modelv1.StringList{Values: o.Stops}
+	}
+	if t := o.Thinking; t != nil {
+		if t.Budget != nil && *t.Budget >= 0 { // -1 leaves it to the server.
+			c.ReasoningTokens = t.Budget
+		}
+		if t.Level != "" {
+			c.ReasoningEffort = new(strings.ToLower(t.Level))
+		}
+	}
+	for _, modality := range o.Modalities {
+		switch modality {
+		case modalityText:
+		case modalityImage:
+			c.Modalities = &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}}
+		default:
+			return nil, dialect.NotSupported(paramConfig+"responseModalities", "%q is none of TEXT, IMAGE", modality)
+		}
+	}
+	return c, o.format(c)
+}
+
+// format reads the form of the answer.
+func (o *wireConfig) format(c *modelv1.GenerateConfig) error {
+	schema := schemaOf(o.JSONSchema, o.Schema)
+	switch {
+	case schema != "":
+		c.ResponseSchema = &modelv1.ResponseSchema{Name: "response", JsonSchema: schema}
+	case o.Type == typeJSON:
+		return dialect.NotSupported(paramConfig+"responseMimeType", "`%s` is supported here with a `responseJsonSchema`", typeJSON)
+	case o.Type != "" && o.Type != typeText:
+		return dialect.NotSupported(paramConfig+"responseMimeType", "%q is none of %s, %s", o.Type, typeText, typeJSON)
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// conversation collects the messages of a request.
+type conversation struct {
+	messages []*modelv1.ChatMessage
+	// open are the calls without a result yet, by function: clients that send no ids mean them in this order.
+	open map[string][]*toolv1.ToolCall
+	// unnamed counts the calls and results without an id.
+	unnamed int
+}
+
+// newID makes an id for a call, or for a result without a call. It depends on nothing but the conversation, so that a
+// longer one has the ids of its shorter prefix.
+func (c *conversation) newID(function string) string {
+	c.unnamed++
+	return fmt.Sprintf("call_%s_%d", function, c.unnamed)
+}
+
+func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
+	c := &conversation{open: map[string][]*toolv1.ToolCall{}}
+	if w.System != nil {
+		if err := c.system(w.System); err != nil {
+			return nil, err
+		}
+	}
+	for i := range w.Contents {
+		turn, param := &w.Contents[i], fmt.Sprintf("contents[%d]", i)
+		var err error
+		switch turn.Role {
+		case roleUser, "", "function":
+			err = c.user(turn, param)
+		case roleModel:
+			err = c.model(turn, param)
+		default:
+			err = dialect.Invalid(param+".role", "%q is none of user, model", turn.Role)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.messages, nil
+}
+
+func (c *conversation) add(role modelv1.Role, parts []*contentv1.Content) *modelv1.ChatMessage {
+	m := &modelv1.ChatMessage{Id: chat.NewID(), Role: role}
+	if len(parts) == 1 && parts[0].GetText() != nil {
+		m.Content = chat.TextContent(parts[0].GetText().GetText())
+	} else {
+		m.Content = chat.ListContent(parts...)
+	}
+	c.messages = append(c.messages, m)
+	return m
+}
+
+// system reads the instructions, which are texts.
+func (c *conversation) system(turn *content) error {
+	var texts []*contentv1.Content
+	for i, p := range turn.Parts {
+		if p.Text == nil {
+			return dialect.NotSupported(fmt.Sprintf("systemInstruction.parts[%d]", i), "only text is supported here")
+		}
+		texts = append(texts, chat.TextPart(*p.Text))
+	}
+	if len(texts) > 0 {
+		c.add(modelv1.Role_ROLE_SYSTEM, texts)
+	}
+	return nil
+}
+
+// user reads a turn of the user: results of calls, each a message, and what is between them.
+func (c *conversation) user(turn *content, param string) error {
+	if len(turn.Parts) == 0 {
+		return dialect.Required(param + ".parts")
+	}
+	var parts []*contentv1.Content
+	said := func() {
+		if len(parts) > 0 {
+			c.add(modelv1.Role_ROLE_USER, parts)
+			parts = nil
+		}
+	}
+	for i := range turn.Parts {
+		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
+		if p.Result != nil {
+			said()
+			if err := c.result(p.Result, param+".functionResponse"); err != nil {
+				return err
+			}
+			continue
+		}
+		read, err := p.read(param)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, read)
+	}
+	said()
+	return nil
+}
+
+// read reads a part that is a text or media.
+func (p *part) read(param string) (*contentv1.Content, error) {
+	switch {
+	case p.Text != nil:
+		return chat.TextPart(*p.Text), nil
+	case p.Inline != nil && p.Inline.Type == "":
+		return nil, dialect.Required(param + ".inlineData.mimeType")
+	case p.Inline != nil:
+		if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
+			return nil, err
+		}
+		return media(p.Inline), nil
+	case p.File != nil:
+		return nil, dialect.NotSupported(param+".fileData", "is not fetched here; give the data itself as inlineData")
+	default:
+		return nil, dialect.Invalid(param, "is none of text, inlineData, functionResponse")
+	}
+}
+
+// result reads the result of a call.
+func (c *conversation) result(r *functionResponse, param string) error {
+	if r.Name == "" {
+		return dialect.Required(param + ".name")
+	}
+	parts := []*contentv1.Content{}
+	text, failure := r.outcome()
+	if failure == nil {
+		parts = append(parts, chat.TextPart(text))
+	}
+	for i := range r.Parts {
+		part, err := r.Parts[i].read(fmt.Sprintf("%s.parts[%d]", param, i))
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		parts = append(parts, chat.TextPart(""))
+	}
+	m := c.add(modelv1.Role_ROLE_TOOL, parts)
+	m.Function, m.ToolCallIds, m.Error = r.Name, []string{c.answered(r)}, failure
+	return nil
+}
+
+// outcome is a text if the response has an output alone, a failure if it has an error alone, and else the whole
+// document.
+func (r *functionResponse) outcome() (text string, failure *toolv1.ToolCallError) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(r.Response, &members) == nil && len(members) == 1 {
+		if raw, ok := members[memberOutput]; ok && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+			return text, nil
+		}
+		if raw, ok := members[memberError]; ok && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+			return "", &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: text}
+		}
+	}
+	return string(r.Response), nil
+}
+
+// answered returns the id of the call that a result belongs to, which is then no longer open.
+func (c *conversation) answered(r *functionResponse) string {
+	open := c.open[r.Name]
+	for i, call := range open {
+		if r.ID == "" || call.GetId() == r.ID {
+			c.open[r.Name] = slices.Delete(open, i, i+1)
+			return call.GetId()
+		}
+	}
+	if r.ID != "" {
+		return r.ID
+	}
+	return c.newID(r.Name)
+}
+
+// model reads a turn of the model.
+func (c *conversation) model(turn *content, param string) error {
+	read := turnReader{newID: c.newID}
+	for i := range turn.Parts {
+		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
+		switch {
+		case p.File != nil:
+			return dialect.NotSupported(param+".fileData", "is not fetched here; give the data itself as inlineData")
+		case p.Inline != nil:
+			if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
+				return err
+			}
+		}
+		read.part(p)
+	}
+	m := c.add(modelv1.Role_ROLE_ASSISTANT, read.parts)
+	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, read.calls
+	for _, call := range read.calls {
+		c.open[call.GetFunction()] = append(c.open[call.GetFunction()], call)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package gemini
+
+import (
+	"encoding/json"
+
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// A thought signature is sealed reasoning. The signature of a call is in an anchor, a sealed part that names the call;
+// calls without a signature have one too, since it keeps the call's place among the texts. The signature of any other
+// part is in a sealed part before it, together with the thought that precedes the two.
+
+// anchorMember is the member of an anchor's internal JSON that names its call.
+const anchorMember = "gemini_function_call_id"
+
+// anchor makes the sealed part of a call.
+func anchor(callID, signature string) *contentv1.Content {
+	var w jsonwrite.Writer
+	w.BeginObject()
+	w.TextMember(anchorMember, callID)
+	w.EndObject()
+	part := sealed(signature, nil)
+	part.InternalJson = w.String()
+	return part
+}
+
+// anchored returns the id of the call that a sealed part is the anchor of; ok is false for other parts.
+func anchored(part *contentv1.Content) (callID string, ok bool) {
+	if !part.GetReasoning().GetRedacted() || part.GetInternalJson() == "" {
+		return "", false
+	}
+	var internal struct {
+		Call *string `json:"gemini_function_call_id"`
+	}
+	if json.Unmarshal([]byte(part.GetInternalJson()), &internal) != nil || internal.Call == nil {
+		return "", false
+	}
+	return *internal.Call, true
+}
+
+// sealed makes a sealed part. summary is the thought, if it is known.
+func sealed(signature string, summary *string) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: signature, Summary: summary, Redacted: true}}}
+}

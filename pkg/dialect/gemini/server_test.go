@@ -1,0 +1,140 @@
+package gemini_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// parse reads a request of a client.
+func parse(t *testing.T, body string) *dialect.Request {
+	t.Helper()
+	r, err := gemini.Codec{}.ParseRequest([]byte(body))
+	require.NoError(t, err, body)
+	return r
+}
+
+// Clients spell members in either way; JSON of others is never respelled.
+func TestARequestIsReadAsItWasMeant(t *testing.T) {
+	t.Parallel()
+	want := &modelv1.GenerateConfig{
+		MaxTokens: new(int64(5)), Temperature: new(0.5), TopP: new(0.9), TopK: new(int32(40)), NumChoices: new(int32(2)), FrequencyPenalty: new(0.1), PresencePenalty: new(0.2),
+		Seed: new(int64(7)), Logprobs: new(true), TopLogprobs: new(int32(3)), StopSeqs: &modelv1.StringList{Values: []string{"END"}}, ReasoningTokens: new(int64(9)),
+		ReasoningEffort: new("low"), ResponseSchema: &modelv1.ResponseSchema{Name: "response", JsonSchema: `{"type": "object", "a_b": 1.0}`},
+	}
+	for _, body := range []string{
+		`{"contents":[{"role":"user","parts":[{"text":"x"}]}],"generationConfig":{"maxOutputTokens":5,"temperature":0.5,"topP":0.9,"topK":40,"candidateCount":2,"frequencyPenalty":0.1,
+			"presencePenalty":0.2,"seed":7,"responseLogprobs":true,"logprobs":3,"stopSequences":["END"],"responseMimeType":"application/json",
+			"responseJsonSchema":{"type": "object", "a_b": 1.0},"thinkingConfig":{"thinkingBudget":9,"thinkingLevel":"LOW","includeThoughts":true}},"safetySettings":[]}`,
+		`{"contents":[{"role":"user","parts":[{"text":"x"}]}],"generation_config":{"max_output_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":40.0,"candidate_count":2,"frequency_penalty":0.1,
+			"presence_penalty":0.2,"seed":7,"response_logprobs":true,"logprobs":3,"stop_sequences":["END"],"response_mime_type":"application/json",
+			"response_json_schema":{"type": "object", "a_b": 1.0},"thinking_config":{"thinking_budget":9,"thinking_level":"LOW","include_thoughts":true}},"safety_settings":[]}`,
+	} {
+		got := parse(t, body).Config
+		assert.True(t, proto.Equal(want, got), "%v", got)
+	}
+	r := parse(t, `{"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"type":{"type":"STRING"}}}},
+		{"name":"g","parameters":{"type": "object"}},{"name":"h"}]}]}`)
+	var schemas []string
+	for _, tool := range r.Tools {
+		schemas = append(schemas, tool.GetParametersJson())
+	}
+	assert.Equal(t, []string{`{"type":"object","properties":{"type":{"type":"string"}}}`, `{"type": "object"}`, `{"type":"object","properties":{}}`}, schemas)
+	assert.Nil(t, r.Choice)
+}
+
+// Clients that send no ids mean the results in the order of the calls. The ids that calls then get are the same each
+// time, so that the conversation is.
+func TestResultsBelongToTheirCalls(t *testing.T) {
+	t.Parallel()
+	const body = `{"contents":[{"role":"model","parts":[{"functionCall":{"name":"f","args":{"a":1}}},{"functionCall":{"name":"g"}},{"functionCall":{"name":"f","args":{"a":2}}}]},
+		{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"one"}}},{"functionResponse":{"name":"g","response":{"error":"no"}}},
+		{"functionResponse":{"name":"f","response":{"result":"two"}}},{"functionResponse":{"name":"f","response":{}}},{"text":"So?"}]}]}`
+	r := parse(t, body)
+	require.Len(t, r.Messages, 6)
+	var calls []string
+	for _, call := range r.Messages[0].GetToolCalls() {
+		calls = append(calls, call.GetId())
+	}
+	var ids, texts []string
+	for _, m := range r.Messages[1:] {
+		texts = append(texts, chat.Text(m))
+		ids = append(ids, m.GetToolCallIds()...)
+	}
+	assert.Equal(t, []string{"one", "", `{"result":"two"}`, "{}", "So?"}, texts)
+	assert.Equal(t, append(calls, "call_f_4"), ids)
+	assert.Equal(t, "no", r.Messages[2].GetError().GetMessage())
+	assert.Equal(t, r.Messages[0].GetToolCalls()[0].GetId(), parse(t, body).Messages[0].GetToolCalls()[0].GetId())
+}
+
+func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
+	t.Parallel()
+	const turn = `"contents":[{"parts":[{"text":"x"}]}]`
+	for body, want := range map[string]string{
+		`[]`:                "no JSON object",
+		`{}`:                "contents: is required",
+		`{"contents":[]}`:   "contents",
+		`{"contents":5}`:    "contents: must not be a number",
+		`{"contents":[{}]}`: "contents[0].parts: is required",
+		`{"contents":[{"role":"robot","parts":[{"text":"x"}]}]}`:                                                "contents[0].role",
+		`{"contents":[{"parts":[{}]}]}`:                                                                         "contents[0].parts[0]",
+		`{"contents":[{"parts":[{"file_data":{"file_uri":"https://x.example"}}]}]}`:                             "contents[0].parts[0].fileData: is not fetched here",
+		`{"contents":[{"role":"model","parts":[{"fileData":{}}]}]}`:                                             "contents[0].parts[0].fileData",
+		`{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"no!"}}]}]}`:                       "contents[0].parts[0].inlineData.data: is not in base64",
+		`{"contents":[{"role":"model","parts":[{"inlineData":{"mimeType":"image/png","data":"no!"}}]}]}`:        "contents[0].parts[0].inlineData.data",
+		`{"contents":[{"parts":[{"inlineData":{"data":"AAAA"}}]}]}`:                                             "inlineData.mimeType: is required",
+		`{"contents":[{"parts":[{"functionResponse":{}}]}]}`:                                                    "functionResponse.name",
+		`{` + turn + `,"systemInstruction":{"parts":[{"inlineData":{}}]}}`:                                      "systemInstruction.parts[0]",
+		`{` + turn + `,"cachedContent":"cachedContents/x"}`:                                                     "cachedContent",
+		`{` + turn + `,"tools":[{"googleSearch":{}}]}`:                                                          "tools[0].googleSearch",
+		`{` + turn + `,"tools":[{"functionDeclarations":{}}]}`:                                                  "tools[0].functionDeclarations",
+		`{` + turn + `,"tools":[{"functionDeclarations":[{}]}]}`:                                                "tools[0].functionDeclarations[0].name",
+		`{` + turn + `,"toolConfig":{"functionCallingConfig":{"mode":"SOME"}}}`:                                 "functionCallingConfig.mode",
+		`{` + turn + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["a","b"]}}}`: "allowedFunctionNames",
+		`{` + turn + `,"generationConfig":{"maxOutputTokens":0}}`:                                               "generationConfig.maxOutputTokens",
+		`{` + turn + `,"generationConfig":{"candidateCount":1000000}}`:                                          "1 to 1024",
+		`{` + turn + `,"generationConfig":{"topK":-1}}`:                                                         "generationConfig.topK",
+		`{` + turn + `,"generationConfig":{"responseModalities":["AUDIO"]}}`:                                    "generationConfig.responseModalities",
+		`{` + turn + `,"generationConfig":{"responseMimeType":"application/json"}}`:                             "responseJsonSchema",
+		`{` + turn + `,"generationConfig":{"responseMimeType":"text/x.enum"}}`:                                  "generationConfig.responseMimeType",
+	} {
+		_, err := gemini.Codec{}.ParseRequest([]byte(body))
+		var said *dialect.RequestError
+		require.ErrorAs(t, err, &said, body)
+		assert.ErrorContains(t, err, want, body)
+	}
+}
+
+// What a client sends back of an answer is what the model said, with all that its vendor needs.
+func TestAnAnswerIsReadBackAndCanBeSentAgain(t *testing.T) {
+	t.Parallel()
+	first := decode(t, answered(everyPart))
+	body, err := gemini.Codec{}.AppendResponse(nil, first, dialect.ResponseMeta{})
+	require.NoError(t, err)
+	again := decode(t, string(body))
+	for _, output := range []*modelv1.ModelOutput{first, again} {
+		for _, part := range chat.FirstMessage(output).GetContent().GetList().GetParts() {
+			if use := part.GetToolUse(); use != nil {
+				use.Id = ""
+			}
+		}
+	}
+	assert.Equal(t, encode(t, chat.FirstMessage(first)), encode(t, chat.FirstMessage(again)))
+	assert.True(t, proto.Equal(chat.FirstMessage(first).GetContent(), chat.FirstMessage(again).GetContent()), "%s", body)
+}
+
+func TestTokensAreCountedOfARequestOrOfItsTurnsAlone(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"contents":[{"parts":[{"text":"x"}]}]}`, `{"generate_content_request":{"model":"models/m","contents":[{"parts":[{"text":"x"}]}]}}`} {
+		r, err := gemini.Codec{}.ParseCountRequest([]byte(body))
+		require.NoError(t, err)
+		assert.Equal(t, "x", chat.Text(r.Messages[0]))
+	}
+}

@@ -1,0 +1,191 @@
+package gemini
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+)
+
+// maxChoices bounds the choices of one answer, whose indices the server sends.
+const maxChoices = 1024
+
+// ReadEvents implements dialect.Codec, for streams that were requested with alt=sse.
+func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
+	return dialect.Events(stream)
+}
+
+// NewStreamReader implements dialect.Codec. The response of the reader is an *Answer.
+func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
+
+// streamReader collects an answer whose events are answers too, each with the next parts of some candidates. No event
+// marks the end: a candidate ends with its finish reason.
+type streamReader struct {
+	whole   Answer
+	turns   []*streamedTurn // by the index of the candidate
+	started bool
+}
+
+// streamedTurn is the received part of a candidate's turn.
+type streamedTurn struct {
+	parts []part
+	// text is that of the last part, while it grows.
+	text  strings.Builder
+	calls int32
+}
+
+// Add implements dialect.StreamReader.
+func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	var piece Answer
+	if err := jsonread.Unmarshal(event.Data, &piece); err != nil {
+		return nil, malformed(err)
+	}
+	if piece.Error != nil {
+		return nil, piece.Error.toError(event.Data)
+	}
+	for i := range piece.Candidates {
+		if at := piece.Candidates[i].Index; at < 0 || at >= maxChoices {
+			return nil, malformed(fmt.Errorf("a candidate has the index %d", at))
+		}
+	}
+	s.started = true
+	if piece.ID != "" {
+		s.whole.ID = piece.ID
+	}
+	if piece.Model != "" {
+		s.whole.Model = piece.Model
+	}
+	if piece.Usage != nil {
+		s.whole.Usage = piece.Usage
+	}
+	if piece.Feedback != nil {
+		s.whole.Feedback = piece.Feedback
+	}
+	var deltas []*modelv1.GenerateDelta
+	for i := range piece.Candidates {
+		deltas = append(deltas, s.add(&piece.Candidates[i])...)
+	}
+	return deltas, nil
+}
+
+// add adds a piece of a candidate.
+func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
+	for len(s.turns) <= c.Index {
+		s.whole.Candidates = append(s.whole.Candidates, candidate{Index: len(s.turns)})
+		s.turns = append(s.turns, &streamedTurn{})
+	}
+	whole, turn := &s.whole.Candidates[c.Index], s.turns[c.Index]
+	if c.FinishReason != "" {
+		whole.FinishReason, whole.FinishMessage = c.FinishReason, c.FinishMessage
+	}
+	if c.Ratings != nil {
+		whole.Ratings = c.Ratings
+	}
+	if c.Grounding != nil {
+		whole.Grounding = c.Grounding
+	}
+	if c.Logprobs != nil {
+		if whole.Logprobs == nil {
+			whole.Logprobs = &logprobsResult{}
+		}
+		whole.Logprobs.Chosen = append(whole.Logprobs.Chosen, c.Logprobs.Chosen...)
+		whole.Logprobs.Top = append(whole.Logprobs.Top, c.Logprobs.Top...)
+	}
+	var deltas []*modelv1.GenerateDelta
+	for i := range c.Content.Parts {
+		if delta := turn.add(&c.Content.Parts[i]); delta != nil {
+			delta.Choice = int32(c.Index)
+			deltas = append(deltas, delta)
+		}
+	}
+	return deltas
+}
+
+// add adds a part, and returns the piece of the answer in it, or nil. A text continues the text before it. A call comes
+// whole.
+func (t *streamedTurn) add(p *part) *modelv1.GenerateDelta {
+	if p.Text == nil {
+		t.settle()
+		delta := t.addCall(p.Call)
+		t.parts = append(t.parts, *p)
+		return delta
+	}
+	if last := len(t.parts) - 1; last >= 0 && t.parts[last].continues(p) {
+		if p.Signature != "" {
+			t.parts[last].Signature = p.Signature
+		}
+	} else if *p.Text != "" || p.Signature != "" || len(t.parts) == 0 {
+		t.settle()
+		t.parts = append(t.parts, part{Text: new(""), Thought: p.Thought, Signature: p.Signature})
+	}
+	t.text.WriteString(*p.Text)
+	switch {
+	case *p.Text == "":
+		return nil
+	case p.Thought:
+		return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: *p.Text}}
+	default:
+		return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: *p.Text}}
+	}
+}
+
+// continues reports whether a text is the next piece of this part. A second signature has a part of its own only if it
+// comes without text, since a text must not be split: on texts the server wants a signature back, but does not need it.
+func (p *part) continues(next *part) bool {
+	return p.Text != nil && p.Thought == next.Thought && (p.Signature == "" || next.Signature == "" || *next.Text != "")
+}
+
+// addCall returns the piece that is a call, and gives the call an id if it has none.
+func (t *streamedTurn) addCall(call *functionCall) *modelv1.GenerateDelta {
+	if call == nil || call.Name == "" {
+		return nil
+	}
+	if call.ID == "" {
+		call.ID = randomID(call.Name)
+	}
+	delta := &modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}
+	t.calls++
+	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta}}
+}
+
+// settle puts the text that has grown into its part.
+func (t *streamedTurn) settle() {
+	if last := len(t.parts) - 1; last >= 0 && t.parts[last].Text != nil {
+		t.parts[last].Text = new(t.text.String())
+	}
+	t.text.Reset()
+}
+
+// Started implements dialect.StreamReader.
+func (s *streamReader) Started() bool { return s.started }
+
+// Done implements dialect.StreamReader: nothing follows the finish reasons of all candidates.
+func (s *streamReader) Done() bool {
+	if len(s.whole.Candidates) == 0 {
+		return s.whole.Feedback != nil && s.whole.Feedback.Reason != ""
+	}
+	return !slices.ContainsFunc(s.whole.Candidates, func(c candidate) bool { return c.FinishReason == "" })
+}
+
+// Complete implements dialect.StreamReader.
+func (s *streamReader) Complete() bool { return s.Done() }
+
+// Usage implements dialect.StreamReader.
+func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.TokenUsage() }
+
+// Response implements dialect.StreamReader.
+func (s *streamReader) Response() dialect.Response {
+	if len(s.turns) == 0 && !s.Done() {
+		s.whole.Candidates = []candidate{{}} // It was cut off before its first candidate.
+	}
+	for i, turn := range s.turns {
+		turn.settle()
+		s.whole.Candidates[i].Content.Parts = turn.parts
+	}
+	return &s.whole
+}

@@ -1,0 +1,151 @@
+package gemini
+
+import (
+	"cmp"
+	"io"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// streamWriter writes an answer as server-sent events, each call with one write:
+//
+//	answer (a text or a thought)*, answer (the rest and finishReason of each candidate, and usageMetadata)
+//
+// Calls, which the format has whole, are in the last event: a client takes a candidate with a finish reason to be
+// complete.
+type streamWriter struct {
+	w       io.Writer
+	err     error
+	meta    dialect.ResponseMeta
+	written map[int32]*written
+	data    []byte // of the last event; used again
+}
+
+// written is what was written of a choice.
+type written struct{ text, thought strings.Builder }
+
+// NewStreamWriter implements dialect.Codec.
+func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
+	meta.ID = cmp.Or(meta.ID, chat.NewID())
+	return &streamWriter{w: w, meta: meta, written: map[int32]*written{}}
+}
+
+// Write implements dialect.StreamWriter.
+func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
+	c := s.choice(delta.GetChoice())
+	text, thought := delta.GetText(), delta.GetReasoning() != ""
+	if thought {
+		text = delta.GetReasoning()
+		c.thought.WriteString(text)
+	} else {
+		c.text.WriteString(text)
+	}
+	if text == "" {
+		return s.err
+	}
+	return s.event(func(w *jsonwrite.Writer) {
+		w.Key("candidates")
+		w.BeginList()
+		w.BeginObject()
+		w.Key("content")
+		w.BeginObject()
+		w.Key("parts")
+		w.BeginList()
+		w.BeginObject()
+		w.TextMember("text", text)
+		if thought {
+			w.BoolMember("thought", true)
+		}
+		w.EndObject()
+		w.EndList()
+		w.TextMember("role", roleModel)
+		w.EndObject()
+		w.IntMember("index", int64(delta.GetChoice()))
+		w.EndObject()
+		w.EndList()
+	})
+}
+
+func (s *streamWriter) choice(index int32) *written {
+	c, ok := s.written[index]
+	if !ok {
+		c = &written{}
+		s.written[index] = c
+	}
+	return c
+}
+
+// Close implements dialect.StreamWriter. An output without choices fails with dialect.ErrNoChoices.
+func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
+	if len(output.GetChoices()) == 0 {
+		return cmp.Or(s.err, dialect.ErrNoChoices)
+	}
+	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
+	return s.event(func(w *jsonwrite.Writer) {
+		w.Key("candidates")
+		w.BeginList()
+		for i, c := range output.GetChoices() {
+			writeCandidate(w, i, c, s.choice(int32(i)).rest())
+		}
+		w.EndList()
+		writeUsage(w, output.GetUsage())
+	})
+}
+
+// rest returns a function that removes the written beginning from the texts of a choice, one after the other. A text
+// that differs from what was written is taken as written.
+func (c *written) rest() func(text string, thought bool) string {
+	text, thought := c.text.String(), c.thought.String()
+	return func(next string, isThought bool) string {
+		said := &text
+		if isThought {
+			said = &thought
+		}
+		common := min(len(next), len(*said))
+		if next[:common] != (*said)[:common] {
+			return ""
+		}
+		*said = (*said)[common:]
+		return next[common:]
+	}
+}
+
+// Ping implements dialect.StreamWriter: it writes an answer without candidates, since not all clients of this vendor
+// read comments.
+func (s *streamWriter) Ping() error { return s.event(func(*jsonwrite.Writer) {}) }
+
+// Fail implements dialect.StreamWriter.
+func (s *streamWriter) Fail(f dialect.Failure) error { return s.send(Codec{}.AppendError(nil, f)) }
+
+// event writes an event with these members.
+func (s *streamWriter) event(members func(*jsonwrite.Writer)) error {
+	w := jsonwrite.Append(s.data[:0], 0)
+	w.BeginObject()
+	members(w)
+	writeMeta(w, &s.meta)
+	w.EndObject()
+	s.data = w.Bytes()
+	return s.send(s.data)
+}
+
+// send writes an event with this data. Line breaks between the tokens of foreign JSON would end it, and are equivalent
+// to blanks.
+func (s *streamWriter) send(data []byte) error {
+	event := make([]byte, 0, len(data)+len("data: \n\n"))
+	event = append(event, "data: "...)
+	for _, c := range data {
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		event = append(event, c)
+	}
+	event = append(event, "\n\n"...)
+	if s.err == nil {
+		_, s.err = s.w.Write(event)
+	}
+	return s.err
+}

@@ -1,0 +1,185 @@
+package gemini
+
+import (
+	"cmp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// turnWriter writes the parts of a model's message: in a request, as the API takes them back, and in an answer.
+type turnWriter struct {
+	w *jsonwrite.Writer
+	// calls are those of the message.
+	calls []*toolv1.ToolCall
+	// answer means that the parts are an answer, of which thoughts that are known beside their seal are a part.
+	answer bool
+	// cut removes from a text, or from a thought, what a stream has written of it already; nil removes nothing.
+	cut func(text string, thought bool) string
+	// seal is the signature of the next part.
+	seal string
+	// left are the calls that are not written yet, by id.
+	left map[string][]*toolv1.ToolCall
+}
+
+// write writes the parts, and then the calls that have no place among them.
+func (t *turnWriter) write(parts []*contentv1.Content) {
+	t.left = map[string][]*toolv1.ToolCall{}
+	for _, call := range t.calls {
+		t.left[call.GetId()] = append(t.left[call.GetId()], call)
+	}
+	for _, part := range parts {
+		t.part(part)
+	}
+	for _, call := range t.calls {
+		if left := t.left[call.GetId()]; len(left) > 0 && left[0] == call {
+			t.call(call)
+		}
+	}
+	t.flush()
+}
+
+func (t *turnWriter) part(part *contentv1.Content) {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		t.text(p.Text.GetText())
+	case *contentv1.Content_Reasoning:
+		t.reasoning(part)
+	case *contentv1.Content_ToolUse:
+		if p.ToolUse.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
+			t.flush()
+			writeExecution(t.w, p.ToolUse)
+		} // The server keeps no place for its searches.
+	default:
+		if mediaType, data, inline := dialect.SplitDataURI(chat.Media(part).GetUri()); inline {
+			t.w.BeginObject()
+			writeInline(t.w, t.typeMember(), mediaType, data)
+			t.end()
+		}
+	}
+}
+
+func (t *turnWriter) text(text string) {
+	rest := text
+	if t.cut != nil {
+		rest = t.cut(text, false)
+	}
+	if rest == "" && text != "" && t.seal == "" {
+		return
+	}
+	t.w.BeginObject()
+	t.w.TextMember("text", rest)
+	t.end()
+}
+
+func (t *turnWriter) thought(text string) {
+	if t.cut != nil {
+		text = t.cut(text, true)
+	}
+	if text == "" {
+		return
+	}
+	t.w.BeginObject()
+	t.w.TextMember("text", text)
+	t.w.BoolMember("thought", true)
+	t.w.EndObject()
+}
+
+func (t *turnWriter) reasoning(part *contentv1.Content) {
+	r := part.GetReasoning()
+	if !r.GetRedacted() {
+		t.thought(r.GetReasoning())
+		return
+	}
+	if id, ok := anchored(part); ok {
+		if left := t.left[id]; len(left) > 0 {
+			t.flush()
+			t.seal = r.GetReasoning()
+			t.call(left[0])
+		} // Otherwise the call was removed, and its signature is of no use.
+		return
+	}
+	t.flush()
+	if t.answer {
+		t.thought(r.GetSummary())
+	}
+	t.seal = r.GetReasoning()
+}
+
+// call writes the first call that is left with its id.
+func (t *turnWriter) call(call *toolv1.ToolCall) {
+	t.left[call.GetId()] = t.left[call.GetId()][1:]
+	t.w.BeginObject()
+	t.w.Key("functionCall")
+	t.w.BeginObject()
+	t.w.TextUnlessEmpty("id", call.GetId())
+	t.w.TextMember("name", call.GetFunction())
+	t.w.RawMember("args", cmp.Or(call.GetArgumentsJson(), "{}"))
+	t.w.EndObject()
+	t.end()
+}
+
+// flush writes a signature that has no part to be on as a part of its own, as the server does at the end of a stream.
+func (t *turnWriter) flush() {
+	if t.seal != "" {
+		t.w.BeginObject()
+		t.w.TextMember("text", "")
+		t.end()
+	}
+}
+
+// end ends a part, with the signature.
+func (t *turnWriter) end() {
+	t.w.TextUnlessEmpty("thoughtSignature", t.seal)
+	t.seal = ""
+	t.w.EndObject()
+}
+
+// typeMember is the name of a media type, which requests spell otherwise than answers.
+func (t *turnWriter) typeMember() string {
+	if t.answer {
+		return "mimeType"
+	}
+	return "mime_type"
+}
+
+// writeInline writes the member that holds media.
+func writeInline(w *jsonwrite.Writer, typeMember, mediaType, data string) {
+	w.Key("inlineData")
+	w.BeginObject()
+	w.TextMember(typeMember, mediaType)
+	w.TextMember("data", data)
+	w.EndObject()
+}
+
+const (
+	outcomeOK     = "OUTCOME_OK"
+	outcomeFailed = "OUTCOME_FAILED"
+
+	languagePython = "PYTHON"
+)
+
+// writeExecution writes code that the server ran, and what came of it.
+func writeExecution(w *jsonwrite.Writer, use *contentv1.ToolUse) {
+	w.BeginObject()
+	w.Key("executableCode")
+	w.BeginObject()
+	w.TextMember("language", languagePython)
+	w.TextMember("code", use.GetArguments())
+	w.EndObject()
+	w.EndObject()
+	outcome, output := outcomeOK, use.GetResult()
+	if use.Error != nil {
+		outcome, output = outcomeFailed, use.GetError()
+	}
+	w.BeginObject()
+	w.Key("codeExecutionResult")
+	w.BeginObject()
+	w.TextMember("outcome", outcome)
+	w.TextMember("output", output)
+	w.EndObject()
+	w.EndObject()
+}

@@ -1,0 +1,121 @@
+package gemini
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// turnReader reads the parts of a model's turn: in an answer, and in a request of a client that sends it back.
+type turnReader struct {
+	tools []*toolv1.ToolInfo
+	parts []*contentv1.Content
+	calls []*toolv1.ToolCall
+	// newID makes an id for a call that has none; nil makes a random one.
+	newID func(function string) string
+	// code is code that the server ran, until its result comes.
+	code *executableCode
+}
+
+func (t *turnReader) part(p *part) {
+	switch {
+	case p.Call != nil:
+		t.call(p)
+	case p.Inline != nil:
+		t.sealed(p)
+		t.parts = append(t.parts, media(p.Inline))
+	case p.Code != nil:
+		t.code = p.Code
+	case p.CodeResult != nil:
+		t.executed(p.CodeResult)
+	case p.Text == nil:
+	case p.Thought:
+		t.parts = append(t.parts, chat.ReasoningPart(*p.Text))
+		t.sealed(p)
+	default:
+		t.sealed(p)
+		if *p.Text != "" || p.Signature == "" {
+			t.parts = append(t.parts, chat.TextPart(*p.Text))
+		}
+	}
+}
+
+// sealed adds the signature of a part that is not a call. A thought before it becomes its summary.
+func (t *turnReader) sealed(p *part) {
+	if p.Signature == "" {
+		return
+	}
+	var summary *string
+	if last := len(t.parts) - 1; last >= 0 {
+		if r := t.parts[last].GetReasoning(); r != nil && !r.GetRedacted() {
+			summary, t.parts = &r.Reasoning, t.parts[:last]
+		}
+	}
+	t.parts = append(t.parts, sealed(p.Signature, summary))
+}
+
+// randomID makes an id for a call: some models give their calls none.
+func randomID(function string) string { return function + "_" + chat.NewID() }
+
+// call adds a call. One without a name is none.
+func (t *turnReader) call(p *part) {
+	if p.Call.Name == "" {
+		return
+	}
+	id := p.Call.ID
+	switch {
+	case id != "":
+	case t.newID != nil:
+		id = t.newID(p.Call.Name)
+	default:
+		id = randomID(p.Call.Name)
+	}
+	t.parts = append(t.parts, anchor(id, p.Signature))
+	t.calls = append(t.calls, dialect.ToolCall(id, p.Call.Name, p.Call.arguments(), t.tools))
+}
+
+// executed adds code that the server ran, with its result.
+func (t *turnReader) executed(result *executionResult) {
+	code := cmp.Or(t.code, &executableCode{})
+	t.code = nil
+	use := &contentv1.ToolUse{
+		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: chat.NewID(), Name: strings.ToLower(cmp.Or(code.Language, languagePython)),
+		Arguments: code.Code, Result: result.Output,
+	}
+	if result.Outcome != outcomeOK {
+		use.Result, use.Error = "", &result.Output
+	}
+	t.parts = append(t.parts, &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: use}})
+}
+
+// audioFormats and videoFormats are the media types that the canonical form has formats for.
+var (
+	audioFormats = map[string]contentv1.AudioFormat{
+		"audio/wav": contentv1.AudioFormat_AUDIO_FORMAT_WAV, "audio/x-wav": contentv1.AudioFormat_AUDIO_FORMAT_WAV,
+		"audio/mpeg": contentv1.AudioFormat_AUDIO_FORMAT_MP3, "audio/mp3": contentv1.AudioFormat_AUDIO_FORMAT_MP3,
+	}
+	videoFormats = map[string]contentv1.VideoFormat{
+		"video/mp4": contentv1.VideoFormat_VIDEO_FORMAT_MP4, "video/mpeg": contentv1.VideoFormat_VIDEO_FORMAT_MPEG,
+		"video/quicktime": contentv1.VideoFormat_VIDEO_FORMAT_MOV, "video/mov": contentv1.VideoFormat_VIDEO_FORMAT_MOV,
+	}
+)
+
+// media is the part of media; a document, where it has no kind of its own.
+func media(d *inlineData) *contentv1.Content {
+	uri := "data:" + d.Type + ";base64," + d.Data
+	source := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}
+	if strings.HasPrefix(d.Type, "image/") {
+		return chat.ImagePart(uri)
+	}
+	if format, ok := audioFormats[d.Type]; ok {
+		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: source, Format: format}}}
+	}
+	if format, ok := videoFormats[d.Type]; ok {
+		return &contentv1.Content{Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: source, Format: format}}}
+	}
+	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: source, MimeType: d.Type}}}
+}

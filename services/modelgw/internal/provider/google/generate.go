@@ -1,0 +1,152 @@
+package google
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+)
+
+// quirks interpret the errors of the API.
+var quirks = exchange.Quirks{
+	Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
+		switch {
+		case status == http.StatusTooManyRequests && strings.Contains(e.Message, "limit: 0"):
+			return provider.Final // The account has no quota for the model, and waiting gives it none.
+		case status == http.StatusServiceUnavailable && e.Type == format.StatusExhausted:
+			return provider.RateLimit
+		default:
+			return class
+		}
+	},
+	Auth: func(e *dialect.Error) bool { return e.Code == "API_KEY_INVALID" },
+}
+
+const (
+	// maxTries bounds how often one attempt asks for a call that the server can read.
+	maxTries = 3
+	// again asks for one.
+	again = "The call of a function in your last message could not be read. Call the function again, with its name and its arguments as declared."
+)
+
+// Check implements provider.Provider.
+func (m *model) Check(c *modelv1.GenerateConfig) error {
+	for _, modality := range c.GetModalities().GetValues() {
+		if modality.GetType() != "image" {
+			return rpcerr.In("config.modalities", rpcerr.CapabilityUnsupported("modality", "%s/%s gives no output of the kind %q", Name, m.name, modality.GetType()))
+		}
+	}
+	return nil
+}
+
+// Generate implements provider.Provider.
+func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	if err := m.Check(r.Config); err != nil {
+		return nil, err
+	}
+	request := m.request(r)
+	if err := m.native(request); err != nil {
+		return nil, err
+	}
+	a := &attempt{model: m, sent: request, request: r, left: r.AnswerBound()}
+	return m.exchange.Attempt(r, a.sent.Append, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
+		output, err := a.run(ctx, body)
+		return output, a.raw, err
+	})
+}
+
+// request makes the upstream request.
+func (m *model) request(r *provider.Request) *format.Request {
+	c := chat.Merge(r.Config)
+	c.Seed = nil
+	thinking, _ := m.thinking(c)
+	return &format.Request{
+		Request:  dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: c, Stream: m.streams(r)},
+		Thinking: thinking, Safety: m.safety,
+	}
+}
+
+// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched. The end
+// of a stream with several choices cannot be known, so that there are none.
+func (m *model) streams(r *provider.Request) bool {
+	switch {
+	case r.Config.GetNumChoices() > 1:
+		return false
+	case m.args.Streaming != nil:
+		return *m.args.Streaming
+	default:
+		return r.Stream != nil || r.Progress != nil
+	}
+}
+
+// attempt is one attempt of a call.
+type attempt struct {
+	*model
+	sent    *format.Request
+	request *provider.Request
+	// raw is the first answer, if it is to be recorded.
+	raw []byte
+	// left is how much of the answers may still be read.
+	left int64
+}
+
+// run requests the answer. If the server could not read a call of the model, it returns the failure to the model and
+// asks for the call again. The usage of each try is counted. Thoughts of a try that were streamed stay with the watcher.
+func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+	var usage *modelv1.ModelUsage
+	var contextTokens *int64
+	for try := 1; ; try++ {
+		answer, err := a.exchange.Post(ctx, a.request, a.call(), body, &a.left)
+		if a.raw == nil {
+			a.raw = answer.Raw
+		}
+		if err != nil || answer.Stopped != nil {
+			return answer.Stopped, err
+		}
+		said := answer.Response.(*format.Answer) // as its codec documents
+		taken := said.TokenUsage()
+		usage = chat.AddUsage(usage, taken)
+		if contextTokens == nil && taken != nil {
+			contextTokens = new(chat.InputTokens(taken))
+		}
+		output, err := said.Output(a.request.Tools)
+		if err != nil {
+			return nil, a.exchange.Malformed(err)
+		}
+		if try == maxTries || !said.MalformedCall() {
+			output.Usage, output.InputContextTokens = usage, contextTokens
+			return output, nil
+		}
+		a.sent.Messages = append(slices.Clip(a.sent.Messages), chat.FirstMessage(output), chat.User(again))
+		if a.sent.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO {
+			a.sent.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
+		}
+		if body, err = a.exchange.Encode(a.sent.Append); err != nil {
+			return nil, err
+		}
+		defer body.Release()
+	}
+}
+
+// call is the target of a request. The key is in a header, since addresses are logged by others.
+func (a *attempt) call() *exchange.Call {
+	method := ":generateContent"
+	if a.sent.Stream {
+		method = ":streamGenerateContent?alt=sse"
+	}
+	header := a.header.Clone()
+	for name, value := range a.request.Config.GetExtraHeaders().GetValues() {
+		header.Set(name, value)
+	}
+	return &exchange.Call{URL: a.base + method, Header: header, Model: string(a.name), Stream: a.sent.Stream}
+}

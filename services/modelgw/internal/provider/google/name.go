@@ -1,0 +1,79 @@
+package google
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// name is a parsed model name. Google's models differ in the options that they accept, and only their names identify
+// them.
+type name string
+
+var versionNumber = regexp.MustCompile(`gemini-(\d+)(?:\.(\d+))?`)
+
+// otherFragments are parts of names of models that are no Gemini models which think.
+var otherFragments = []string{"embedding", "imagen", "veo", "gemma", "aqa", "learnlm", "tts"}
+
+// frontier is the version of names without one, which are assumed to be the newest models.
+const frontier = 1000
+
+// version is ten times the major number plus the minor one; 0 for models that are no Gemini models.
+func (n name) version() int {
+	if slices.ContainsFunc(otherFragments, func(part string) bool { return strings.Contains(string(n), part) }) {
+		return 0
+	}
+	match := versionNumber.FindStringSubmatch(string(n))
+	if match == nil {
+		return frontier
+	}
+	major, _ := strconv.Atoi(match[1])
+	minor, _ := strconv.Atoi(match[2])
+	return 10*major + minor
+}
+
+// thinks reports whether the model thinks before it answers.
+func (n name) thinks() bool { return n.version() >= 25 }
+
+// takesLevel reports whether the model's thinking has a level, beside a budget.
+func (n name) takesLevel() bool { return n.version() >= 30 }
+
+// runsTools reports whether the model may be offered tools that the server runs.
+func (n name) runsTools() bool { return n.version() >= 20 }
+
+// mixesTools reports whether it may be offered functions beside them.
+func (n name) mixesTools() bool { return n.version() >= 30 }
+
+// thinksAlways reports whether the model thinks, and cannot be configured not to.
+func (n name) thinksAlways() bool { return n.thinks() && strings.Contains(string(n), "-pro") }
+
+func (n name) isFlash() bool { return strings.Contains(string(n), "flash") }
+
+// mostFlashBudget is the greatest budget of models that are small: https://ai.google.dev/gemini-api/docs/thinking.
+const mostFlashBudget = 24576
+
+// budgets are the tokens that each effort of reasoning is worth.
+var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
+
+// budget is the budget of an effort.
+func (n name) budget(effort string) int64 {
+	if n.isFlash() {
+		return min(budgets[effort], mostFlashBudget)
+	}
+	return budgets[effort]
+}
+
+// level is the level of an effort.
+func (n name) level(effort string) string {
+	switch {
+	case effort == "minimal" && n.isFlash():
+		return "MINIMAL"
+	case effort == "minimal", effort == "low":
+		return "LOW"
+	case effort == "medium":
+		return "MEDIUM"
+	default:
+		return "HIGH"
+	}
+}

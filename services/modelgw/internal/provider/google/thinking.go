@@ -1,0 +1,58 @@
+package google
+
+import (
+	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// off is the effort that switches reasoning off.
+const off = "none"
+
+// thinking is what a configuration asks of a model's reasoning: the effort or the tokens that are sent, and the options
+// that are not.
+func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provider.Unsent) {
+	if !m.name.thinks() {
+		return nil, nil
+	}
+	effort, tokens := c.GetReasoningEffort(), c.ReasoningTokens
+	var unsent []provider.Unsent
+	if m.name.thinksAlways() {
+		const why = "whose reasoning cannot be switched off"
+		if effort == off {
+			effort, unsent = "", append(unsent, provider.Unsent{Option: "reasoning_effort", Why: why})
+		}
+		if tokens != nil && *tokens == 0 {
+			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: why})
+		}
+	}
+	none := tokens != nil && *tokens == 0
+	if effort != "" && tokens != nil {
+		if effort == off || m.name.takesLevel() && !none {
+			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"})
+		} else {
+			effort, unsent = "", append(unsent, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"})
+		}
+	}
+	t := &format.Thinking{Include: true}
+	switch {
+	case effort == off || none:
+		t = &format.Thinking{Budget: new(int64(0))}
+	case tokens != nil:
+		t.Budget = tokens
+	case effort != "" && m.name.takesLevel():
+		t.Level = m.name.level(effort)
+	case effort != "":
+		t.Budget = new(m.name.budget(effort))
+	}
+	return t, unsent
+}
+
+// Overruled implements provider.OptionDropper.
+func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	_, unsent := m.thinking(c)
+	if c.GetStreamIdleTimeout() != 0 && c.GetNumChoices() > 1 && m.Capabilities().Features.GetStreaming() {
+		unsent = append(unsent, provider.Unsent{Option: "stream_idle_timeout", Why: "whose answers with several choices are not streamed"})
+	}
+	return unsent
+}
