@@ -17,7 +17,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	if len(output.GetChoices()) == 0 {
 		return nil, dialect.ErrNoChoices
 	}
-	w := jsonwrite.Append(dst, 512+answerSize(output))
+	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	begin(w, &meta, output, "chat.completion")
 	w.Key("choices")
@@ -208,16 +208,4 @@ func writeLogprob(w *jsonwrite.Writer, token string, logprob float64, bytes []in
 		w.Int(int64(b))
 	}
 	w.EndList()
-}
-
-// answerSize guesses how many bytes an answer takes.
-func answerSize(output *modelv1.ModelOutput) int {
-	n := 0
-	for _, c := range output.GetChoices() {
-		n += 128 + dialect.ContentSize(c.GetMessage().GetContent())
-		for _, call := range c.GetMessage().GetToolCalls() {
-			n += 96 + 2*len(call.GetArgumentsJson())
-		}
-	}
-	return n + n/8
 }

@@ -17,6 +17,7 @@ type failure struct {
 	Message string
 	Type    string
 	Code    string
+	Param   string
 }
 
 // UnmarshalJSON reads an object, of which members of other types than text are taken as their JSON, or a bare text.
@@ -29,7 +30,7 @@ func (f *failure) UnmarshalJSON(raw []byte) error {
 		f.Message = string(raw)
 		return nil
 	}
-	f.Message, f.Type, f.Code = word(members["message"]), word(members["type"]), word(members["code"])
+	f.Message, f.Type, f.Code, f.Param = word(members["message"]), word(members["type"]), word(members["code"]), word(members["param"])
 	return nil
 }
 
@@ -45,7 +46,7 @@ func (f *failure) toError(body []byte) *dialect.Error {
 	if f.Message == "" {
 		f.Message = string(body)
 	}
-	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Status: statusOf(f.Code)}
+	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Status: statusOf(f.Code)}
 }
 
 // statusOf is the status of a code: some servers send the number itself.

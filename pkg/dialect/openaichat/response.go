@@ -73,27 +73,9 @@ type toolCall struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
 	Function struct {
-		Name      string    `json:"name"`
-		Arguments arguments `json:"arguments"`
+		Name      string            `json:"name"`
+		Arguments dialect.Arguments `json:"arguments"`
 	} `json:"function"`
-}
-
-// arguments are the raw text of a call's arguments; some servers send the object itself.
-type arguments string
-
-// TakeText implements jsonread.TextTaker.
-func (a *arguments) TakeText(text string) { *a = arguments(text) }
-
-// UnmarshalJSON takes a text as it is, and anything else as its JSON.
-func (a *arguments) UnmarshalJSON(raw []byte) error {
-	var text *string
-	switch err := json.Unmarshal(raw, &text); {
-	case err != nil:
-		*a = arguments(raw)
-	case text != nil:
-		*a = arguments(*text)
-	}
-	return nil
 }
 
 type filterResult struct {
