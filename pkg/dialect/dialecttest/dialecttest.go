@@ -40,6 +40,8 @@ type Harness struct {
 	MalformedEvents []string
 	// NoReasoning means that the format has no place for a model's visible reasoning.
 	NoReasoning bool
+	// NoStopSequences means that the format has no place for texts that end an answer.
+	NoStopSequences bool
 }
 
 // Stream is an answer as events, and the equivalent body.

@@ -52,7 +52,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 			role = "system"
 		}
 		e.w.TextMember("role", role)
-		if ends := e.marks && e.endsSystem(i); ends || e.marks && hasMarks(m) {
+		if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && hasMarks(m) {
 			e.w.Key("content")
 			e.markedSystem(m, ends)
 		} else {
@@ -99,7 +99,7 @@ func (e *encoder) userContent(c *contentv1.MessageContent) (err error) {
 func (e *encoder) userPart(part *contentv1.Content) error {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		e.text(p.Text, isMarked(part))
+		e.text(part, false)
 	case *contentv1.Content_Image:
 		detail := p.Image.GetDetail()
 		switch detail { //nolint:exhaustive // The format has the others.

@@ -36,7 +36,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	if e.overrides, ok = dialect.NewOverrides(&r.Request); !ok {
 		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
 	}
-	e.marks = r.CacheMarks && canMark(r.Messages)
+	e.marks = NewMarks(r.Messages, r.CacheMarks)
 	e.w.BeginObject()
 	e.member("model", func() { e.w.Text(r.Model) })
 	if err := e.messages(); err != nil {
@@ -44,8 +44,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	}
 	e.tools()
 	e.options()
-	if e.marks {
-		e.member("prompt_cache_options", func() { e.w.Raw(explicitMode) })
+	if e.marks.Set() {
+		name, options := e.marks.Declaration()
+		e.member(name, func() { e.w.Raw(options) })
 	}
 	e.overrides.Write(e.w)
 	e.w.EndObject()
@@ -55,10 +56,11 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 // encoder writes one request.
 type encoder struct {
 	*Request
-	w         *jsonwrite.Writer
+	w *jsonwrite.Writer
+	// overrides replace members that would be written.
 	overrides dialect.Overrides
-	// marks means that cache marks are sent.
-	marks bool
+	// marks are the cache marks that are sent.
+	marks Marks
 }
 
 // member writes a member, unless it is overridden.
