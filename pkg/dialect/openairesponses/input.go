@@ -79,9 +79,9 @@ func (e *encoder) part(part *contentv1.Content, ends bool) error {
 	case *contentv1.Content_Document:
 		e.file(p.Document.GetMedia().GetUri(), p.Document.GetFilename())
 	case *contentv1.Content_Video:
-		return unsupported("messages", "video")
+		e.file(p.Video.GetMedia().GetUri(), "video."+enum.Word(p.Video.GetFormat()))
 	default:
-		return unsupported("messages", "content in a message to the model that is neither text, image, audio nor document")
+		return unsupported("messages", "content in a message to the model that is neither text, image, audio, video nor document")
 	}
 	return nil
 }

@@ -288,7 +288,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	}
 	return nil, &provider.Error{
 		Provider: x.Provider, Class: x.class(status, said), Status: status, Message: said.Message,
-		Auth: status == http.StatusUnauthorized, RetryAfter: retry.After(answer.Header, time.Now()),
+		Auth: status == http.StatusUnauthorized, RetryAfter: retry.After(answer.Header, time.Now()), Cause: said,
 	}
 }
 

@@ -101,7 +101,7 @@ func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.Genera
 		{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(marked)},
 		{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(thought, chat.TextPart("a"))},
 		chat.User("q"),
-	}, Tools: []*toolv1.ToolInfo{weather}, Config: config}, p.Capabilities())
+	}, Tools: []*toolv1.ToolInfo{weather}, Config: config}, provider.CapabilitiesOf(p, config))
 	require.NoError(t, err)
 	left, names := provider.Sent(p, prepared.Config)
 	for _, u := range names {
