@@ -52,10 +52,10 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	if m.usesResponses(c) {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesIgnored), slices.Clone(responsesDropped), responsesExtraBody
 		caps.Features.ToolResultImages = true
-		switch {
-		case m.name.alwaysReasons():
+		if !m.name.samples(c) {
 			caps.Ignored = append(caps.Ignored, sampling...)
-		case !m.name.reasons():
+		}
+		if !m.name.reasons() {
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		}
 		if !m.name.isNewest() {
@@ -95,11 +95,6 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 			}
 		}
 		return all
-	}
-	if !m.name.samples(c) && !m.name.alwaysReasons() {
-		for _, option := range provider.OptionsSet(c, sampling) {
-			all = append(all, provider.Unsent{Option: option, Why: "which does not take it while it reasons"})
-		}
 	}
 	if extra := extraBody(c); m.stores(extra) {
 		if _, given := extra.Get(metadata); given {

@@ -54,18 +54,15 @@ func (n name) takesCacheMarks() bool { return n.isAtLeast(5, 6) }
 // later.
 func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }
 
-// alwaysReasons reports whether the model reasons whatever effort is asked for: the o series and the first gpt-5.
-func (n name) alwaysReasons() bool { return n.isOSeries() || n.isAtLeast(5, 0) && !n.isAtLeast(5, 1) }
-
 // samples reports whether the model takes options of sampling with this configuration: it does not while it reasons.
-// gpt-5.5 and later reason unless they are told not to, the models before them and those with a code name if they are
-// told to.
+// The o series and the first gpt-5 always reason, gpt-5.5 and later unless they are told not to, the models between them
+// and those with a code name if they are told to.
 func (n name) samples(c *modelv1.GenerateConfig) bool {
 	effort, pro := c.GetReasoningEffort(), c.GetReasoningMode() == "pro"
 	switch {
 	case !n.reasons():
 		return true
-	case n.alwaysReasons():
+	case n.isOSeries(), n.isAtLeast(5, 0) && !n.isAtLeast(5, 1):
 		return false
 	case n.isAtLeast(5, 5):
 		return effort == "none" && !pro

@@ -102,6 +102,21 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	}
 }
 
+// A model takes no options of sampling while it reasons.
+func TestSamplingAndReasoning(t *testing.T) {
+	t.Parallel()
+	for model, want := range map[string][4]bool{ // without an effort, with none, with a low one, in the mode pro
+		"gpt-4o": {true, true, true, true}, "gpt-5": {}, "gpt-5-mini": {}, "o4-mini": {}, "gpt-5.1": {true, true, false, false},
+		"gpt-5.3-codex": {true, true, false, false}, "gpt-5.5": {false, true, false, false}, "gpt-6": {false, true, false, false},
+		"heron-preview": {true, true, false, false},
+	} {
+		p := openAt(t, "http://127.0.0.1:1/v1", model, byResponses)
+		for i, c := range []*modelv1.GenerateConfig{{}, {ReasoningEffort: new("none")}, {ReasoningEffort: new("low")}, {ReasoningMode: new("pro")}} {
+			assert.Equal(t, !want[i], slices.Contains(provider.CapabilitiesOf(p, c).Ignored, "temperature"), "%s: %v", model, c)
+		}
+	}
+}
+
 func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	t.Parallel()
 	var c openai.Config

@@ -110,11 +110,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 func (m *model) sent(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	left, _ := provider.Sent(m, c)
 	caps := m.CapabilitiesOf(c)
-	without := slices.Concat(caps.Ignored, caps.Dropped)
-	if !m.name.samples(c) {
-		without = append(without, sampling...)
-	}
-	return chat.Without(chat.Merge(left), without)
+	return chat.Without(chat.Merge(left), slices.Concat(caps.Ignored, caps.Dropped))
 }
 
 // summary is the summary of reasoning to ask for: by default, what the server decides.

@@ -150,3 +150,37 @@ func TestMembersOfExtraBody(t *testing.T) {
 		assert.Equal(t, args == byResponses, strings.Contains(body, "metadata"))
 	}
 }
+
+// Every option that the API has for a model is in the request.
+func TestOptionsReachARequestOfTheResponsesAPI(t *testing.T) {
+	t.Parallel()
+	const shared = `"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "q"}]}], "store": false, "max_output_tokens": 100,
+		"tools": [{"type": "function", "name": "f", "description": "F.", "parameters": {"type": "object"}, "strict": false}],
+		"tool_choice": {"type": "function", "name": "f"}, "service_tier": "flex"`
+	const options = `{"max_tokens": 100, "temperature": 0.5, "top_p": 0.9, "logprobs": true, "top_logprobs": 2, "parallel_tool_calls": false, "verbosity": "low",
+		"reasoning_effort": "max", "reasoning_mode": "pro", "reasoning_summary": "SUMMARY", "extra_body": {"service_tier": "flex"},
+		"response_schema": {"name": "s", "json_schema": {"type": "object"}, "strict": true},
+		"stop_seqs": ["END"], "frequency_penalty": 0.1, "presence_penalty": 0.2, "logit_bias": {"42": 10.0}, "seed": 7, "num_choices": 2}`
+	const text = `"text": {"verbosity": "low", "format": {"type": "json_schema", "name": "s", "description": "s", "schema": {"type": "object"}, "strict": true}}`
+	for model, own := range map[string]string{
+		"gpt-4o": `"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "include": ["message.output_text.logprobs"], "parallel_tool_calls": false`,
+		"o3":     `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"]`,
+		"gpt-5.4": `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
+			"parallel_tool_calls": false`,
+		"gpt-5.6": `"reasoning": {"effort": "max", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
+			"parallel_tool_calls": false`,
+	} {
+		for _, summary := range []string{"auto", "concise", "detailed"} {
+			config, err := chat.ParseConfig([]byte(strings.ReplaceAll(options, "SUMMARY", summary)))
+			require.NoError(t, err)
+			url, received := scripted(t, func(string) (int, string) { return http.StatusOK, answered })
+			_, err = openAt(t, url, model, byResponses).Generate(t.Context(), &provider.Request{
+				Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config, ToolChoice: chat.FunctionChoice("f"),
+				Tools: []*toolv1.ToolInfo{{Name: "f", Description: "F.", ParametersJson: `{"type":"object"}`}},
+			})
+			require.NoError(t, err)
+			want := `{"model": "` + model + `", ` + shared + ", " + text + ", " + strings.ReplaceAll(own, "SUMMARY", summary) + "}"
+			assert.JSONEq(t, want, received()[0], model)
+		}
+	}
+}
