@@ -246,6 +246,21 @@ func TestTheEventsOfAStream(t *testing.T) {
 	}, kinds)
 }
 
+// Pieces that alternate are items of their own, each what it was.
+func TestPiecesThatAlternate(t *testing.T) {
+	t.Parallel()
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(chat.TextPart("hm"), chat.ReasoningPart("hm"))
+	var wire bytes.Buffer
+	w := openairesponses.Codec{}.NewStreamWriter(&wire, meta)
+	require.NoError(t, w.Write(dialect.TextDelta("hm")))
+	require.NoError(t, w.Write(dialect.ReasoningDelta("hm")))
+	require.NoError(t, w.Close(chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)))
+	_, last, _ := strings.Cut(wire.String(), "event: response.completed\ndata: ")
+	assert.Less(t, strings.Index(last, `"type":"message"`), strings.Index(last, `"type":"reasoning"`))
+	assert.Equal(t, 1, strings.Count(last, `"type":"message"`))
+}
+
 func TestErrorsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, f := range []dialect.Failure{

@@ -154,7 +154,12 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 	s.event(eventError, func(w *jsonwrite.Writer) {
 		w.TextMember("code", cmp.Or(said.Code, codeFailed))
 		w.TextMember("message", f.Message)
-		w.TextMember("param", f.Param)
+		w.Key("param")
+		if f.Param == "" {
+			w.Null()
+		} else {
+			w.Text(f.Param)
+		}
 	})
 	return s.err
 }
@@ -171,7 +176,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 				continue
 			}
 			s.grow(textEvents, text)
-			if s.open != nil && s.open.text.String() == part.GetText().GetText() {
+			if s.open != nil && s.open.partEvents == textEvents && s.open.text.String() == part.GetText().GetText() {
 				s.end(part) // It has what the pieces do not say, such as a phase.
 			}
 		case part.GetReasoning() != nil:
