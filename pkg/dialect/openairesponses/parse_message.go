@@ -83,12 +83,21 @@ func (c *conversation) item(it *item, param string) error {
 	switch it.Type {
 	case typeMessage:
 		return c.message(it, param)
-	case typeReasoning, typeImage:
+	case typeReasoning:
+		c.assistant()
+		c.parts = append(c.parts, it.parts()...)
+	case typeImage:
+		if err := dialect.CheckBase64(param+".result", it.Result); err != nil {
+			return err
+		}
 		c.assistant()
 		c.parts = append(c.parts, it.parts()...)
 	case typeCall:
-		if it.CallID == "" || it.Name == "" {
-			return dialect.Required(param + ".call_id, name")
+		switch {
+		case it.CallID == "":
+			return dialect.Required(param + ".call_id")
+		case it.Name == "":
+			return dialect.Required(param + ".name")
 		}
 		m := c.assistant()
 		m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), nil))

@@ -87,6 +87,8 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model":"m","input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`:                                         "input[0].content[0].image_url: is required",
 		`{"model":"m","input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,aGk=","detail":"x"}]}]}`: "input[0].content[0].detail",
 		`{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x.example/a"}]}]}`:                       "input[0].content[0].file_data",
+		`{"model":"m","input":[{"type":"image_generation_call","result":"no!"}]}`:                                                          "input[0].result: is not in base64",
+		`{"model":"m","input":[{"type":"function_call","call_id":"c"}]}`:                                                                   "input[0].name",
 		`{"model":"m","input":[{"type":"function_call","name":"f"}]}`:                                                                      "input[0].call_id",
 		`{"model":"m","input":[{"type":"function_call_output","call_id":"c"}]}`:                                                            "input[0].output: is required",
 		`{"model":"m","input":[{"type":"computer_call"}]}`:                                                                                 "input[0].type",
