@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -52,7 +53,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 			role = "system"
 		}
 		e.w.TextMember("role", role)
-		if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && hasMarks(m) {
+		if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && openai.HasMarks(m) {
 			e.w.Key("content")
 			e.markedSystem(m, ends)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -36,7 +37,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	if e.overrides, ok = dialect.NewOverrides(&r.Request); !ok {
 		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
 	}
-	e.marks = NewMarks(r.Messages, r.CacheMarks)
+	e.marks = openai.NewMarks(r.Messages, r.CacheMarks)
 	e.w.BeginObject()
 	e.member("model", func() { e.w.Text(r.Model) })
 	if err := e.messages(); err != nil {
@@ -60,7 +61,7 @@ type encoder struct {
 	// overrides replace members that would be written.
 	overrides dialect.Overrides
 	// marks are the cache marks that are sent.
-	marks Marks
+	marks openai.Marks
 }
 
 // member writes a member, unless it is overridden.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -16,11 +17,11 @@ import (
 
 // completion is an answer on the wire.
 type completion struct {
-	ID      string   `json:"id"`
-	Model   string   `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   *usage   `json:"usage"`
-	Error   *failure `json:"error"`
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   *openai.Failure `json:"error"`
 }
 
 type choice struct {
@@ -119,7 +120,7 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 		return nil, malformed(err)
 	}
 	if c.Error != nil && c.Choices == nil {
-		return nil, c.Error.toError(body)
+		return nil, c.Error.ToError(body)
 	}
 	if c.Choices == nil {
 		return nil, malformed(nil)
@@ -258,7 +259,7 @@ func (c *choice) stopDetails() *modelv1.StopDetails {
 		if c.FinishReason == finishFiltered {
 			return chat.NewStopDetails(finishFiltered, "", refusal)
 		}
-		return chat.NewStopDetails(kindRefusal, "", refusal)
+		return chat.NewStopDetails(openai.KindRefusal, "", refusal)
 	}
 	var categories []*modelv1.StopCategory
 	for name, result := range c.FilterResults {

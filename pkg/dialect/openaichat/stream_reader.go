@@ -59,7 +59,7 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 		return nil, malformed(err)
 	}
 	if chunk.Error != nil {
-		return nil, chunk.Error.toError(event.Data)
+		return nil, chunk.Error.ToError(event.Data)
 	}
 	s.started = true
 	if chunk.ID != "" {

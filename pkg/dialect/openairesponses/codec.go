@@ -2,12 +2,12 @@
 //
 // Reference: https://platform.openai.com/docs/api-reference/responses. A conversation is a list of items: messages,
 // reasoning, calls and their outputs. An answer is such a list too, so that a client sends its items back as they are.
-// Errors, and marks for the prompt cache, are those of the vendor's chat completions ([openaichat]).
+// Errors, and marks for the prompt cache, are those of all formats of the vendor ([openai]).
 //
 // Conversations that the server stores, answers in the background, and the vendor's own tools, except the one that
 // draws images, are not in the canonical form. Requests for them are refused, and items about them are left out.
 //
-// [openaichat]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openaichat
+// [openai]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openai
 package openairesponses
 
 import "github.com/evalfleet/evalfleet/pkg/dialect"

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -15,7 +15,7 @@ const codeFailed = "server_error"
 // DecodeError implements dialect.Codec. An error has one of three forms: a refusal as in chat completions, an answer
 // that failed, and an event of a stream, whose members are its own.
 func (Codec) DecodeError(body []byte) *dialect.Error {
-	said := openaichat.Codec{}.DecodeError(body)
+	said := openai.Errors{}.DecodeError(body)
 	var whole struct {
 		ID     string `json:"id"`
 		Status string `json:"status"`
@@ -52,12 +52,12 @@ func statusOf(code string) int {
 
 // AppendError implements dialect.Codec.
 func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
-	return openaichat.Codec{}.AppendError(dst, f)
+	return openai.Errors{}.AppendError(dst, f)
 }
 
 // TooLong implements dialect.Codec.
 func (Codec) TooLong(said string) dialect.Failure {
-	f := openaichat.Codec{}.TooLong(said)
+	f := openai.Errors{}.TooLong(said)
 	f.Param = "input"
 	return f
 }
@@ -69,7 +69,7 @@ func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv
 		filtered.Code = "content_policy_violation"
 		e = &filtered
 	}
-	output, ok = openaichat.Codec{}.Stopped(status, e, model)
+	output, ok = openai.Errors{}.Stopped(status, e, model)
 	if ok && e.ResponseID != "" {
 		output.ResponseId = &e.ResponseID
 	}

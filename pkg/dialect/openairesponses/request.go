@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -39,7 +39,7 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format. Members of the configuration's extra_body come last and replace all others.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.Size()), config: r.Config, marks: openaichat.NewMarks(r.Messages, r.CacheMarks)}
+	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.Size()), config: r.Config, marks: openai.NewMarks(r.Messages, r.CacheMarks)}
 	if e.config == nil {
 		e.config = &modelv1.GenerateConfig{}
 	}
@@ -72,7 +72,7 @@ type encoder struct {
 	// overrides replace members that would be written.
 	overrides dialect.Overrides
 	// marks are the cache marks that are sent.
-	marks openaichat.Marks
+	marks openai.Marks
 }
 
 // member writes a member, unless it is overridden.

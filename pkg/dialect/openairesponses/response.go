@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -134,7 +135,7 @@ func (r *response) stopReason(calls bool) modelv1.StopReason {
 func refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
 	for _, part := range m.GetContent().GetList().GetParts() {
 		if part.GetText().GetRefusal() {
-			return chat.NewStopDetails("refusal", "", part.GetText().GetText())
+			return chat.NewStopDetails(openai.KindRefusal, "", part.GetText().GetText())
 		}
 	}
 	return nil

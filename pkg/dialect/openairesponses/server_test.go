@@ -271,7 +271,8 @@ func TestErrorsReadBack(t *testing.T) {
 		f.Message = "m"
 		var wire bytes.Buffer
 		require.NoError(t, openairesponses.Codec{}.NewStreamWriter(&wire, meta).Fail(f))
-		for event := range (openairesponses.Codec{}).ReadEvents(&wire) {
+		for event, err := range (openairesponses.Codec{}).ReadEvents(&wire) {
+			require.NoError(t, err)
 			said := openairesponses.Codec{}.DecodeError(event.Data)
 			body := openairesponses.Codec{}.DecodeError(openairesponses.Codec{}.AppendError(nil, f))
 			assert.Equal(t, []string{"m", f.Param}, []string{said.Message, said.Param})

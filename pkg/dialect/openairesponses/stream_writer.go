@@ -7,7 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -150,7 +150,7 @@ func (s *streamWriter) Ping() error {
 
 // Fail implements dialect.StreamWriter.
 func (s *streamWriter) Fail(f dialect.Failure) error {
-	said := openaichat.Codec{}.DecodeError(openaichat.Codec{}.AppendError(nil, f))
+	said := openai.Errors{}.DecodeError(openai.Errors{}.AppendError(nil, f))
 	s.event(eventError, func(w *jsonwrite.Writer) {
 		w.TextMember("code", cmp.Or(said.Code, codeFailed))
 		w.TextMember("message", f.Message)
