@@ -1,9 +1,10 @@
-// Package openai is what the formats of OpenAI's APIs share: the errors, and the marks for the prompt cache. The formats
-// are packages of their own, beside this one.
+// Package openai is what the formats of OpenAI's APIs share: errors, log-probabilities, and the marks for the prompt
+// cache. The formats are packages of their own, beside this one.
 package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -82,6 +83,14 @@ func (Errors) DecodeError(body []byte) *dialect.Error {
 		return &dialect.Error{Message: whole.Message}
 	}
 	return &dialect.Error{Message: strings.TrimSpace(string(body))}
+}
+
+// Unreadable is the error for a body that cannot be read; it names the member of the wrong type.
+func Unreadable(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
+		return dialect.Mismatch(kind)
+	}
+	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // AppendError implements dialect.Codec.

@@ -85,14 +85,7 @@ type filterResult struct {
 }
 
 type logprobs struct {
-	Content []logprob `json:"content"`
-}
-
-type logprob struct {
-	Token   string    `json:"token"`
-	Logprob float64   `json:"logprob"`
-	Bytes   []int32   `json:"bytes"`
-	Top     []logprob `json:"top_logprobs"`
+	Content []openai.Logprob `json:"content"`
 }
 
 type usage struct {
@@ -276,12 +269,8 @@ func (l *logprobs) message() *modelv1.Logprobs {
 		return nil
 	}
 	m := &modelv1.Logprobs{}
-	for _, p := range l.Content {
-		token := &modelv1.Logprob{Token: p.Token, Logprob: p.Logprob, Bytes: p.Bytes}
-		for _, top := range p.Top {
-			token.TopLogprobs = append(token.TopLogprobs, &modelv1.TopLogprob{Token: top.Token, Logprob: top.Logprob, Bytes: top.Bytes})
-		}
-		m.Content = append(m.Content, token)
+	for i := range l.Content {
+		m.Content = append(m.Content, l.Content[i].Message())
 	}
 	return m
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -54,16 +55,16 @@ type item struct {
 
 // part is a part of an item's content.
 type part struct {
-	Type        string       `json:"type"`
-	Text        string       `json:"text"`
-	Refusal     string       `json:"refusal"`
-	ImageURL    string       `json:"image_url"`
-	Detail      string       `json:"detail"`
-	FileData    string       `json:"file_data"`
-	FileURL     string       `json:"file_url"`
-	Filename    string       `json:"filename"`
-	Annotations []annotation `json:"annotations"`
-	Logprobs    []logprob    `json:"logprobs"`
+	Type        string           `json:"type"`
+	Text        string           `json:"text"`
+	Refusal     string           `json:"refusal"`
+	ImageURL    string           `json:"image_url"`
+	Detail      string           `json:"detail"`
+	FileData    string           `json:"file_data"`
+	FileURL     string           `json:"file_url"`
+	Filename    string           `json:"filename"`
+	Annotations []annotation     `json:"annotations"`
+	Logprobs    []openai.Logprob `json:"logprobs"`
 }
 
 // content is a list of parts. A text is one part without a type; nil is not there.

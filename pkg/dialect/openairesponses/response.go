@@ -55,13 +55,6 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-type logprob struct {
-	Token   string    `json:"token"`
-	Logprob float64   `json:"logprob"`
-	Bytes   []int32   `json:"bytes"`
-	Top     []logprob `json:"top_logprobs"`
-}
-
 // malformed is the error for a body that is not an answer in the format; cause may be nil.
 func malformed(cause error) error {
 	return &dialect.MalformedError{Answer: "response", Cause: cause}
@@ -143,15 +136,11 @@ func refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
 
 func appendLogprobs(m *modelv1.Logprobs, parts []part) *modelv1.Logprobs {
 	for _, part := range parts {
-		for _, p := range part.Logprobs {
-			token := &modelv1.Logprob{Token: p.Token, Logprob: p.Logprob, Bytes: p.Bytes}
-			for _, top := range p.Top {
-				token.TopLogprobs = append(token.TopLogprobs, &modelv1.TopLogprob{Token: top.Token, Logprob: top.Logprob, Bytes: top.Bytes})
-			}
+		for i := range part.Logprobs {
 			if m == nil {
 				m = &modelv1.Logprobs{}
 			}
-			m.Content = append(m.Content, token)
+			m.Content = append(m.Content, part.Logprobs[i].Message())
 		}
 	}
 	return m
