@@ -262,6 +262,10 @@ type Error struct {
 	Message string
 	// Type and Code are the vendor's words, such as `overloaded_error`; either may be empty.
 	Type, Code string
+	// Param is the member of the request at fault, as the vendor names it; it may be empty.
+	Param string
+	// ResponseID is the vendor's id of the answer that failed; empty for a refusal, which has none.
+	ResponseID string
 	// Status is the HTTP status that corresponds to the message, for errors that come without one of their own: in a
 	// body with status 200, or within a stream. It is 0 if the message corresponds to none.
 	Status int

@@ -1,6 +1,39 @@
 package dialect
 
-import contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+import (
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Size guesses how many bytes the messages and tools of a request take on the wire, so that a buffer for them need not
+// grow.
+func (r *Request) Size() int {
+	n := 0
+	for _, m := range r.Messages {
+		n += messageSize(m)
+	}
+	for _, tool := range r.Tools {
+		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
+	}
+	return n + n/8
+}
+
+// OutputSize guesses how many bytes the choices of an output take on the wire.
+func OutputSize(output *modelv1.ModelOutput) int {
+	n := 0
+	for _, c := range output.GetChoices() {
+		n += messageSize(c.GetMessage())
+	}
+	return n + n/8
+}
+
+func messageSize(m *modelv1.ChatMessage) int {
+	n := 128 + ContentSize(m.GetContent())
+	for _, call := range m.GetToolCalls() {
+		n += 96 + 2*len(call.GetArgumentsJson())
+	}
+	return n
+}
 
 // ContentSize guesses how many bytes content takes on the wire, so that a buffer for it need not grow.
 func ContentSize(c *contentv1.MessageContent) int {

@@ -180,26 +180,20 @@ func TestAnAnswerThatFillsTheContextIsAnAnswer(t *testing.T) {
 	assert.Contains(t, body, `"finish_reason":"length"`)
 }
 
-// A model whose vendor has another API for it is listed where it answers, and its refusal says how it can be reached.
-func TestModelsAreListedWhereTheyAnswer(t *testing.T) {
+// A model with the Responses API answers clients of every format, and they are offered it.
+func TestClientsOfEveryFormatReachTheResponsesAPI(t *testing.T) {
 	t.Parallel()
-	v := vendorWith(t, says(200, "application/json", `{"id":"c","object":"chat.completion","model":"o3","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}`))
-	const asked = `{"model":"openai/o3","max_tokens":5,"messages":[{"role":"user","content":"q"}]}`
-	list := func(w *web, headers ...string) string {
-		return read(t, w.do(t.Context(), t, http.MethodGet, "/v1/models", "", headers...))
+	v := vendorWith(t, says(200, "application/json", `{"id":"resp_1","object":"response","status":"completed","model":"o3","output":[
+		{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"output_text","text":"fine","annotations":[]}]}],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}`))
+	w := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.ResponsesAPI = new(true) })
+	for path, headers := range map[string][]string{messagesPath: {"Anthropic-Version", "2023-06-01"}, "/v1/chat/completions": nil} {
+		assert.Contains(t, read(t, w.do(t.Context(), t, http.MethodGet, "/v1/models", "", headers...)), `"openai/o3"`)
+		answer := w.post(t, path, `{"model":"openai/o3","max_tokens":5,"messages":[{"role":"user","content":"q"}]}`, headers...)
+		assert.Equal(t, 200, answer.StatusCode, path)
+		assert.Contains(t, read(t, answer), `"fine"`, path)
+		assert.Equal(t, "/v1/responses", (<-v.asked).URL.Path, path)
+		refused := w.post(t, path, `{"model":"openai/o3","max_tokens":5,"temperature":0.5,"messages":[{"role":"user","content":"q"}]}`, headers...)
+		assert.Equal(t, 400, refused.StatusCode, path)
+		assert.Contains(t, read(t, refused), "temperature", path)
 	}
-	w := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.BaseURL = "" }) // OpenAI's own, which nothing here calls.
-	assert.Contains(t, list(w), `"openai/o3"`)
-	listed := list(w, "Anthropic-Version", "2023-06-01")
-	assert.NotContains(t, listed, `"openai/o3"`)
-	assert.Contains(t, listed, `"openai/gpt-4o"`)
-	refused := w.post(t, messagesPath, asked)
-	assert.Equal(t, 400, refused.StatusCode)
-	said := read(t, refused)
-	assert.Contains(t, said, "/v1/chat/completions")
-	assert.Contains(t, said, "responses_api: false")
-
-	w = serveWeb(t, v) // A server that behaves like OpenAI's.
-	assert.Contains(t, list(w, "Anthropic-Version", "2023-06-01"), `"openai/o3"`)
-	assert.Contains(t, read(t, w.post(t, messagesPath, asked)), `"fine"`)
 }

@@ -22,7 +22,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
-	e.w = jsonwrite.Append(dst, 512+messageSize(message))
+	e.w = jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -202,25 +201,4 @@ func (t turn) asBlocks() []block {
 		return []block{{text: t.text}}
 	}
 	return t.blocks
-}
-
-// size guesses how many bytes a request takes, so that its buffer need not grow.
-func (r *Request) size() int {
-	n := 0
-	for _, m := range r.Messages {
-		n += messageSize(m)
-	}
-	for _, tool := range r.Tools {
-		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
-	}
-	return n + n/8
-}
-
-// messageSize guesses how many bytes a message takes.
-func messageSize(m *modelv1.ChatMessage) int {
-	n := 128 + dialect.ContentSize(m.GetContent())
-	for _, call := range m.GetToolCalls() {
-		n += 128 + len(call.GetArgumentsJson())
-	}
-	return n
 }

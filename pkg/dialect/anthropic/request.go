@@ -88,7 +88,7 @@ func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
+	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.Size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
 	for _, m := range r.Members {
 		e.replaced[m.Name] = true
 	}

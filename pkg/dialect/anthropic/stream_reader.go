@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -128,11 +127,11 @@ func (s *streamReader) open(e *event) ([]*modelv1.GenerateDelta, error) {
 	case b.first.Type == "tool_use":
 		b.call = int32(s.calls)
 		s.calls++
-		return []*modelv1.GenerateDelta{callDelta(&modelv1.ToolCallDelta{Index: b.call, Id: b.first.ID, Function: b.first.Name})}, nil
+		return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Id: b.first.ID, Function: b.first.Name})}, nil
 	case b.first.Text != "":
-		return []*modelv1.GenerateDelta{textDelta(b.first.Text)}, nil
+		return []*modelv1.GenerateDelta{dialect.TextDelta(b.first.Text)}, nil
 	case b.first.Thinking != "":
-		return []*modelv1.GenerateDelta{reasoningDelta(b.first.Thinking)}, nil
+		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(b.first.Thinking)}, nil
 	default:
 		return nil, nil
 	}
@@ -153,10 +152,10 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 	switch d := e.Delta; d.Type {
 	case "text_delta":
 		b.text.WriteString(d.Text)
-		return []*modelv1.GenerateDelta{textDelta(d.Text)}, nil
+		return []*modelv1.GenerateDelta{dialect.TextDelta(d.Text)}, nil
 	case "thinking_delta":
 		b.thinking.WriteString(d.Thinking)
-		return []*modelv1.GenerateDelta{reasoningDelta(d.Thinking)}, nil
+		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(d.Thinking)}, nil
 	case "signature_delta":
 		b.signature.WriteString(d.Signature)
 	case "citations_delta":
@@ -168,7 +167,7 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 	case "input_json_delta":
 		b.input.WriteString(d.PartialJSON)
 		if b.first.Type == "tool_use" && d.PartialJSON != "" {
-			return []*modelv1.GenerateDelta{callDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: d.PartialJSON})}, nil
+			return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: d.PartialJSON})}, nil
 		}
 	}
 	return nil, nil
@@ -183,7 +182,7 @@ func (s *streamReader) close(e *event) ([]*modelv1.GenerateDelta, error) {
 	whole := b.whole()
 	part := whole.spokenPart()
 	if part.GetReasoning().GetRedacted() {
-		return []*modelv1.GenerateDelta{partDelta(part)}, nil
+		return []*modelv1.GenerateDelta{dialect.PartDelta(part)}, nil
 	}
 	return nil, nil
 }
@@ -292,20 +291,4 @@ func laidOver(object json.RawMessage, members map[string]json.RawMessage) json.R
 	}
 	w.EndObject()
 	return w.Bytes()
-}
-
-func textDelta(text string) *modelv1.GenerateDelta {
-	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: text}}
-}
-
-func reasoningDelta(text string) *modelv1.GenerateDelta {
-	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: text}}
-}
-
-func callDelta(piece *modelv1.ToolCallDelta) *modelv1.GenerateDelta {
-	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: piece}}
-}
-
-func partDelta(part *contentv1.Content) *modelv1.GenerateDelta {
-	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Part{Part: part}}
 }

@@ -126,20 +126,20 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 
 // rest writes what the pieces did not contain: everything if there were none.
 func (s *streamWriter) rest(m *modelv1.ChatMessage) {
-	texts, reasoning := remainder{said: s.text.String()}, remainder{said: s.reasoning.String(), all: s.sealed}
+	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
 	for _, part := range chat.Parts(m.GetContent()) {
 		if !answerable(part) {
 			continue
 		}
 		switch {
 		case part.GetText() != nil:
-			text, begun := texts.of(part.GetText().GetText())
+			text, begun := texts.Of(part.GetText().GetText())
 			if !begun {
 				s.closeBlock() // Each text of an answer is a block of its own.
 			}
 			s.writeText(text)
 		case part.GetReasoning() != nil:
-			if text, begun := reasoning.of(asAnswer(part).GetReasoning().GetSummary()); begun {
+			if text, begun := reasoning.Of(asAnswer(part).GetReasoning().GetSummary()); begun {
 				s.writeThinking(text)
 			} else {
 				s.writePart(part)
@@ -159,29 +159,6 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 			s.writeCall(piece)
 		}
 	}
-}
-
-// remainder finds the content of an answer's parts that their pieces did not contain.
-type remainder struct {
-	// said is the pieces' text of the parts that are not yet visited.
-	said string
-	// all means that nothing is missing.
-	all bool
-}
-
-// of returns the missing rest of the next part's text, and whether the pieces have begun it. If the pieces differ from
-// the text, nothing counts as missing from there on: an answer may be reordered once it is complete.
-func (r *remainder) of(text string) (missing string, begun bool) {
-	if r.all {
-		return "", true
-	}
-	if rest, ok := strings.CutPrefix(text, r.said); ok {
-		begun, r.said = r.said != "", ""
-		return rest, begun
-	}
-	rest, ok := strings.CutPrefix(r.said, text)
-	r.said, r.all = rest, !ok
-	return "", true
 }
 
 func (s *streamWriter) writeText(text string) {

@@ -44,6 +44,8 @@ type Harness struct {
 	NoCacheWrites bool
 	// WholeCalls means that calls are never in pieces.
 	WholeCalls bool
+	// NoStopSequences means that the format has no place for texts that end an answer.
+	NoStopSequences bool
 }
 
 // Stream is an answer as events, and the equivalent body.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -17,7 +18,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	if len(output.GetChoices()) == 0 {
 		return nil, dialect.ErrNoChoices
 	}
-	w := jsonwrite.Append(dst, 512+answerSize(output))
+	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	begin(w, &meta, output, "chat.completion")
 	w.Key("choices")
@@ -174,50 +175,8 @@ func writeLogprobs(w *jsonwrite.Writer, l *modelv1.Logprobs) {
 	}
 	w.BeginObject()
 	w.Key("content")
-	w.BeginList()
-	for _, p := range l.GetContent() {
-		w.BeginObject()
-		writeLogprob(w, p.GetToken(), p.GetLogprob(), p.GetBytes())
-		w.Key("top_logprobs")
-		w.BeginList()
-		for _, top := range p.GetTopLogprobs() {
-			w.BeginObject()
-			writeLogprob(w, top.GetToken(), top.GetLogprob(), top.GetBytes())
-			w.EndObject()
-		}
-		w.EndList()
-		w.EndObject()
-	}
-	w.EndList()
+	openai.WriteLogprobs(w, l.GetContent())
 	w.Key("refusal")
 	w.Null()
 	w.EndObject()
-}
-
-func writeLogprob(w *jsonwrite.Writer, token string, logprob float64, bytes []int32) {
-	w.TextMember("token", token)
-	w.Key("logprob")
-	w.Float(logprob)
-	w.Key("bytes")
-	if bytes == nil {
-		w.Null()
-		return
-	}
-	w.BeginList()
-	for _, b := range bytes {
-		w.Int(int64(b))
-	}
-	w.EndList()
-}
-
-// answerSize guesses how many bytes an answer takes.
-func answerSize(output *modelv1.ModelOutput) int {
-	n := 0
-	for _, c := range output.GetChoices() {
-		n += 128 + dialect.ContentSize(c.GetMessage().GetContent())
-		for _, call := range c.GetMessage().GetToolCalls() {
-			n += 96 + 2*len(call.GetArgumentsJson())
-		}
-	}
-	return n + n/8
 }

@@ -6,7 +6,10 @@
 // conversations are equal prefixes of bytes.
 package openaichat
 
-import "github.com/evalfleet/evalfleet/pkg/dialect"
+import (
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+)
 
 // Name is the format's name.
 const Name = "openai-chat"
@@ -15,7 +18,7 @@ const Name = "openai-chat"
 const idPrefix = "chatcmpl-"
 
 // Codec implements dialect.Codec. The format has no way to count tokens.
-type Codec struct{}
+type Codec struct{ openai.Errors }
 
 var _ dialect.Codec = Codec{}
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -52,7 +53,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 			role = "system"
 		}
 		e.w.TextMember("role", role)
-		if ends := e.marks && e.endsSystem(i); ends || e.marks && hasMarks(m) {
+		if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && openai.HasMarks(m) {
 			e.w.Key("content")
 			e.markedSystem(m, ends)
 		} else {
@@ -99,7 +100,7 @@ func (e *encoder) userContent(c *contentv1.MessageContent) (err error) {
 func (e *encoder) userPart(part *contentv1.Content) error {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		e.text(p.Text, isMarked(part))
+		e.text(part, false)
 	case *contentv1.Content_Image:
 		detail := p.Image.GetDetail()
 		switch detail { //nolint:exhaustive // The format has the others.

@@ -2,14 +2,13 @@ package openaichat
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -75,7 +74,7 @@ type wireTool struct {
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
 	if err := jsonread.Unmarshal(body, &w); err != nil {
-		return nil, unreadable(err)
+		return nil, openai.Unreadable(err)
 	}
 	switch {
 	case w.Model == "":
@@ -126,14 +125,6 @@ func (w *wireRequest) check() error {
 	default:
 		return nil
 	}
-}
-
-// unreadable is the error for a body that cannot be read; it names the member of the wrong type.
-func unreadable(err error) error {
-	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-		return dialect.Mismatch(kind)
-	}
-	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {

@@ -4,10 +4,10 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
-	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
 // Request is a request with the options in which servers of the format differ.
@@ -32,13 +32,12 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format. Members of the configuration's extra_body come last and replace all others.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.size())}
-	extra, err := extraMembers(r.Config)
-	if err != nil {
-		return nil, err
+	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.Size())}
+	var ok bool
+	if e.overrides, ok = dialect.NewOverrides(&r.Request); !ok {
+		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
 	}
-	e.replaced = extra
-	e.marks = r.CacheMarks && canMark(r.Messages)
+	e.marks = openai.NewMarks(r.Messages, r.CacheMarks)
 	e.w.BeginObject()
 	e.member("model", func() { e.w.Text(r.Model) })
 	if err := e.messages(); err != nil {
@@ -46,17 +45,11 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	}
 	e.tools()
 	e.options()
-	if e.marks {
-		e.member("prompt_cache_options", func() { e.w.Raw(explicitMode) })
+	if e.marks.Set() {
+		name, options := e.marks.Declaration()
+		e.member(name, func() { e.w.Raw(options) })
 	}
-	for _, m := range r.Members {
-		if _, given := e.replaced.Get(m.Name); !given {
-			e.w.RawMember(m.Name, m.JSON)
-		}
-	}
-	for name, value := range extra.All() {
-		e.w.RawMember(name, string(orderedjson.Append(nil, value)))
-	}
+	e.overrides.Write(e.w)
 	e.w.EndObject()
 	return e.w.Bytes(), nil
 }
@@ -65,52 +58,18 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 type encoder struct {
 	*Request
 	w *jsonwrite.Writer
-	// replaced are members that the configuration's extra_body gives instead.
-	replaced *orderedjson.Object
-	// marks means that cache marks are sent.
-	marks bool
+	// overrides replace members that would be written.
+	overrides dialect.Overrides
+	// marks are the cache marks that are sent.
+	marks openai.Marks
 }
 
-// member writes a member, unless extra_body or Members give it.
+// member writes a member, unless it is overridden.
 func (e *encoder) member(name string, value func()) {
-	if _, given := e.replaced.Get(name); given {
-		return
+	if !e.overrides.Have(name) {
+		e.w.Key(name)
+		value()
 	}
-	for _, m := range e.Members {
-		if m.Name == name {
-			return
-		}
-	}
-	e.w.Key(name)
-	value()
-}
-
-// extraMembers reads extra_body. Metadata in it is about the call and not for the server.
-func extraMembers(config *modelv1.GenerateConfig) (*orderedjson.Object, error) {
-	if config.GetExtraBodyJson() == "" {
-		return &orderedjson.Object{}, nil
-	}
-	extra, err := orderedjson.DecodeObject([]byte(config.GetExtraBodyJson()))
-	if err != nil {
-		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
-	}
-	extra.Delete("metadata")
-	return extra, nil
-}
-
-// size guesses how many bytes a request takes, so that its buffer need not grow.
-func (r *Request) size() int {
-	n := 0
-	for _, m := range r.Messages {
-		n += 96 + dialect.ContentSize(m.GetContent())
-		for _, call := range m.GetToolCalls() {
-			n += 96 + 2*len(call.GetArgumentsJson())
-		}
-	}
-	for _, tool := range r.Tools {
-		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
-	}
-	return n + n/8
 }
 
 // unsupported is the error for content that the format cannot express.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -16,11 +17,11 @@ import (
 
 // completion is an answer on the wire.
 type completion struct {
-	ID      string   `json:"id"`
-	Model   string   `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   *usage   `json:"usage"`
-	Error   *failure `json:"error"`
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   *openai.Failure `json:"error"`
 }
 
 type choice struct {
@@ -73,27 +74,9 @@ type toolCall struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
 	Function struct {
-		Name      string    `json:"name"`
-		Arguments arguments `json:"arguments"`
+		Name      string            `json:"name"`
+		Arguments dialect.Arguments `json:"arguments"`
 	} `json:"function"`
-}
-
-// arguments are the raw text of a call's arguments; some servers send the object itself.
-type arguments string
-
-// TakeText implements jsonread.TextTaker.
-func (a *arguments) TakeText(text string) { *a = arguments(text) }
-
-// UnmarshalJSON takes a text as it is, and anything else as its JSON.
-func (a *arguments) UnmarshalJSON(raw []byte) error {
-	var text *string
-	switch err := json.Unmarshal(raw, &text); {
-	case err != nil:
-		*a = arguments(raw)
-	case text != nil:
-		*a = arguments(*text)
-	}
-	return nil
 }
 
 type filterResult struct {
@@ -102,14 +85,7 @@ type filterResult struct {
 }
 
 type logprobs struct {
-	Content []logprob `json:"content"`
-}
-
-type logprob struct {
-	Token   string    `json:"token"`
-	Logprob float64   `json:"logprob"`
-	Bytes   []int32   `json:"bytes"`
-	Top     []logprob `json:"top_logprobs"`
+	Content []openai.Logprob `json:"content"`
 }
 
 type usage struct {
@@ -137,7 +113,7 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 		return nil, malformed(err)
 	}
 	if c.Error != nil && c.Choices == nil {
-		return nil, c.Error.toError(body)
+		return nil, c.Error.ToError(body)
 	}
 	if c.Choices == nil {
 		return nil, malformed(nil)
@@ -276,7 +252,7 @@ func (c *choice) stopDetails() *modelv1.StopDetails {
 		if c.FinishReason == finishFiltered {
 			return chat.NewStopDetails(finishFiltered, "", refusal)
 		}
-		return chat.NewStopDetails(kindRefusal, "", refusal)
+		return chat.NewStopDetails(openai.KindRefusal, "", refusal)
 	}
 	var categories []*modelv1.StopCategory
 	for name, result := range c.FilterResults {
@@ -293,12 +269,8 @@ func (l *logprobs) message() *modelv1.Logprobs {
 		return nil
 	}
 	m := &modelv1.Logprobs{}
-	for _, p := range l.Content {
-		token := &modelv1.Logprob{Token: p.Token, Logprob: p.Logprob, Bytes: p.Bytes}
-		for _, top := range p.Top {
-			token.TopLogprobs = append(token.TopLogprobs, &modelv1.TopLogprob{Token: top.Token, Logprob: top.Logprob, Bytes: top.Bytes})
-		}
-		m.Content = append(m.Content, token)
+	for i := range l.Content {
+		m.Content = append(m.Content, l.Content[i].Message())
 	}
 	return m
 }

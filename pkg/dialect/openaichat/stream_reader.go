@@ -59,7 +59,7 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 		return nil, malformed(err)
 	}
 	if chunk.Error != nil {
-		return nil, chunk.Error.toError(event.Data)
+		return nil, chunk.Error.ToError(event.Data)
 	}
 	s.started = true
 	if chunk.ID != "" {
@@ -192,7 +192,7 @@ func (s *streamReader) Response() dialect.Response {
 		m.ToolCalls = nil
 		for _, c := range t.calls {
 			call := toolCall{ID: c.id}
-			call.Function.Name, call.Function.Arguments = c.name, arguments(c.arguments.String())
+			call.Function.Name, call.Function.Arguments = c.name, dialect.Arguments(c.arguments.String())
 			m.ToolCalls = append(m.ToolCalls, call)
 		}
 	}

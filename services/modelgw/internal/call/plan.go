@@ -90,7 +90,7 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 		}
 		given.Messages, given.Summary, given.Given = asked.Messages(), new(asked.Summary()), asked.Content
 	}
-	conversation, err := prepare.Prepare(given, model.Capabilities())
+	conversation, err := prepare.Prepare(given, provider.CapabilitiesOf(model.Provider, given.Config))
 	if err != nil {
 		return nil, err
 	}

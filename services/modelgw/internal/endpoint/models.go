@@ -56,8 +56,7 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxNamed], "") + "…"
 }
 
-// listModels lists the models of providers that have an account, if they answer in the client's format. Providers
-// accept other names too.
+// listModels lists the models of providers that have an account. Providers accept other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
 	for _, kind := range e.deps.Registry.Kinds() {
@@ -65,23 +64,10 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 			continue
 		}
 		for _, name := range kind.Models {
-			if full := kind.Name + "/" + name; e.answers(x, full) {
-				all = append(all, model{full, kind.Name})
-			}
+			all = append(all, model{kind.Name + "/" + name, kind.Name})
 		}
 	}
 	return x.send(http.StatusOK, x.list(all))
-}
-
-// answers reports whether a listed model answers in the client's format. A model that cannot be opened, such as because
-// it lacks this account, is refused with the reason when it is called.
-func (e *Endpoints) answers(x *exchange, name string) bool {
-	m, err := e.open(x, name)
-	if err != nil {
-		return true
-	}
-	upstream := m.Capabilities().Upstream
-	return m.Check(&modelv1.GenerateConfig{}) == nil || upstream != nil && upstream.Dialect == x.about.Name
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {

@@ -55,7 +55,7 @@ type OptionDropper interface {
 
 // Sent returns the part of a configuration that is sent to a provider, and the set options that are not sent.
 func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []Unsent) {
-	c := p.Capabilities()
+	c := CapabilitiesOf(p, config)
 	options := slices.Concat(c.Ignored, c.Dropped)
 	for _, option := range OptionsSet(config, options) {
 		unsent = append(unsent, Unsent{option, notTaken})

@@ -37,6 +37,21 @@ type Provider interface {
 	Close() error
 }
 
+// ByConfig is a provider that speaks several APIs, of which the configuration of a call selects one. Its Capabilities are
+// those of a call without options.
+type ByConfig interface {
+	// CapabilitiesOf returns the capabilities of calls with this configuration.
+	CapabilitiesOf(c *modelv1.GenerateConfig) Capabilities
+}
+
+// CapabilitiesOf returns a provider's capabilities for a call with this configuration.
+func CapabilitiesOf(p Provider, c *modelv1.GenerateConfig) Capabilities {
+	if by, ok := p.(ByConfig); ok {
+		return by.CapabilitiesOf(c)
+	}
+	return p.Capabilities()
+}
+
 // Request is one attempt. The gateway has prepared all of it; a provider changes nothing in it.
 type Request struct {
 	Messages   []*modelv1.ChatMessage

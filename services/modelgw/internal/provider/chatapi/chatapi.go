@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -39,11 +40,11 @@ func New(name string, access provider.Access, http *http.Client, quirks exchange
 // Upstream returns the endpoint as a target for requests that are already in the format. model is the server's name of
 // the model.
 func (c *Client) Upstream(model string) *provider.Upstream {
-	return c.Exchange.Upstream(c.BaseURL+path, model, c.authorize)
+	return c.Exchange.Upstream(c.BaseURL+path, model, c.Authorize)
 }
 
-// authorize sets the account's credential on each request.
-func (c *Client) authorize(h http.Header) {
+// Authorize sets the account's credential and headers on a request, replacing present ones.
+func (c *Client) Authorize(h http.Header) {
 	h.Del("Authorization")
 	if !c.Key.IsZero() {
 		h.Set("Authorization", "Bearer "+c.Key.Reveal())
@@ -55,13 +56,18 @@ func (c *Client) authorize(h http.Header) {
 
 // Do makes an attempt of one request.
 func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaichat.Request) (*provider.Response, error) {
+	call := &exchange.Call{URL: c.BaseURL + path, Header: c.Header(request.Config), Model: request.Model, Stream: request.Stream}
+	return c.Exchange.Do(ctx, r, call, request.Append)
+}
+
+// Header returns the headers of a request: the account's, and those of the configuration.
+func (c *Client) Header(config *modelv1.GenerateConfig) http.Header {
 	header := http.Header{}
-	c.authorize(header)
-	for name, value := range request.Config.GetExtraHeaders().GetValues() {
+	c.Authorize(header)
+	for name, value := range config.GetExtraHeaders().GetValues() {
 		header.Set(name, value)
 	}
-	call := &exchange.Call{URL: c.BaseURL + path, Header: header, Model: request.Model, Stream: request.Stream}
-	return c.Exchange.Do(ctx, r, call, request.Append)
+	return header
 }
 
 // Text returns a text as JSON, for members of a request.

@@ -292,6 +292,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 		Provider: x.Provider, Class: x.class(status, said), Status: status, Message: said.Message,
 		Auth:       status == http.StatusUnauthorized || x.Quirks.Auth != nil && x.Quirks.Auth(said),
 		RetryAfter: cmp.Or(retry.After(answer.Header, time.Now()), said.RetryAfter),
+		Cause:      said,
 	}
 }
 

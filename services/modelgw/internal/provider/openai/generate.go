@@ -9,7 +9,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -32,42 +31,17 @@ var quirks = exchange.Quirks{
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	if err := m.Check(r.Config); err != nil {
-		return nil, err
+	if m.usesResponses(r.Config) {
+		return m.generateResponses(ctx, r)
 	}
-	return m.client.Do(ctx, r, m.request(r))
+	return m.client.Do(ctx, r, m.chatRequest(r))
 }
 
 // Check implements provider.Provider.
-func (m *model) Check(c *modelv1.GenerateConfig) error {
-	field, why := m.needsResponses(c)
-	if field == "" {
-		return nil
-	}
-	return rpcerr.In(field, rpcerr.CapabilityUnsupported("responses_api",
-		"%s/%s: %s needs OpenAI's Responses API, which is not built yet; use chat completions: by the model argument responses_api=false, "+
-			"by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why))
-}
+func (m *model) Check(*modelv1.GenerateConfig) error { return nil }
 
-// needsResponses returns the field of a call that needs the Responses API, and the feature; empty if there is none.
-func (m *model) needsResponses(c *modelv1.GenerateConfig) (field, why string) {
-	_, images := chat.ImageOutput(c)
-	switch asked := m.args.ResponsesAPI; {
-	case images:
-		return "config.modalities", "output of images"
-	case m.args.Background != nil && *m.args.Background:
-		return "model_args_json/background", "a background request"
-	case asked != nil && *asked:
-		return "model_args_json/responses_api", "what the model argument responses_api asks for"
-	case asked == nil && m.atVendor && m.name.wantsResponses() && c.NumChoices == nil:
-		return "model", "this model"
-	default:
-		return "", ""
-	}
-}
-
-// request makes the upstream request.
-func (m *model) request(r *provider.Request) *openaichat.Request {
+// chatRequest makes the upstream request for chat completions.
+func (m *model) chatRequest(r *provider.Request) *openaichat.Request {
 	config := chat.Merge(r.Config)
 	request := &openaichat.Request{
 		Request: dialect.Request{

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // name is a parsed model name. OpenAI's models differ in the options that they accept, and only their names identify
@@ -39,10 +41,34 @@ func (n name) version() (major, minor int) {
 	return major, minor
 }
 
+// isAtLeast reports whether the number after `gpt-` is this one or a later one.
+func (n name) isAtLeast(major, minor int) bool {
+	ownMajor, ownMinor := n.version()
+	return ownMajor > major || ownMajor == major && ownMinor >= minor
+}
+
 // takesCacheMarks reports whether the model accepts marks for the boundaries of the prompt cache: gpt-5.6 and later.
-func (n name) takesCacheMarks() bool {
-	major, minor := n.version()
-	return major > 5 || major == 5 && minor >= 6
+func (n name) takesCacheMarks() bool { return n.isAtLeast(5, 6) }
+
+// isNewest reports whether the model is of the generation that reasons with all efforts and in all modes: gpt-5.6 and
+// later.
+func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }
+
+// samples reports whether the model takes options of sampling with this configuration: it does not while it reasons.
+// The o series and the first gpt-5 always reason, gpt-5.5 and later unless they are told not to, the models between them
+// and those with a code name if they are told to.
+func (n name) samples(c *modelv1.GenerateConfig) bool {
+	effort, pro := c.GetReasoningEffort(), c.GetReasoningMode() == "pro"
+	switch {
+	case !n.reasons():
+		return true
+	case n.isOSeries(), n.isAtLeast(5, 0) && !n.isAtLeast(5, 1):
+		return false
+	case n.isAtLeast(5, 5):
+		return effort == "none" && !pro
+	default:
+		return (effort == "" || effort == "none") && !pro
+	}
 }
 
 // isCodeName reports whether the model has none of the known names: it then counts as the newest generation.

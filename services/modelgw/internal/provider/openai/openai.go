@@ -1,21 +1,22 @@
 // Package openai is OpenAI's API, or a server that behaves like it at another address: account, names of models and
-// their quirks. The format is pkg/dialect/openaichat. Only chat completions are supported; models that need the
-// Responses API are refused with an error that names the argument to set.
+// their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of the two a call has
+// depends on the account, the model and the configuration. Requests in the background, native tools, batches and
+// compaction by the server are not built.
 package openai
 
 import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -45,8 +46,9 @@ type Config struct {
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, if it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
-	// ResponsesAPI selects the API for the models of the account `default`: false is chat completions for all. If it is
-	// omitted, a model's name decides at OpenAI's own address, and at any other it is chat completions.
+	// ResponsesAPI selects the API for the models of the account `default`: true is the Responses API for all, false is
+	// chat completions. If it is omitted, a model's name decides at OpenAI's own address, and at any other it is chat
+	// completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`
@@ -55,8 +57,9 @@ type Config struct {
 // Account is a further account.
 type Account struct {
 	provider.Account `yaml:",inline"`
-	// ResponsesAPI selects the API for the account's models: false is chat completions for all. If it is omitted, a
-	// model's name decides at OpenAI's own address, and at any other it is chat completions.
+	// ResponsesAPI selects the API for the account's models: true is the Responses API for all, false is chat
+	// completions. If it is omitted, a model's name decides at OpenAI's own address, and at any other it is chat
+	// completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 }
 
@@ -70,14 +73,16 @@ type host struct {
 	plain    provider.Accounts // accounts without OpenAI's own settings
 	headers  map[string]string
 	http     *http.Client
+	// byName makes the names of models decide about their API at any address; recorded cases have it so.
+	byName bool
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
-func Kind(c Config) (provider.Kind, func() error) { return kindAt(c, vendor) }
+func Kind(c Config) (provider.Kind, func() error) { return kindAt(c, vendor, false) }
 
 // kindAt is Kind with the vendor at another address.
-func kindAt(c Config, vendor string) (provider.Kind, func() error) {
-	h := &host{vendor: vendor, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
+func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) {
+	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
@@ -107,7 +112,7 @@ func kindAt(c Config, vendor string) (provider.Kind, func() error) {
 
 // arguments are the model arguments.
 type arguments struct {
-	// ResponsesAPI selects the API: false is chat completions.
+	// ResponsesAPI selects the API: the Responses API, or chat completions.
 	ResponsesAPI *bool `json:"responses_api"`
 	// Streaming reports whether requests are streamed; the default is when the answer is watched.
 	Streaming *bool `json:"streaming"`
@@ -116,10 +121,12 @@ type arguments struct {
 	SafetyIdentifier     string `json:"safety_identifier"`
 	PromptCacheKey       string `json:"prompt_cache_key"`
 	PromptCacheRetention string `json:"prompt_cache_retention"`
-	// ResponsesStore, ResponsesPhase and Background are of the Responses API.
+	// ResponsesStore makes the server of the Responses API store answers.
 	ResponsesStore *bool `json:"responses_store"`
+	// ResponsesPhase states to the Responses API which messages of the assistant are comments before calls.
 	ResponsesPhase *bool `json:"responses_phase"`
-	Background     *bool `json:"background"`
+	// Background is not built.
+	Background *bool `json:"background"`
 }
 
 // model is one opened model.
@@ -127,9 +134,12 @@ type model struct {
 	name   name
 	args   arguments
 	client *chatapi.Client
-	// atVendor means that requests go to OpenAI's own address.
-	atVendor bool
-	// upstream is the client's, made once.
+	// responses makes attempts with the Responses API.
+	responses  exchange.Exchange
+	unverified unverified
+	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
+	atVendor, byName bool
+	// upstream is the target for unchanged requests: in chat completions, unless another API is set for the model.
 	upstream *provider.Upstream
 }
 
@@ -143,6 +153,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
+	if m.args.Background != nil && *m.args.Background {
+		return nil, rpcerr.NotBuiltField("model_args_json/background", "a request in the background")
+	}
 	access, err := h.plain.Open(spec.Account, spec.BaseURL)
 	if err != nil {
 		return nil, err
@@ -151,9 +164,15 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		m.args.ResponsesAPI = h.accounts[spec.Account].ResponsesAPI
 	}
 	m.atVendor = access.Endpoint == h.vendor || isVendor(access.Endpoint)
+	m.byName = m.atVendor || h.byName
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
+	m.responses = m.client.Exchange
+	m.responses.Codec = openairesponses.Codec{}
 	m.upstream = m.client.Upstream(spec.Model)
+	if asked := m.args.ResponsesAPI; asked != nil && *asked {
+		m.upstream = m.responses.Upstream(access.Endpoint+responsesPath, spec.Model, m.client.Authorize)
+	}
 	return m, nil
 }
 
@@ -163,51 +182,6 @@ func isVendor(address string) bool {
 	at, err := url.Parse(address)
 	return err == nil && (at.Hostname() == vendorHost || strings.HasSuffix(at.Hostname(), "."+vendorHost))
 }
-
-// Capabilities implements provider.Provider.
-func (m *model) Capabilities() provider.Capabilities {
-	ignored, dropped := slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped)
-	if m.name.reasons() {
-		ignored = append(ignored, "temperature")
-	}
-	if m.name.isOSeries() {
-		dropped = append(dropped, "parallel_tool_calls")
-	}
-	if !m.name.takesEffort() {
-		dropped = append(dropped, "reasoning_effort")
-	}
-	if m.takesCacheMarks() {
-		dropped = slices.DeleteFunc(dropped, func(option string) bool { return option == "cache_prompt" })
-	}
-	return provider.Capabilities{
-		ConnectionKey:    string(m.name),
-		Ignored:          ignored,
-		Dropped:          dropped,
-		ExtraBodyDropped: chatapi.ExtraBodyDropped,
-		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true,
-			Reasoning: m.name.reasons(),
-		},
-		Upstream: m.upstream,
-	}
-}
-
-// Overruled implements provider.OptionDropper: chat completions lack the features of these arguments.
-func (m *model) Overruled(*modelv1.GenerateConfig) []provider.Unsent {
-	var all []provider.Unsent
-	for _, argument := range []struct {
-		name string
-		asks *bool
-	}{{"responses_store", m.args.ResponsesStore}, {"responses_phase", m.args.ResponsesPhase}} {
-		if argument.asks != nil && *argument.asks {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "since chat completions do not take it"})
-		}
-	}
-	return all
-}
-
-// takesCacheMarks reports whether requests may contain marks for the server's cache.
-func (m *model) takesCacheMarks() bool { return m.atVendor && m.name.takesCacheMarks() }
 
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }

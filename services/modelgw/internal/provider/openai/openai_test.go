@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,39 +38,82 @@ func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	return kind
 }
 
+// openRecorded opens the account of a recorded case: the recording program lets the name of a model decide about its
+// API at any address.
+func openRecorded(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
+	t.Helper()
+	if setup.Vendor != "" {
+		return open(t, setup)
+	}
+	var c openai.Config
+	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
+	kind, closeIdle := openai.KindByName(c)
+	t.Cleanup(func() { _ = closeIdle() })
+	return kind
+}
+
 func TestGoldenRequests(t *testing.T) {
 	t.Parallel()
-	providertest.Golden(t, "request", []string{"providers/request/openai/*.json"}, open)
+	providertest.Golden(t, "request", []string{"providers/request/openai/*.json"}, openRecorded)
 }
 
 func TestGoldenResponses(t *testing.T) {
 	t.Parallel()
-	providertest.Golden(t, "response", []string{"providers/response/openai/*.json"}, open)
+	providertest.Golden(t, "response", []string{"providers/response/openai/*.json"}, openRecorded)
+}
+
+// servers are servers of both APIs, by the model argument that selects it.
+var servers = map[string]func(testing.TB, ...providertest.Answer) string{
+	`{"responses_api": false}`: providertest.ChatServer, `{"responses_api": true}`: providertest.ResponsesServer,
+}
+
+// openAt opens a model at an address.
+func openAt(t testing.TB, url, model, args string) provider.Provider {
+	t.Helper()
+	p, err := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: url}).Open(provider.Spec{Model: model, Account: provider.DefaultAccount, Args: args})
+	require.NoError(t, err)
+	return p
 }
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
-		kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, answers...)})
-		p, err := kind.Open(provider.Spec{Model: "gpt-4o", Account: provider.DefaultAccount})
-		require.NoError(t, err)
-		return p
-	}})
+	for args, serve := range servers {
+		for _, model := range []string{"gpt-4o", "gpt-5"} {
+			t.Run(model+args, func(t *testing.T) {
+				t.Parallel()
+				providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+					return openAt(t, serve(t, answers...), model, args)
+				}})
+			})
+		}
+	}
 }
 
 // No option of a configuration is passed over without a word.
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"gpt-3.5-turbo", "gpt-4o", "gpt-5", "o3", "llama-3-70b"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			providertest.Options(t, func(t *testing.T, root string) provider.Provider {
-				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: root + "/v1"})
-				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
-				require.NoError(t, err)
-				return p
+	for _, args := range []string{"", `{"responses_api": true}`, `{"responses_api": true, "responses_store": true, "responses_phase": true}`} {
+		for _, name := range []string{"gpt-3.5-turbo", "gpt-4o", "gpt-5", "gpt-5.4", "gpt-5.6", "o3", "heron-preview", "llama-3-70b"} {
+			t.Run(name+args, func(t *testing.T) {
+				t.Parallel()
+				providertest.Options(t, func(t *testing.T, root string) provider.Provider { return openAt(t, root+"/v1", name, args) })
 			})
-		})
+		}
+	}
+}
+
+// A model takes no options of sampling while it reasons.
+func TestSamplingAndReasoning(t *testing.T) {
+	t.Parallel()
+	for model, want := range map[string][4]bool{ // without an effort, with none, with a low one, in the mode pro
+		"gpt-4o": {true, true, true, true}, "gpt-5": {}, "gpt-5-mini": {}, "o4-mini": {}, "gpt-5.1": {true, true, false, false},
+		"gpt-5.3-codex": {true, true, false, false}, "gpt-5.5": {false, true, false, false}, "gpt-6": {false, true, false, false},
+		"heron-preview": {true, true, false, false},
+	} {
+		p := openAt(t, "http://127.0.0.1:1/v1", model, byResponses)
+		for i, c := range []*modelv1.GenerateConfig{{}, {ReasoningEffort: new("none")}, {ReasoningEffort: new("low")}, {ReasoningMode: new("pro")}} {
+			assert.Equal(t, !want[i], slices.Contains(provider.CapabilitiesOf(p, c).Ignored, "temperature"), "%s: %v", model, c)
+		}
 	}
 }
 
@@ -104,6 +148,9 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 			provider.Spec{Model: "gpt-4o", Account: "default", Args: `{"respones_api": false}`},
 			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "respones_api",
 		},
+		"a request in the background": {
+			provider.Spec{Model: "gpt-5", Account: "default", Args: `{"background": true}`}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "background",
+		},
 		"another cloud": {
 			provider.Spec{Model: "azure/gpt-4o", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "azure",
 		},
@@ -114,13 +161,6 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	}
 	_, err := kind.Open(provider.Spec{Model: "gpt-4o", Account: "default", BaseURL: "http://127.0.0.1:1/proxy/openai/"})
 	require.NoError(t, err)
-
-	p, err := kind.Open(provider.Spec{Model: "o3", Account: "default"})
-	require.NoError(t, err)
-	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
-	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), err)
-	assert.ErrorContains(t, err, "responses_api=false")
-	assert.True(t, rpcerr.Concerns("model", err))
 }
 
 // By default the name of a model decides at OpenAI's own address alone; the configuration of an account may say, and
@@ -137,29 +177,30 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 	t.Cleanup(func() { _ = closeIdle() })
 	for _, test := range []struct {
 		model, account, args string
-		asked                bool
+		responses            bool
 	}{
-		{"gpt-4o", "default", "", true},
-		{"gpt-5", "default", "", false},
-		{"o3", "vendor", "", false},
-		{"gpt-5", "europe", "", false},
-		{"gpt-5", "default", `{"responses_api":false}`, true},
-		{"gpt-5", "chat", "", true},
-		{"gpt-5", "chat", `{"responses_api":true}`, false},
-		{"llama-3-70b", "vllm", "", true},
-		{"gpt-5", "vllm", "", true},
-		{"gpt-5", "proxy", "", true},
-		{"llama-3-70b", "vllm", `{"responses_api":true}`, false},
-		{"llama-3-70b", "said", "", false},
+		{"gpt-4o", "default", "", false},
+		{"gpt-5", "default", "", true},
+		{"o3", "vendor", "", true},
+		{"gpt-5", "europe", "", true},
+		{"gpt-5", "default", `{"responses_api":false}`, false},
+		{"gpt-5", "chat", "", false},
+		{"gpt-5", "chat", `{"responses_api":true}`, true},
+		{"llama-3-70b", "vllm", "", false},
+		{"gpt-5", "vllm", "", false},
+		{"gpt-5", "proxy", "", false},
+		{"llama-3-70b", "vllm", `{"responses_api":true}`, true},
+		{"llama-3-70b", "said", "", true},
 	} {
 		p, err := kind.Open(provider.Spec{Model: test.model, Account: test.account, Args: test.args})
 		require.NoError(t, err)
-		err = p.Check(&modelv1.GenerateConfig{})
-		assert.Equal(t, test.asked, err == nil, "%+v: %v", test, err)
-		if !test.asked {
-			_, failed := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
-			assert.Equal(t, err, failed, "%+v: what is said beforehand is what a call fails with", test)
-		}
+		assert.Equal(t, test.responses, slices.Contains(p.Capabilities().Ignored, "stop_seqs"), "%+v: only chat completions take stop sequences", test)
+		require.NoError(t, p.Check(&modelv1.GenerateConfig{}))
+		images := &modelv1.GenerateConfig{Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}}}
+		assert.Contains(t, provider.CapabilitiesOf(p, images).Ignored, "stop_seqs", "%+v: images are drawn by the Responses API alone", test)
+		several := provider.CapabilitiesOf(p, &modelv1.GenerateConfig{NumChoices: new(int32(2))})
+		byName := test.args == "" && test.account != "said"
+		assert.Equal(t, test.responses && !byName, slices.Contains(several.Ignored, "num_choices"), "%+v: several choices are of chat completions alone", test)
 	}
 }
 

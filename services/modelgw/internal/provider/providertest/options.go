@@ -32,7 +32,7 @@ func asking() *modelv1.GenerateConfig {
 		Seed: new(int64(4)), TopK: new(int32(3)), NumChoices: new(int32(2)), Logprobs: new(true), TopLogprobs: new(int32(2)), PromptLogprobs: new(int32(2)),
 		ParallelToolCalls: new(false), InternalTools: new(true), CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_OFF,
 		FallbackModels: &modelv1.StringList{Values: []string{"m"}}, Verbosity: new("high"),
-		Effort: new("low"), ReasoningEffort: new("low"), ReasoningMode: new("pro"), ReasoningTokens: new(int64(2048)), ReasoningSummary: new("auto"),
+		Effort: new("low"), ReasoningEffort: new("low"), ReasoningMode: new("pro"), ReasoningTokens: new(int64(2048)), ReasoningSummary: new("detailed"),
 		ReasoningHistory: new(modelv1.ReasoningHistory_REASONING_HISTORY_NONE), ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: `{"type":"object","properties":{}}`},
 		ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{"X-Own": "1"}},
 		Modalities:   &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}},
@@ -101,7 +101,7 @@ func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.Genera
 		{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(marked)},
 		{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(thought, chat.TextPart("a"))},
 		chat.User("q"),
-	}, Tools: []*toolv1.ToolInfo{weather}, Config: config}, p.Capabilities())
+	}, Tools: []*toolv1.ToolInfo{weather}, Config: config}, provider.CapabilitiesOf(p, config))
 	require.NoError(t, err)
 	left, names := provider.Sent(p, prepared.Config)
 	for _, u := range names {

@@ -57,9 +57,16 @@ const (
 	defaultMessageStream = `data: {"type":"message_start","message":{"id":"msg_0","type":"message","role":"assistant","model":"served-model","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` +
 		"\n\n" + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}` + "\n\n" + `data: {"type":"message_stop"}` + "\n\n"
 
-	messagesPath = "/v1/messages"
-	countPath    = "/v1/messages/count_tokens"
-	defaultCount = `{"input_tokens":7}`
+	defaultResponse = `{"id":"resp_0","object":"response","status":"completed","error":null,"incomplete_details":null,"model":"served-model",` +
+		`"output":[{"id":"msg_0","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Done.","annotations":[]}]}],` +
+		`"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}`
+
+	defaultResponseStream = `data: {"type":"response.completed","response":` + defaultResponse + "}\n\n"
+
+	messagesPath  = "/v1/messages"
+	responsesPath = "/v1/responses"
+	countPath     = "/v1/messages/count_tokens"
+	defaultCount  = `{"input_tokens":7}`
 )
 
 // recorder is a server that records requests and returns recorded answers in order, repeating the last one.
@@ -121,6 +128,8 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	switch {
 	case u.Path == messagesPath:
 		whole, stream = defaultMessage, defaultMessageStream
+	case u.Path == responsesPath:
+		whole, stream = defaultResponse, defaultResponseStream
 	case u.Path == countPath:
 		whole = defaultCount
 	case streams || strings.HasSuffix(u.Path, geminiWhole):

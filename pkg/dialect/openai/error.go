@@ -1,7 +1,10 @@
-package openaichat
+// Package openai is what the formats of OpenAI's APIs share: errors, log-probabilities, and the marks for the prompt
+// cache. The formats are packages of their own, beside this one.
+package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,15 +15,16 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// failure is an error on the wire. Servers differ in the types of its members.
-type failure struct {
+// Failure is an error on the wire. Servers differ in the types of its members.
+type Failure struct {
 	Message string
 	Type    string
 	Code    string
+	Param   string
 }
 
 // UnmarshalJSON reads an object, of which members of other types than text are taken as their JSON, or a bare text.
-func (f *failure) UnmarshalJSON(raw []byte) error {
+func (f *Failure) UnmarshalJSON(raw []byte) error {
 	if json.Unmarshal(raw, &f.Message) == nil {
 		return nil
 	}
@@ -29,7 +33,7 @@ func (f *failure) UnmarshalJSON(raw []byte) error {
 		f.Message = string(raw)
 		return nil
 	}
-	f.Message, f.Type, f.Code = word(members["message"]), word(members["type"]), word(members["code"])
+	f.Message, f.Type, f.Code, f.Param = word(members["message"]), word(members["type"]), word(members["code"]), word(members["param"])
 	return nil
 }
 
@@ -41,11 +45,12 @@ func word(raw json.RawMessage) string {
 	return string(raw)
 }
 
-func (f *failure) toError(body []byte) *dialect.Error {
+// ToError returns the error. A failure without a message has all of the body as its message.
+func (f *Failure) ToError(body []byte) *dialect.Error {
 	if f.Message == "" {
 		f.Message = string(body)
 	}
-	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Status: statusOf(f.Code)}
+	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Status: statusOf(f.Code)}
 }
 
 // statusOf is the status of a code: some servers send the number itself.
@@ -59,17 +64,20 @@ func statusOf(code string) int {
 	return 0
 }
 
+// Errors implements the part of dialect.Codec that is about errors.
+type Errors struct{}
+
 // DecodeError implements dialect.Codec.
-func (Codec) DecodeError(body []byte) *dialect.Error {
+func (Errors) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
-		Error   *failure `json:"error"`
+		Error   *Failure `json:"error"`
 		Message string   `json:"message"`
 	}
 	if json.Unmarshal(body, &whole) != nil {
 		return &dialect.Error{Message: strings.TrimSpace(string(body))}
 	}
 	if whole.Error != nil {
-		return whole.Error.toError(body)
+		return whole.Error.ToError(body)
 	}
 	if whole.Message != "" {
 		return &dialect.Error{Message: whole.Message}
@@ -77,8 +85,16 @@ func (Codec) DecodeError(body []byte) *dialect.Error {
 	return &dialect.Error{Message: strings.TrimSpace(string(body))}
 }
 
+// Unreadable is the error for a body that cannot be read; it names the member of the wrong type.
+func Unreadable(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
+		return dialect.Mismatch(kind)
+	}
+	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
 // AppendError implements dialect.Codec.
-func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
+func (Errors) AppendError(dst []byte, f dialect.Failure) []byte {
 	known, ok := causeWords[f.Cause]
 	if !ok {
 		known = statusWords[f.Status]
@@ -142,7 +158,7 @@ var (
 )
 
 // TooLong implements dialect.Codec.
-func (Codec) TooLong(said string) dialect.Failure {
+func (Errors) TooLong(said string) dialect.Failure {
 	message := "This model's maximum context length is exceeded: " + said
 	if tokens, most, ok := dialect.Room(said); ok {
 		message = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", most, tokens)
@@ -150,27 +166,27 @@ func (Codec) TooLong(said string) dialect.Failure {
 	return dialect.Failure{Status: dialect.BadRequest, Cause: dialect.TooLong, Param: "messages", Message: message}
 }
 
-// kindRefusal is the kind of a stop that is the provider's refusal.
-const kindRefusal = "refusal"
+// KindRefusal is the kind of a stop that is the provider's refusal.
+const KindRefusal = "refusal"
 
 // Stopped implements dialect.Codec.
-func (Codec) Stopped(_ int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
+func (Errors) Stopped(_ int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
 	const filtered = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
 	switch e.Code {
 	case codeTooLong:
 		return chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
 	case "invalid_prompt", "content_policy_violation", "content_filter":
 		output = chat.MessageOutput(model, chat.Assistant(e.Message), filtered)
-		output.Choices[0].StopDetails = chat.NewStopDetails(kindRefusal, "", e.Message)
+		output.Choices[0].StopDetails = chat.NewStopDetails(KindRefusal, "", e.Message)
 		return output, true
 	case "cyber_policy":
 		output = chat.MessageOutput(model, chat.Assistant(e.Message), filtered)
-		output.Choices[0].StopDetails = chat.NewStopDetails(kindRefusal, "", e.Message, &modelv1.StopCategory{Category: "cyber"})
+		output.Choices[0].StopDetails = chat.NewStopDetails(KindRefusal, "", e.Message, &modelv1.StopCategory{Category: "cyber"})
 		return output, true
 	}
 	if e.Type == typeInvalid && strings.Contains(e.Message, "blocked") {
 		output = chat.MessageOutput(model, chat.Assistant(e.Message), filtered)
-		output.Choices[0].StopDetails = chat.NewStopDetails(kindRefusal, "", e.Message)
+		output.Choices[0].StopDetails = chat.NewStopDetails(KindRefusal, "", e.Message)
 		return output, true
 	}
 	return nil, false

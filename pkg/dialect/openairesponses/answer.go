@@ -1,0 +1,231 @@
+package openairesponses
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// AppendResponse implements dialect.Codec.
+func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialect.ResponseMeta) ([]byte, error) {
+	if len(output.GetChoices()) == 0 {
+		return nil, dialect.ErrNoChoices
+	}
+	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID(idPrefix))
+	a := newAnswer(output, meta)
+	choice := output.GetChoices()[0]
+	logprobs := choice.GetLogprobs()
+	for _, part := range assistantParts(choice.GetMessage()) {
+		if it := partItem("", part, logprobs); it != "" {
+			a.items = append(a.items, it)
+		}
+		if part.GetText() != nil {
+			logprobs = nil
+		}
+	}
+	for _, call := range choice.GetMessage().GetToolCalls() {
+		a.items = append(a.items, callItem(newID(callID), statusCompleted, call.GetId(), call.GetFunction(), argumentsOf(call)))
+	}
+	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
+	a.write(w)
+	return w.Bytes(), nil
+}
+
+// newID makes an id in the form of the vendor's.
+func newID(prefix string) string { return prefix + chat.NewID() }
+
+func argumentsOf(call *toolv1.ToolCall) string { return cmp.Or(call.GetArgumentsJson(), "{}") }
+
+// answer is an answer as it is written: as a body, or in the events at the two ends of a stream.
+type answer struct {
+	meta   dialect.ResponseMeta
+	status string
+	// reason is why it is incomplete.
+	reason string
+	// items are the items as JSON.
+	items []string
+	usage *modelv1.ModelUsage
+}
+
+// newAnswer returns an answer without items.
+func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta) *answer {
+	meta.Model = cmp.Or(meta.Model, output.GetModel())
+	a := &answer{meta: meta, status: statusIncomplete, usage: output.GetUsage()}
+	switch chat.StopReason(output) {
+	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
+		a.reason = reasonLength
+	case modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
+		a.reason = reasonFilter
+	default:
+		a.status = statusCompleted
+	}
+	return a
+}
+
+// write writes the answer, with what the vendor's clients require of one.
+func (a *answer) write(w *jsonwrite.Writer) {
+	w.BeginObject()
+	w.TextMember("id", a.meta.ID)
+	w.TextMember("object", "response")
+	w.IntMember("created_at", a.meta.Created)
+	w.TextMember("status", a.status)
+	w.RawMember("error", "null")
+	w.Key("incomplete_details")
+	if a.reason == "" {
+		w.Null()
+	} else {
+		w.BeginObject()
+		w.TextMember("reason", a.reason)
+		w.EndObject()
+	}
+	w.RawMember("instructions", "null")
+	w.RawMember("metadata", "{}")
+	w.TextMember("model", a.meta.Model)
+	w.RawMember("parallel_tool_calls", "true")
+	w.TextMember("tool_choice", "auto")
+	w.RawMember("tools", "[]")
+	w.Key("output")
+	w.BeginList()
+	for _, it := range a.items {
+		w.Raw(it)
+	}
+	w.EndList()
+	w.Key("usage")
+	writeUsage(w, a.usage)
+	w.EndObject()
+}
+
+func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
+	if u == nil {
+		w.Null()
+		return
+	}
+	input := chat.InputTokens(u)
+	w.BeginObject()
+	w.IntMember("input_tokens", input)
+	w.Key("input_tokens_details")
+	w.BeginObject()
+	w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
+	jsonwrite.OptInt(w, "cache_write_tokens", u.InputTokensCacheWrite)
+	w.EndObject()
+	w.IntMember("output_tokens", u.GetOutputTokens())
+	w.Key("output_tokens_details")
+	w.BeginObject()
+	jsonwrite.OptInt(w, "reasoning_tokens", u.ReasoningTokens)
+	w.EndObject()
+	w.IntMember("total_tokens", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
+	w.EndObject()
+}
+
+// partItem returns the item for a part of the assistant's content; empty for a part without a place in the format. An
+// empty id is the part's own, or a new one.
+func partItem(id string, part *contentv1.Content, logprobs *modelv1.Logprobs) string {
+	w := jsonwrite.NewWriter(256)
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		var origin origin
+		_ = json.Unmarshal([]byte(part.GetInternalJson()), &origin)
+		beginItem(w, typeMessage, cmp.Or(id, origin.ID, newID("msg_")))
+		w.TextMember("status", statusCompleted)
+		w.TextMember("role", "assistant")
+		w.TextUnlessEmpty("phase", origin.Phase)
+		w.Key("content")
+		w.BeginList()
+		writeText(w, p.Text, logprobs.GetContent()...)
+		w.EndList()
+	case *contentv1.Content_Reasoning:
+		if isNative(part) {
+			id = p.Reasoning.GetSignature()
+		}
+		beginItem(w, typeReasoning, cmp.Or(id, newID(reasoningID)))
+		writeReasoning(w, part)
+	case *contentv1.Content_Image:
+		mediaType, data, inline := dialect.SplitDataURI(p.Image.GetMedia().GetUri())
+		if !inline {
+			return ""
+		}
+		beginItem(w, typeImage, cmp.Or(id, newID("ig_")))
+		w.TextMember("status", statusCompleted)
+		w.TextMember("output_format", strings.TrimPrefix(mediaType, "image/"))
+		w.TextMember("result", data)
+	default:
+		return ""
+	}
+	w.EndObject()
+	return w.String()
+}
+
+func beginItem(w *jsonwrite.Writer, kind, id string) {
+	w.BeginObject()
+	w.TextMember("id", id)
+	w.TextMember("type", kind)
+}
+
+// writeReasoning writes the members of reasoning. What is readable is its summary, whatever it was: a client shows it,
+// and sends the sealed form back.
+func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content) {
+	w.Key("summary")
+	w.BeginList()
+	if text := readable(part.GetReasoning()); text != "" {
+		writePart(w, partSummary, "text", text)
+	}
+	w.EndList()
+	if isNative(part) {
+		w.TextMember("encrypted_content", part.GetReasoning().GetReasoning())
+	} else {
+		w.TextMember("encrypted_content", seal(part))
+	}
+}
+
+// readable is the text of reasoning that a person can read.
+func readable(r *contentv1.Reasoning) string {
+	if r.Summary != nil || r.GetRedacted() {
+		return r.GetSummary()
+	}
+	return r.GetReasoning()
+}
+
+// callID is the prefix of the ids of calls as items.
+const callID = "fc_"
+
+func callItem(id, status, call, function, arguments string) string {
+	w := jsonwrite.NewWriter(128 + 2*len(arguments))
+	beginItem(w, typeCall, id)
+	w.TextMember("status", status)
+	w.TextMember("call_id", call)
+	w.TextMember("name", function)
+	w.TextMember("arguments", arguments)
+	w.EndObject()
+	return w.String()
+}
+
+// writePart writes a part that is one text.
+func writePart(w *jsonwrite.Writer, kind, member, text string) {
+	w.BeginObject()
+	w.TextMember("type", kind)
+	w.TextMember(member, text)
+	w.EndObject()
+}
+
+// writeText writes a text of the assistant, or its refusal.
+func writeText(w *jsonwrite.Writer, text *contentv1.Text, logprobs ...*modelv1.Logprob) {
+	if text.GetRefusal() {
+		writePart(w, partRefusal, "refusal", text.GetText())
+		return
+	}
+	w.BeginObject()
+	w.TextMember("type", partText)
+	w.TextMember("text", text.GetText())
+	w.RawMember("annotations", "[]")
+	w.Key("logprobs")
+	openai.WriteLogprobs(w, logprobs)
+	w.EndObject()
+}

@@ -1,0 +1,234 @@
+package openairesponses_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// decode reads an answer of the vendor.
+func decode(body string) (*modelv1.ModelOutput, error) {
+	response, err := openairesponses.Codec{}.DecodeResponse([]byte(body))
+	if err != nil {
+		return nil, err
+	}
+	return response.Output(nil)
+}
+
+func parseMessages(t testing.TB, document string) []*modelv1.ChatMessage {
+	t.Helper()
+	messages, err := chat.ParseMessages([]byte(document))
+	require.NoError(t, err)
+	return messages
+}
+
+// encodeInput returns the items of a conversation.
+func encodeInput(t testing.TB, r *openairesponses.Request) string {
+	t.Helper()
+	body, err := r.Append(nil)
+	require.NoError(t, err)
+	input, ok := strings.CutPrefix(string(body), `{"model":"","input":`)
+	require.True(t, ok, "%s", body)
+	return strings.TrimSuffix(input, "}")
+}
+
+func TestARequestHasOneOrderAndKeepsJSONOfOthers(t *testing.T) {
+	t.Parallel()
+	body, err := (&openairesponses.Request{
+		SealReasoning: true,
+		Request: dialect.Request{
+			Model: "m", Stream: true,
+			Messages: []*modelv1.ChatMessage{
+				chat.System("s"), chat.User("u"), chat.Assistant("", chat.Call("c1", "f", `{"z": 1.0, "a": 123456789012345678901234567890}`)),
+				chat.ToolMessage(&toolv1.ToolResult{CallId: "c1", Function: "f", Content: chat.TextContent("2")}),
+			},
+			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "d", ParametersJson: `{"type": "object", "x-own": {"z": 1, "a": 2}}`}},
+			Config: &modelv1.GenerateConfig{
+				Temperature: new(0.0), MaxTokens: new(int64(5)), ExtraBodyJson: new(`{"own": {"z": 1, "a": 2}, "temperature": 0.7, "metadata": {"a": "b"}}`),
+			},
+			Members: []dialect.Member{{Name: "store", JSON: `false`}},
+		},
+	}).Append(nil)
+	require.NoError(t, err)
+	assert.Equal(t, `{"model":"m","input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"s"}]},`+
+		`{"type":"message","role":"user","content":[{"type":"input_text","text":"u"}]},`+
+		`{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"z\": 1.0, \"a\": 123456789012345678901234567890}"},`+
+		`{"type":"function_call_output","call_id":"c1","output":"2"}],`+
+		`"tools":[{"type":"function","name":"f","description":"d","parameters":{"type": "object", "x-own": {"z": 1, "a": 2}},"strict":false}],`+
+		`"max_output_tokens":5,"include":["reasoning.encrypted_content"],"stream":true,"store":false,"own":{"z":1,"a":2},"temperature":0.7}`,
+		string(body), "extra_body replaces, and keeps the order of its members")
+}
+
+func TestWhatTheFormatCannotSayIsAnError(t *testing.T) {
+	t.Parallel()
+	r := &openairesponses.Request{Request: dialect.Request{Messages: parseMessages(t, `[{"role": "user", "content": [{"type": "reasoning", "reasoning": "r"}]}]`)}}
+	_, err := r.Append(nil)
+	var unsupported *dialect.UnsupportedError
+	require.ErrorAs(t, err, &unsupported)
+	assert.ErrorContains(t, err, "the Responses API cannot take content")
+	_, err = (&openairesponses.Request{Request: dialect.Request{Config: &modelv1.GenerateConfig{ExtraBodyJson: new("[]")}}}).Append(nil)
+	require.ErrorAs(t, err, &unsupported)
+}
+
+// Texts of the assistant are the messages as which they came, with their phase; what has no place among them follows.
+func TestATurnOfTheAssistant(t *testing.T) {
+	t.Parallel()
+	const text = `"annotations":[],"logprobs":[]`
+	for name, test := range map[string]struct {
+		phases         bool
+		document, want string
+	}{
+		"two messages": {
+			false,
+			`[{"role":"assistant","content":[{"type":"text","text":"a","internal":{"message_id":"msg_1","message_phase":"commentary"}},{"type":"text","text":"b","internal":{"message_id":"msg_2"}}]}]`,
+			`[{"type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"a",` + text + `}]},
+			  {"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"b",` + text + `}]}]`,
+		},
+		"one message of two parts": {
+			false, `[{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"no","refusal":true}]}]`,
+			`[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"a",` + text + `},{"type":"refusal","refusal":"no"}]}]`,
+		},
+		"phases": {
+			true, `[{"role":"assistant","content":"x","tool_calls":[{"id":"c","function":"f","arguments":{},"type":"function"}]},{"role":"assistant","content":"y"}]`,
+			`[{"type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"x",` + text + `}]},
+			  {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+			  {"type":"message","role":"assistant","status":"completed","phase":"final_answer","content":[{"type":"output_text","text":"y",` + text + `}]}]`,
+		},
+		"a picture": {
+			false, `[{"role":"assistant","content":[{"type":"image","image":"data:image/png;base64,aGk=","detail":"low"}]}]`,
+			`[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,aGk=","detail":"low"}]}]`,
+		},
+	} {
+		r := &openairesponses.Request{Phases: test.phases, Request: dialect.Request{Messages: parseMessages(t, test.document)}}
+		assert.JSONEq(t, test.want, encodeInput(t, r), name)
+	}
+}
+
+// Files are given with their data, or by their address.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	messages := parseMessages(t, `[{"role":"user","content":[
+		{"type":"document","document":"https://x.example/a.pdf","filename":"a.pdf","mime_type":"application/pdf"},
+		{"type":"audio","audio":"data:audio/wav;base64,aGk=","format":"wav"},{"type":"image","image":"https://x.example/a.png","detail":"original"}]}]`)
+	assert.JSONEq(t, `[{"type":"message","role":"user","content":[{"type":"input_file","file_url":"https://x.example/a.pdf"},
+		{"type":"input_file","file_data":"data:audio/wav;base64,aGk=","filename":"audio.wav"},
+		{"type":"input_image","image_url":"https://x.example/a.png","detail":"original"}]}]`,
+		encodeInput(t, &openairesponses.Request{Request: dialect.Request{Messages: messages}}))
+}
+
+func TestCacheMarks(t *testing.T) {
+	t.Parallel()
+	messages := parseMessages(t, `[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"a","cache_breakpoint":true},{"type":"text","text":"b"}]}]`)
+	body, err := (&openairesponses.Request{CacheMarks: true, Request: dialect.Request{Model: "m", Messages: messages}}).Append(nil)
+	require.NoError(t, err)
+	const mark = `"prompt_cache_breakpoint":{"mode":"explicit"}`
+	assert.JSONEq(t, `{"model":"m","input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"Be brief.",`+mark+`}]},
+		{"type":"message","role":"user","content":[{"type":"input_text","text":"a",`+mark+`},{"type":"input_text","text":"b"}]}],
+		"prompt_cache_options":{"mode":"explicit"}}`, string(body))
+}
+
+func TestWhatAnAnswerSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ response, want string }{
+		"a state is left out": {
+			`"output":[{"type":"function_call","call_id":"c","name":"f","arguments":{"b":1,"a":2}}]`,
+			`{"message":{"role":"assistant","source":"generate","model":"m","content":[],"tool_calls":[{"id":"c","function":"f","arguments":{"b":1,"a":2},"type":"function"}]},"stop_reason":"tool_calls"}`,
+		},
+		"a state that is no end": {
+			`"status":"cancelled","output":[]`, `{"message":{"role":"assistant","source":"generate","model":"m","content":[]},"stop_reason":"unknown"}`,
+		},
+		"log-probabilities": {
+			`"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"a","logprobs":[{"token":"a","logprob":-1,"bytes":[97],"top_logprobs":[{"token":"b","logprob":-2,"bytes":[98]}]}]}]}]`,
+			`{"message":{"role":"assistant","source":"generate","model":"m","content":[{"type":"text","text":"a"}]},"stop_reason":"stop",
+				"logprobs":{"content":[{"token":"a","logprob":-1,"bytes":[97],"top_logprobs":[{"token":"b","logprob":-2,"bytes":[98]}]}]}}`,
+		},
+		"an item and a part of tomorrow": {
+			`"status":"completed","output":[{"type":"dance","steps":[]},{"type":"message","content":[{"type":"scent"},{"type":"output_text","text":"a","annotations":[{"type":"rumour"}]}]}]`,
+			`{"message":{"role":"assistant","source":"generate","model":"m","content":[{"type":"text","text":"a"}]},"stop_reason":"stop"}`,
+		},
+	} {
+		output, err := decode(`{"model":"m",` + c.response + `}`)
+		require.NoError(t, err, name)
+		require.Len(t, output.GetChoices(), 1)
+		output.Choices[0].Message.Id = ""
+		want, err := chat.ParseOutput([]byte(`{"model":"m","choices":[` + c.want + `]}`))
+		require.NoError(t, err)
+		want.Choices[0].Message.Id = ""
+		assert.Empty(t, cmp.Diff(want.GetChoices(), output.GetChoices(), protocmp.Transform()), name)
+	}
+}
+
+func TestUsageThatCannotBeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]*modelv1.ModelUsage{
+		`{"input_tokens": -5, "output_tokens": 2, "total_tokens": 7}`: nil,
+		`{"input_tokens": 5, "output_tokens": 2}`:                     {InputTokens: 5, OutputTokens: 2, TotalTokens: 7},
+		`{"input_tokens": 5, "output_tokens": 2, "total_tokens": 7, "input_tokens_details": {"cached_tokens": 9}}`: {
+			OutputTokens: 2, TotalTokens: 7, InputTokensCacheRead: new(int64(9)),
+		},
+	} {
+		answer := `{"status": "completed", "model": "m", "output": [], "usage": ` + said + `}`
+		output, err := decode(answer)
+		require.NoError(t, err, said)
+		assert.Empty(t, cmp.Diff(want, output.GetUsage(), protocmp.Transform()), said)
+		var facts dialect.Facts
+		openairesponses.Codec{}.ScanUsage([]byte(answer), &facts)
+		assert.Empty(t, cmp.Diff(want, facts.Usage, protocmp.Transform()), said)
+	}
+}
+
+// A filter, or a full context, ends an answer and is no failure, also in an answer that failed.
+func TestWhatStopsAnAnswer(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]modelv1.StopReason{
+		"context_length_exceeded": modelv1.StopReason_STOP_REASON_MODEL_LENGTH, "invalid_prompt": modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
+		"image_content_policy_violation": modelv1.StopReason_STOP_REASON_CONTENT_FILTER, "image_too_small": 0, "server_error": 0,
+	} {
+		body := `{"id":"resp_1","status":"failed","output":[],"error":{"code":"` + code + `","message":"m"}}`
+		said := openairesponses.Codec{}.DecodeError([]byte(body))
+		output, ok := openairesponses.Codec{}.Stopped(200, said, "asked")
+		assert.Equal(t, want != 0, ok, code)
+		if ok {
+			assert.Equal(t, want, chat.StopReason(output), code)
+			assert.Equal(t, []string{"asked", "resp_1"}, []string{output.GetModel(), output.GetResponseId()})
+		}
+		var facts dialect.Facts
+		openairesponses.Codec{}.ScanUsage([]byte(body), &facts)
+		assert.True(t, facts.Failed, code)
+	}
+}
+
+// Some servers send whole items, without pieces.
+func TestAStreamOfWholeItems(t *testing.T) {
+	t.Parallel()
+	s := openairesponses.Codec{}.NewStreamReader()
+	var all strings.Builder
+	for _, data := range []string{
+		`{"type":"response.created","response":{"id":"resp_1","model":"m"}}`,
+		`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"Ber"}]}}`,
+		`{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"Bergen."}]}}`,
+		`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}}`,
+	} {
+		deltas, err := s.Add(dialect.Event{Data: []byte(data)})
+		require.NoError(t, err)
+		for _, d := range deltas {
+			all.WriteString(d.GetText() + d.GetToolCall().GetFunction() + d.GetToolCall().GetArguments())
+		}
+	}
+	assert.Equal(t, "Bergen.f{}", all.String())
+	assert.False(t, s.Complete())
+	output, err := s.Response().Output(nil)
+	require.NoError(t, err)
+	assert.Equal(t, "Bergen.", output.GetCompletion())
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_UNKNOWN, chat.StopReason(output))
+}

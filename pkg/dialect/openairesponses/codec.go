@@ -1,0 +1,35 @@
+// Package openairesponses is the format of OpenAI's Responses API, in both directions.
+//
+// Reference: https://platform.openai.com/docs/api-reference/responses. A conversation is a list of items: messages,
+// reasoning, calls and their outputs. An answer is such a list too, so that a client sends its items back as they are.
+// Errors, and marks for the prompt cache, are those of all formats of the vendor ([openai]).
+//
+// Conversations that the server stores, answers in the background, and the vendor's own tools, except the one that
+// draws images, are not in the canonical form. Requests for them are refused, and items about them are left out.
+//
+// [openai]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openai
+package openairesponses
+
+import "github.com/evalfleet/evalfleet/pkg/dialect"
+
+// Name is the format's name.
+const Name = "openai-responses"
+
+// idPrefix is the prefix of the ids of answers.
+const idPrefix = "resp_"
+
+// Codec implements dialect.Codec.
+type Codec struct{}
+
+var _ dialect.Codec = Codec{}
+
+// Format implements dialect.Codec.
+func (Codec) Format() dialect.Format {
+	return dialect.Format{
+		Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_output_tokens"},
+		Options: map[string]string{
+			"reasoning_effort": "reasoning.effort", "reasoning_mode": "reasoning.mode", "reasoning_summary": "reasoning.summary",
+			"response_schema": "text.format", "verbosity": "text.verbosity",
+		},
+	}
+}

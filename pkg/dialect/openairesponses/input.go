@@ -1,0 +1,217 @@
+package openairesponses
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/enum"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// input writes the conversation as items.
+func (e *encoder) input() (err error) {
+	e.member("input", func() {
+		e.w.BeginList()
+		for i, m := range e.Messages {
+			if failure := e.message(i, m); failure != nil && err == nil {
+				err = failure
+			}
+		}
+		e.w.EndList()
+	})
+	return err
+}
+
+func (e *encoder) message(i int, m *modelv1.ChatMessage) error {
+	switch m.GetRole() {
+	case modelv1.Role_ROLE_USER:
+		return e.prompt("user", chat.Parts(m.GetContent()), false)
+	case modelv1.Role_ROLE_ASSISTANT:
+		return e.assistant(m)
+	case modelv1.Role_ROLE_TOOL:
+		return e.result(m)
+	default:
+		return e.prompt("developer", chat.Parts(m.GetContent()), e.marks.EndsSystem(i))
+	}
+}
+
+// prompt writes a message that is not the assistant's; ends marks its end for the prompt cache.
+func (e *encoder) prompt(role string, parts []*contentv1.Content, ends bool) error {
+	e.w.BeginObject()
+	e.w.TextMember("type", typeMessage)
+	e.w.TextMember("role", role)
+	e.w.Key("content")
+	err := e.parts(parts, ends)
+	e.w.EndObject()
+	return err
+}
+
+// parts writes content for the model.
+func (e *encoder) parts(parts []*contentv1.Content, ends bool) (err error) {
+	e.w.BeginList()
+	for i, part := range parts {
+		e.w.BeginObject()
+		if failure := e.part(part, ends && i == len(parts)-1); failure != nil {
+			err = failure
+		}
+		e.w.EndObject()
+	}
+	e.w.EndList()
+	return err
+}
+
+func (e *encoder) part(part *contentv1.Content, ends bool) error {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		e.w.TextMember("type", partInputText)
+		e.w.TextMember("text", p.Text.GetText())
+		e.marks.Write(e.w, part, ends)
+	case *contentv1.Content_Image:
+		e.w.TextMember("type", partInputImage)
+		e.w.TextMember("image_url", p.Image.GetMedia().GetUri())
+		e.w.TextMember("detail", cmp.Or(enum.Word(p.Image.GetDetail()), "auto"))
+	case *contentv1.Content_Audio:
+		e.file(p.Audio.GetMedia().GetUri(), "audio."+enum.Word(p.Audio.GetFormat()))
+	case *contentv1.Content_Document:
+		e.file(p.Document.GetMedia().GetUri(), p.Document.GetFilename())
+	case *contentv1.Content_Video:
+		e.file(p.Video.GetMedia().GetUri(), "video."+enum.Word(p.Video.GetFormat()))
+	default:
+		return unsupported("messages", "content in a message to the model that is neither text, image, audio, video nor document")
+	}
+	return nil
+}
+
+// file writes the members of a file: its data, or its address.
+func (e *encoder) file(uri, name string) {
+	e.w.TextMember("type", partInputFile)
+	if _, _, inline := dialect.SplitDataURI(uri); !inline {
+		e.w.TextMember("file_url", uri)
+		return
+	}
+	e.w.TextMember("file_data", uri)
+	e.w.TextMember("filename", name)
+}
+
+// result writes a tool's result: its content, or the message of its error alone.
+func (e *encoder) result(m *modelv1.ChatMessage) (err error) {
+	id := ""
+	if ids := m.GetToolCallIds(); len(ids) > 0 {
+		id = ids[0]
+	}
+	e.w.BeginObject()
+	e.w.TextMember("type", typeResult)
+	e.w.TextMember("call_id", id)
+	e.w.Key("output")
+	switch {
+	case m.GetError() != nil:
+		e.w.Text(m.GetError().GetMessage())
+	case m.GetContent().GetList() != nil:
+		err = e.parts(m.GetContent().GetList().GetParts(), false)
+	default:
+		e.w.Text(m.GetContent().GetText())
+	}
+	e.w.EndObject()
+	return err
+}
+
+// assistant writes a model's turn: an item for each part and each call. Neighbouring texts are one message, unless they
+// came in several. Images follow as a user's message, since a message of the assistant has no place for them; parts of
+// other kinds have no place in the format.
+func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
+	var texts []*contentv1.Content
+	flush := func() {
+		if len(texts) > 0 {
+			e.texts(texts, len(m.GetToolCalls()) > 0)
+			texts = nil
+		}
+	}
+	for _, part := range assistantParts(m) {
+		switch part.GetPart().(type) {
+		case *contentv1.Content_Text:
+			if len(texts) > 0 && texts[0].GetInternalJson() != part.GetInternalJson() {
+				flush()
+			}
+			texts = append(texts, part)
+		case *contentv1.Content_Reasoning:
+			flush()
+			e.reasoning(part.GetReasoning())
+		case *contentv1.Content_Image:
+			flush()
+			err = e.prompt("user", []*contentv1.Content{part}, false)
+		}
+	}
+	flush()
+	for _, call := range m.GetToolCalls() {
+		e.call(call)
+	}
+	return err
+}
+
+// assistantParts are the parts of a turn; an empty text beside calls is none.
+func assistantParts(m *modelv1.ChatMessage) []*contentv1.Content {
+	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" && len(m.GetToolCalls()) > 0 {
+		return nil
+	}
+	return chat.Parts(m.GetContent())
+}
+
+// texts writes texts of the assistant as one message. Its id is left out: a server that stores nothing requires the
+// reasoning before an item with an id, and the history may lack it.
+func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
+	e.w.BeginObject()
+	e.w.TextMember("type", typeMessage)
+	e.w.TextMember("role", "assistant")
+	e.w.TextMember("status", statusCompleted)
+	e.w.TextUnlessEmpty("phase", e.phase(parts[0], calls))
+	e.w.Key("content")
+	e.w.BeginList()
+	for _, part := range parts {
+		writeText(e.w, part.GetText())
+	}
+	e.w.EndList()
+	e.w.EndObject()
+}
+
+// phase is the phase of a message: the server's own, or if phases are sent, the one that it has by its place.
+func (e *encoder) phase(part *contentv1.Content, calls bool) string {
+	var origin origin
+	_ = json.Unmarshal([]byte(part.GetInternalJson()), &origin)
+	switch {
+	case origin.Phase != "" || !e.Phases:
+		return origin.Phase
+	case calls:
+		return "commentary"
+	default:
+		return "final_answer"
+	}
+}
+
+// reasoning writes a model's reasoning back: its id and its sealed form. The server does not take readable reasoning.
+func (e *encoder) reasoning(r *contentv1.Reasoning) {
+	e.w.BeginObject()
+	e.w.TextMember("type", typeReasoning)
+	e.w.TextUnlessEmpty("id", r.GetSignature())
+	e.w.RawMember("summary", "[]")
+	e.w.RawMember("content", "[]")
+	e.w.Key("encrypted_content")
+	if r.GetRedacted() {
+		e.w.Text(r.GetReasoning())
+	} else {
+		e.w.Null()
+	}
+	e.w.EndObject()
+}
+
+func (e *encoder) call(call *toolv1.ToolCall) {
+	e.w.BeginObject()
+	e.w.TextMember("type", typeCall)
+	e.w.TextMember("call_id", call.GetId())
+	e.w.TextMember("name", call.GetFunction())
+	e.w.TextMember("arguments", argumentsOf(call))
+	e.w.EndObject()
+}

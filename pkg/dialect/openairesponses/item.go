@@ -1,0 +1,206 @@
+package openairesponses
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// Types of items.
+const (
+	typeMessage   = "message"
+	typeReasoning = "reasoning"
+	typeCall      = "function_call"
+	typeResult    = "function_call_output"
+	typeImage     = "image_generation_call"
+)
+
+// Types of parts of a message.
+const (
+	partText       = "output_text"
+	partRefusal    = "refusal"
+	partReasoning  = "reasoning_text"
+	partSummary    = "summary_text"
+	partInputText  = "input_text"
+	partInputImage = "input_image"
+	partInputFile  = "input_file"
+)
+
+// item is an item of a conversation or of an answer on the wire.
+type item struct {
+	Type    string  `json:"type"`
+	ID      string  `json:"id"`
+	Role    string  `json:"role"`
+	Phase   string  `json:"phase"`
+	Content content `json:"content"`
+	// Summary and Seal are of reasoning.
+	Summary []part `json:"summary"`
+	Seal    string `json:"encrypted_content"`
+	// Of a call, and of its output.
+	CallID    string            `json:"call_id"`
+	Name      string            `json:"name"`
+	Arguments dialect.Arguments `json:"arguments"`
+	Output    content           `json:"output"`
+	// Result and Format are of a drawn image: its data in base64, and its format.
+	Result string `json:"result"`
+	Format string `json:"output_format"`
+}
+
+// part is a part of an item's content.
+type part struct {
+	Type        string           `json:"type"`
+	Text        string           `json:"text"`
+	Refusal     string           `json:"refusal"`
+	ImageURL    string           `json:"image_url"`
+	Detail      string           `json:"detail"`
+	FileData    string           `json:"file_data"`
+	FileURL     string           `json:"file_url"`
+	Filename    string           `json:"filename"`
+	Annotations []annotation     `json:"annotations"`
+	Logprobs    []openai.Logprob `json:"logprobs"`
+}
+
+// content is a list of parts. A text is one part without a type; nil is not there.
+type content []part
+
+// TakeText implements jsonread.TextTaker.
+func (c *content) TakeText(text string) { *c = content{{Text: text}} }
+
+// UnmarshalJSON reads a text, null, or a list of parts.
+func (c *content) UnmarshalJSON(raw []byte) error {
+	var text *string
+	if json.Unmarshal(raw, &text) == nil {
+		if text != nil {
+			c.TakeText(*text)
+		}
+		return nil
+	}
+	var parts []part
+	if jsonread.Unmarshal(raw, &parts) != nil {
+		return errContent
+	}
+	*c = parts
+	return nil
+}
+
+var errContent = errors.New("content is neither a text nor a list of parts")
+
+// annotation is a source of a text: a page, by the range of the text that it is about, or a file.
+type annotation struct {
+	Type   string  `json:"type"`
+	URL    string  `json:"url"`
+	Title  *string `json:"title"`
+	Start  int64   `json:"start_index"`
+	End    int64   `json:"end_index"`
+	FileID string  `json:"file_id"`
+	Index  int64   `json:"index"`
+}
+
+// origin is the data that restores the message of a text.
+type origin struct {
+	ID    string `json:"message_id"`
+	Phase string `json:"message_phase,omitempty"`
+}
+
+// parts are what the item adds to the assistant's content. Items of kinds that are not known add nothing.
+func (i *item) parts() []*contentv1.Content {
+	switch i.Type {
+	case typeMessage:
+		return i.texts()
+	case typeReasoning:
+		return []*contentv1.Content{i.reasoning()}
+	case typeImage:
+		if i.Result != "" {
+			format := i.Format
+			if format == "" {
+				format = "png"
+			}
+			image := chat.ImagePart("data:image/" + format + ";base64," + i.Result)
+			image.GetImage().Detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
+			return []*contentv1.Content{image}
+		}
+	}
+	return nil
+}
+
+func (i *item) texts() []*contentv1.Content {
+	var all []*contentv1.Content
+	for _, p := range i.Content {
+		text := &contentv1.Text{Text: p.Text}
+		switch p.Type {
+		case partText, partInputText, "":
+			for _, a := range p.Annotations {
+				if cited := a.message(); cited != nil {
+					text.Citations = append(text.Citations, cited)
+				}
+			}
+		case partRefusal:
+			text.Text, text.Refusal = p.Refusal, new(true)
+		default:
+			continue
+		}
+		part := &contentv1.Content{Part: &contentv1.Content_Text{Text: text}}
+		if i.ID != "" || i.Phase != "" {
+			part.InternalJson = string(jsonwrite.Marshal(origin{i.ID, i.Phase}))
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// message returns the citation; nil for a kind that is not known.
+func (a *annotation) message() *contentv1.Citation {
+	switch a.Type {
+	case "url_citation":
+		return &contentv1.Citation{
+			Cited: &contentv1.Citation_CitedRange{CitedRange: &contentv1.Range{Start: a.Start, End: a.End}}, Title: a.Title,
+			Source: &contentv1.Citation_Url{Url: a.URL},
+		}
+	case "file_citation":
+		place := struct {
+			FileID string `json:"file_id"`
+			Index  int64  `json:"index"`
+		}{a.FileID, a.Index}
+		return &contentv1.Citation{
+			InternalJson: string(jsonwrite.Marshal(place)), Source: &contentv1.Citation_Document{Document: &contentv1.DocumentRange{}},
+		}
+	default:
+		return nil
+	}
+}
+
+// reasoning is the item's reasoning: sealed, or readable.
+func (i *item) reasoning() *contentv1.Content {
+	if part := unseal(i.Seal); part != nil {
+		return part
+	}
+	r := &contentv1.Reasoning{Reasoning: joined(i.Content, "\n")}
+	if i.ID != "" {
+		r.Signature = &i.ID
+	}
+	if len(i.Summary) > 0 {
+		r.Summary = new(joined(i.Summary, summaryBreak))
+	}
+	if i.Seal != "" {
+		r.Reasoning, r.Redacted = i.Seal, true
+	}
+	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
+}
+
+// summaryBreak is between the parts of a summary.
+const summaryBreak = "\n\n"
+
+func joined(parts []part, between string) string {
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		texts[i] = p.Text
+	}
+	return strings.Join(texts, between)
+}

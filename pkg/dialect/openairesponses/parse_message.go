@@ -1,0 +1,189 @@
+package openairesponses
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/enum"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+)
+
+// conversation collects items as messages: neighbouring items of the assistant are one message.
+type conversation struct {
+	messages []*modelv1.ChatMessage
+	// turn is the assistant's message that is being collected, with the parts of its content; nil if there is none.
+	turn  *modelv1.ChatMessage
+	parts []*contentv1.Content
+	// called are the functions of the calls so far, by id.
+	called map[string]string
+}
+
+// messages reads the instructions and the input.
+func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
+	c := &conversation{called: map[string]string{}}
+	if w.Instructions != "" {
+		c.add(chat.System(w.Instructions))
+	}
+	if w.Input.IsText {
+		c.add(chat.User(w.Input.Text))
+		return c.messages, nil
+	}
+	var items []item
+	if err := jsonread.Unmarshal(w.Input.Raw, &items); err != nil {
+		return nil, dialect.Invalid("input", "is neither a text nor a list of items: %v", err)
+	}
+	if len(items) == 0 {
+		return nil, dialect.Invalid("input", "needs at least one item")
+	}
+	for i := range items {
+		if err := c.item(&items[i], fmt.Sprintf("input[%d]", i)); err != nil {
+			return nil, err
+		}
+	}
+	c.end()
+	return c.messages, nil
+}
+
+// add appends a message that is not the assistant's.
+func (c *conversation) add(m *modelv1.ChatMessage) {
+	c.end()
+	c.messages = append(c.messages, m)
+}
+
+// assistant returns the assistant's message that is being collected.
+func (c *conversation) assistant() *modelv1.ChatMessage {
+	if c.turn == nil {
+		c.turn = &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
+	}
+	return c.turn
+}
+
+// end appends the assistant's message. One plain text is its content as such.
+func (c *conversation) end() {
+	if c.turn == nil {
+		return
+	}
+	switch first := append(c.parts, chat.TextPart(""))[0]; {
+	case len(c.parts) < 2 && first.GetText() != nil && first.GetInternalJson() == "" && !first.GetText().GetRefusal():
+		c.turn.Content = chat.TextContent(first.GetText().GetText())
+	default:
+		c.turn.Content = chat.ListContent(c.parts...)
+	}
+	c.messages = append(c.messages, c.turn)
+	c.turn, c.parts = nil, nil
+}
+
+// item adds an item. One without a type is a message.
+func (c *conversation) item(it *item, param string) error {
+	it.Type = cmp.Or(it.Type, typeMessage)
+	switch it.Type {
+	case typeMessage:
+		return c.message(it, param)
+	case typeReasoning:
+		c.assistant()
+		c.parts = append(c.parts, it.parts()...)
+	case typeImage:
+		if err := dialect.CheckBase64(param+".result", it.Result); err != nil {
+			return err
+		}
+		c.assistant()
+		c.parts = append(c.parts, it.parts()...)
+	case typeCall:
+		switch {
+		case it.CallID == "":
+			return dialect.Required(param + ".call_id")
+		case it.Name == "":
+			return dialect.Required(param + ".name")
+		}
+		m := c.assistant()
+		m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), nil))
+		c.called[it.CallID] = it.Name
+	case typeResult:
+		content, err := it.Output.read(param + ".output")
+		if err != nil {
+			return err
+		}
+		c.add(&modelv1.ChatMessage{
+			Id: chat.NewID(), Role: modelv1.Role_ROLE_TOOL, Content: content, ToolCallIds: []string{it.CallID}, Function: c.called[it.CallID],
+		})
+	case "item_reference":
+		return notStored(param)
+	default:
+		return dialect.NotSupported(param+".type", "%q is not supported here", it.Type)
+	}
+	return nil
+}
+
+func (c *conversation) message(it *item, param string) error {
+	roles := map[string]modelv1.Role{"system": modelv1.Role_ROLE_SYSTEM, "developer": modelv1.Role_ROLE_SYSTEM, "user": modelv1.Role_ROLE_USER}
+	if it.Role == "assistant" {
+		c.assistant()
+		c.parts = append(c.parts, it.parts()...)
+		return nil
+	}
+	role, ok := roles[it.Role]
+	if !ok {
+		return dialect.Invalid(param+".role", "%q is none of system, developer, user, assistant", it.Role)
+	}
+	content, err := it.Content.read(param + ".content")
+	if err != nil {
+		return err
+	}
+	c.add(&modelv1.ChatMessage{Id: chat.NewID(), Role: role, Content: content})
+	return nil
+}
+
+// read returns content for the model.
+func (c content) read(param string) (*contentv1.MessageContent, error) {
+	switch {
+	case c == nil:
+		return nil, dialect.Required(param)
+	case len(c) == 1 && c[0].Type == "":
+		return chat.TextContent(c[0].Text), nil
+	}
+	parts := make([]*contentv1.Content, len(c))
+	for i := range c {
+		var err error
+		if parts[i], err = c[i].read(fmt.Sprintf("%s[%d]", param, i)); err != nil {
+			return nil, err
+		}
+	}
+	return chat.ListContent(parts...), nil
+}
+
+func (p *part) read(param string) (*contentv1.Content, error) {
+	switch p.Type {
+	case partInputText, partText:
+		return chat.TextPart(p.Text), nil
+	case partInputImage:
+		if p.ImageURL == "" {
+			return nil, dialect.NotSupported(param+".image_url", "is required; files that were uploaded to a vendor are not known here")
+		}
+		if err := dialect.CheckInline(param+".image_url", p.ImageURL); err != nil {
+			return nil, err
+		}
+		detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(p.Detail, "auto"))
+		if !ok {
+			return nil, dialect.Invalid(param+".detail", "%q is none of auto, low, high, original", p.Detail)
+		}
+		image := chat.ImagePart(p.ImageURL)
+		image.GetImage().Detail = detail
+		return image, nil
+	case partInputFile:
+		mediaType, _, inline := dialect.SplitDataURI(p.FileData)
+		if !inline {
+			return nil, dialect.NotSupported(param+".file_data", "must be a data URI; other files are not fetched here")
+		}
+		if err := dialect.CheckDataURI(param+".file_data", p.FileData); err != nil {
+			return nil, err
+		}
+		media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: p.FileData}}
+		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media, Filename: p.Filename, MimeType: mediaType}}}, nil
+	default:
+		return nil, dialect.Invalid(param+".type", "%q is none of input_text, input_image, input_file", p.Type)
+	}
+}

@@ -1,0 +1,174 @@
+package openairesponses
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+)
+
+// States of an answer.
+const (
+	statusCompleted  = "completed"
+	statusIncomplete = "incomplete"
+	statusInProgress = "in_progress"
+	statusFailed     = "failed"
+)
+
+// Reasons why an answer is incomplete.
+const (
+	reasonLength = "max_output_tokens"
+	reasonFilter = "content_filter"
+)
+
+// response is an answer on the wire.
+type response struct {
+	ID         string          `json:"id"`
+	Model      string          `json:"model"`
+	Status     string          `json:"status"`
+	Error      json.RawMessage `json:"error"`
+	Incomplete incomplete      `json:"incomplete_details"`
+	Items      []item          `json:"output"`
+	Usage      *usage          `json:"usage"`
+	Metadata   json.RawMessage `json:"metadata"`
+}
+
+// incomplete explains why an answer is incomplete.
+type incomplete struct {
+	Reason string `json:"reason"`
+}
+
+type usage struct {
+	Input   int64 `json:"input_tokens"`
+	Output  int64 `json:"output_tokens"`
+	Total   int64 `json:"total_tokens"`
+	Details struct {
+		Cached  *int64 `json:"cached_tokens"`
+		Written *int64 `json:"cache_write_tokens"`
+	} `json:"input_tokens_details"`
+	OutputDetails struct {
+		Reasoning *int64 `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// malformed is the error for a body that is not an answer in the format; cause may be nil.
+func malformed(cause error) error {
+	return &dialect.MalformedError{Answer: "response", Cause: cause}
+}
+
+// DecodeResponse implements dialect.Codec.
+func (c Codec) DecodeResponse(body []byte) (dialect.Response, error) {
+	r := &response{}
+	if err := jsonread.Unmarshal(body, r); err != nil {
+		return nil, malformed(err)
+	}
+	switch {
+	case r.Status == statusFailed, r.Items == nil && isSet(r.Error):
+		return nil, c.DecodeError(body)
+	case r.Items == nil:
+		return nil, malformed(nil)
+	case r.Status == "":
+		r.Status = statusCompleted // Some servers leave it out.
+	}
+	return r, nil
+}
+
+func isSet(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// Output implements dialect.Response. All items are one choice.
+func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
+	m := &modelv1.ChatMessage{
+		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: r.Model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
+		Content: chat.ListContent(),
+	}
+	choice := &modelv1.Choice{Message: m}
+	list := m.GetContent().GetList()
+	for i := range r.Items {
+		it := &r.Items[i]
+		if it.Type == typeCall && it.Name != "" {
+			m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), tools))
+			continue
+		}
+		list.Parts = append(list.Parts, it.parts()...)
+		choice.Logprobs = appendLogprobs(choice.GetLogprobs(), it.Content)
+	}
+	choice.StopReason, choice.StopDetails = r.stopReason(len(m.GetToolCalls()) > 0), refused(m)
+	output := &modelv1.ModelOutput{Model: r.Model, Usage: r.Usage.message(), Choices: []*modelv1.Choice{choice}}
+	if r.ID != "" {
+		output.ResponseId = &r.ID
+	}
+	if isSet(r.Metadata) && string(r.Metadata) != "{}" {
+		output.MetadataJson = string(r.Metadata)
+	}
+	chat.CompleteOutput(output)
+	return output, nil
+}
+
+// stopReason is why the answer ended; an answer that was cut off has not.
+func (r *response) stopReason(calls bool) modelv1.StopReason {
+	switch {
+	case r.Status == statusIncomplete && r.Incomplete.Reason == reasonLength:
+		return modelv1.StopReason_STOP_REASON_MAX_TOKENS
+	case r.Status == statusIncomplete && r.Incomplete.Reason == reasonFilter:
+		return modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+	case r.Status == statusCompleted && calls:
+		return modelv1.StopReason_STOP_REASON_TOOL_CALLS
+	case r.Status == statusCompleted:
+		return modelv1.StopReason_STOP_REASON_STOP
+	default:
+		return modelv1.StopReason_STOP_REASON_UNKNOWN
+	}
+}
+
+// refused explains a refusal of the model; nil if it did not refuse.
+func refused(m *modelv1.ChatMessage) *modelv1.StopDetails {
+	for _, part := range m.GetContent().GetList().GetParts() {
+		if part.GetText().GetRefusal() {
+			return chat.NewStopDetails(openai.KindRefusal, "", part.GetText().GetText())
+		}
+	}
+	return nil
+}
+
+func appendLogprobs(m *modelv1.Logprobs, parts []part) *modelv1.Logprobs {
+	for _, part := range parts {
+		for i := range part.Logprobs {
+			if m == nil {
+				m = &modelv1.Logprobs{}
+			}
+			m.Content = append(m.Content, part.Logprobs[i].Message())
+		}
+	}
+	return m
+}
+
+// message subtracts the cached tokens from the input, since they are counted separately. Impossible usage is nil.
+func (u *usage) message() *modelv1.ModelUsage {
+	if u == nil {
+		return nil
+	}
+	m := chat.KnownUsage(&modelv1.ModelUsage{
+		InputTokens: u.Input, OutputTokens: u.Output, TotalTokens: u.Total,
+		InputTokensCacheRead: unlessZero(u.Details.Cached), InputTokensCacheWrite: unlessZero(u.Details.Written), ReasoningTokens: u.OutputDetails.Reasoning,
+	})
+	if m == nil {
+		return nil
+	}
+	if m.GetTotalTokens() == 0 {
+		m.TotalTokens = chat.SumTokens(m.GetInputTokens(), m.GetOutputTokens())
+	}
+	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead()-m.GetInputTokensCacheWrite())
+	return m
+}
+
+// unlessZero is a count; zero is none, since the server sends it whether or not it caches.
+func unlessZero(n *int64) *int64 {
+	if n == nil || *n == 0 {
+		return nil
+	}
+	return n
+}

@@ -1,0 +1,284 @@
+package openairesponses
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+)
+
+// Types of events that this package treats in a way of their own.
+const (
+	eventCreated    = "response.created"
+	eventInProgress = "response.in_progress"
+	eventAdded      = "response.output_item.added"
+	eventItemDone   = "response.output_item.done"
+	eventCompleted  = "response.completed"
+	eventIncomplete = "response.incomplete"
+	eventFailed     = "response.failed"
+	eventError      = "error"
+
+	eventArguments = "response.function_call_arguments"
+	eventText      = "response.output_text"
+	eventRefusal   = "response.refusal"
+	eventReasoning = "response.reasoning_text"
+	eventSummary   = "response.reasoning_summary_text"
+)
+
+const (
+	// maxItems bounds the items of one answer, and maxParts the parts of one item.
+	maxItems = 4096
+	maxParts = 1024
+)
+
+// ReadEvents implements dialect.Codec.
+func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
+	return dialect.Events(stream)
+}
+
+// NewStreamReader implements dialect.Codec.
+func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
+
+// streamReader collects an answer that arrives in pieces:
+//
+//	created in_progress (item added (delta* done)* item done)* (completed | incomplete | failed)
+//
+// The last event repeats the whole answer, so that the collected pieces only matter if it does not come.
+type streamReader struct {
+	whole response
+	items []*growing
+	calls int32
+	done  bool
+}
+
+// growing is an item that grows.
+type growing struct {
+	item item
+	// texts and summary are the texts of its parts so far.
+	texts, summary []*growingText
+	arguments      strings.Builder
+	// call is the index of a call among the calls.
+	call int32
+	// done means that the item is whole.
+	done bool
+}
+
+// growingText is the text of a part, and the type of the part.
+type growingText struct {
+	kind string
+	strings.Builder
+}
+
+// event is an event on the wire.
+type event struct {
+	Type         string             `json:"type"`
+	Response     jsonread.Raw       `json:"response"`
+	OutputIndex  int                `json:"output_index"`
+	ContentIndex int                `json:"content_index"`
+	SummaryIndex int                `json:"summary_index"`
+	Item         *item              `json:"item"`
+	Delta        jsonread.TextOrRaw `json:"delta"`
+}
+
+// Add implements dialect.StreamReader.
+func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	var e event
+	if err := jsonread.Unmarshal(got.Data, &e); err != nil {
+		return nil, malformed(err)
+	}
+	switch e.Type = cmp.Or(e.Type, got.Type); e.Type {
+	case eventError:
+		return nil, Codec{}.DecodeError(got.Data)
+	case eventCreated, eventInProgress, eventCompleted, eventIncomplete, eventFailed:
+		return nil, s.state(&e)
+	case eventAdded, eventItemDone:
+		return s.item(&e)
+	case eventText + ".delta", eventRefusal + ".delta", eventReasoning + ".delta", eventSummary + ".delta", eventArguments + ".delta":
+		return s.grow(&e)
+	default:
+		return nil, nil
+	}
+}
+
+// state takes an event that contains the answer in its present state.
+func (s *streamReader) state(e *event) error {
+	var now response
+	if err := jsonread.Unmarshal(e.Response, &now); err != nil {
+		return malformed(err)
+	}
+	s.whole = now
+	switch e.Type {
+	case eventFailed:
+		return Codec{}.DecodeError(e.Response)
+	case eventCompleted:
+		s.done, s.whole.Status = true, statusCompleted
+	case eventIncomplete:
+		s.done, s.whole.Status = true, statusIncomplete
+	}
+	return nil
+}
+
+// item takes an item that begins or is whole. It returns what the item contains beyond its pieces.
+func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
+	if e.Item == nil {
+		return nil, malformed(fmt.Errorf("%s has no item", e.Type))
+	}
+	g, err := s.at(e.OutputIndex)
+	if err != nil {
+		return nil, err
+	}
+	var deltas []*modelv1.GenerateDelta
+	if e.Item.Type == typeCall && g.item.Type != typeCall {
+		g.call = s.calls
+		s.calls++
+		deltas = append(deltas, dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Id: e.Item.CallID, Function: e.Item.Name}))
+	}
+	g.item, g.done = *e.Item, e.Type == eventItemDone
+	rest, err := g.rest()
+	if err != nil {
+		return nil, err
+	}
+	deltas = append(deltas, rest...)
+	if g.done && g.item.Type == typeReasoning && g.item.Seal != "" {
+		deltas = append(deltas, dialect.PartDelta(g.item.reasoning()))
+	}
+	return deltas, nil
+}
+
+// at returns the item at a place, which is that of an item so far or the next one.
+func (s *streamReader) at(index int) (*growing, error) {
+	if index < 0 || index > len(s.items) || index >= maxItems {
+		return nil, malformed(fmt.Errorf("item %d begins after %d others", index, len(s.items)))
+	}
+	if index == len(s.items) {
+		s.items = append(s.items, &growing{})
+	}
+	return s.items[index], nil
+}
+
+// grow takes a piece of an item.
+func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
+	if e.OutputIndex < 0 || e.OutputIndex >= len(s.items) {
+		return nil, malformed(fmt.Errorf("a piece of item %d, which has not begun", e.OutputIndex))
+	}
+	g := s.items[e.OutputIndex]
+	switch e.Type {
+	case eventArguments + ".delta":
+		return g.addArguments(e.Delta.Text), nil
+	case eventSummary + ".delta":
+		return add(&g.summary, e.SummaryIndex, partSummary, e.Delta.Text)
+	case eventReasoning + ".delta":
+		return add(&g.texts, e.ContentIndex, partReasoning, e.Delta.Text)
+	case eventRefusal + ".delta":
+		return add(&g.texts, e.ContentIndex, partRefusal, e.Delta.Text)
+	default:
+		return add(&g.texts, e.ContentIndex, partText, e.Delta.Text)
+	}
+}
+
+func (g *growing) addArguments(piece string) []*modelv1.GenerateDelta {
+	g.arguments.WriteString(piece)
+	if piece == "" || g.item.Type != typeCall {
+		return nil
+	}
+	return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Arguments: piece})}
+}
+
+// add adds a piece to the part at a place, which is that of a part so far or the next one.
+func add(parts *[]*growingText, index int, kind, piece string) ([]*modelv1.GenerateDelta, error) {
+	if index < 0 || index > len(*parts) || index >= maxParts {
+		return nil, malformed(fmt.Errorf("part %d begins after %d others", index, len(*parts)))
+	}
+	shown := piece
+	if index == len(*parts) {
+		*parts = append(*parts, &growingText{kind: kind})
+		if kind == partSummary && index > 0 {
+			shown = summaryBreak + piece
+		}
+	}
+	(*parts)[index].WriteString(piece)
+	switch {
+	case shown == "":
+		return nil, nil
+	case kind == partSummary, kind == partReasoning:
+		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(shown)}, nil
+	default:
+		return []*modelv1.GenerateDelta{dialect.TextDelta(shown)}, nil
+	}
+}
+
+// rest returns what the item contains beyond its pieces, as pieces: some servers send items without pieces.
+func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
+	grow := func(parts *[]*growingText, index int, kind, full string) {
+		so := ""
+		if index < len(*parts) {
+			so = (*parts)[index].String()
+		}
+		if rest, more := strings.CutPrefix(full, so); more && err == nil {
+			var added []*modelv1.GenerateDelta
+			added, err = add(parts, index, kind, rest)
+			deltas = append(deltas, added...)
+		}
+	}
+	for i, p := range g.item.Content {
+		switch p.Type {
+		case partText, partReasoning:
+			grow(&g.texts, i, p.Type, p.Text)
+		case partRefusal:
+			grow(&g.texts, i, p.Type, p.Refusal)
+		default:
+			grow(&g.texts, i, p.Type, "")
+		}
+	}
+	for i, p := range g.item.Summary {
+		grow(&g.summary, i, partSummary, p.Text)
+	}
+	if rest, more := strings.CutPrefix(string(g.item.Arguments), g.arguments.String()); more {
+		deltas = append(deltas, g.addArguments(rest)...)
+	}
+	return deltas, err
+}
+
+// Started implements dialect.StreamReader. The server's first events only state that it has accepted the request.
+func (s *streamReader) Started() bool { return len(s.items) > 0 || s.done }
+
+// Done implements dialect.StreamReader.
+func (s *streamReader) Done() bool { return s.done }
+
+// Complete implements dialect.StreamReader.
+func (s *streamReader) Complete() bool { return s.done }
+
+// Usage implements dialect.StreamReader.
+func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.message() }
+
+// Response implements dialect.StreamReader. Some servers leave the items out of the last event.
+func (s *streamReader) Response() dialect.Response {
+	if !s.done || len(s.whole.Items) == 0 {
+		s.whole.Items = nil
+		for _, g := range s.items {
+			s.whole.Items = append(s.whole.Items, g.whole())
+		}
+	}
+	return &s.whole
+}
+
+// whole returns the item as far as it came.
+func (g *growing) whole() item {
+	if g.done {
+		return g.item
+	}
+	it := g.item
+	it.Content, it.Summary, it.Arguments = nil, nil, dialect.Arguments(g.arguments.String())
+	for _, text := range g.texts {
+		it.Content = append(it.Content, part{Type: text.kind, Text: text.String(), Refusal: text.String()})
+	}
+	for _, text := range g.summary {
+		it.Summary = append(it.Summary, part{Type: text.kind, Text: text.String()})
+	}
+	return it
+}

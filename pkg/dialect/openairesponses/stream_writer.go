@@ -1,0 +1,387 @@
+package openairesponses
+
+import (
+	"cmp"
+	"io"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// streamWriter writes an answer for a client as it arrives, each event with one write:
+//
+//	created in_progress (item added, part added, delta*, text done, part done, item done)* (completed | incomplete)
+//
+// A call has no parts. It stays open until the end, since pieces of several calls may alternate.
+type streamWriter struct {
+	w        io.Writer
+	meta     dialect.ResponseMeta
+	started  bool
+	err      error
+	sequence int64
+	// items are the items that are done, by place.
+	items []string
+	// open is the item that grows, unless it is a call; nil if there is none.
+	open *openItem
+	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part.
+	text, reasoning strings.Builder
+	sealed          bool
+	// calls are the calls by index, and order is their order.
+	calls map[int32]*openCall
+	order []*openCall
+	// logprobs are those of the answer until an item has them.
+	logprobs *modelv1.Logprobs
+	// data is the data of an event, and frame is the event. Both are used again.
+	data, frame []byte
+}
+
+// openItem is an item that grows by the pieces of its only part.
+type openItem struct {
+	*partEvents
+	id    string
+	place int
+	// begun means that the part has begun.
+	begun bool
+	text  strings.Builder
+}
+
+// openCall is a call that grows.
+type openCall struct {
+	id, callID, function string
+	place                int
+	arguments            strings.Builder
+}
+
+// partEvents are the events of a kind of part.
+type partEvents struct {
+	// prefix is that of the item's id, and item its type.
+	prefix, item string
+	// part is the type of the part, and member its text.
+	part, member string
+	// around and text begin the names of the events of the part and of its text; index is the member for its place.
+	around, text, index string
+}
+
+var (
+	textEvents    = &partEvents{"msg_", typeMessage, partText, "text", "response.content_part", eventText, "content_index"}
+	refusalEvents = &partEvents{"msg_", typeMessage, partRefusal, "refusal", "response.content_part", eventRefusal, "content_index"}
+	summaryEvents = &partEvents{reasoningID, typeReasoning, partSummary, "text", "response.reasoning_summary_part", eventSummary, "summary_index"}
+)
+
+// NewStreamWriter implements dialect.Codec.
+func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
+	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
+	return &streamWriter{w: w, meta: meta, calls: map[int32]*openCall{}}
+}
+
+// start writes the first events, once.
+func (s *streamWriter) start() {
+	if s.started {
+		return
+	}
+	s.started = true
+	for _, kind := range []string{eventCreated, eventInProgress} {
+		s.answer(kind, &answer{meta: s.meta, status: statusInProgress})
+	}
+}
+
+// answer writes an event that contains the answer.
+func (s *streamWriter) answer(kind string, a *answer) {
+	s.event(kind, func(w *jsonwrite.Writer) {
+		w.Key("response")
+		a.write(w)
+	})
+}
+
+// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format has but one.
+func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
+	if d.GetChoice() != 0 {
+		return s.err
+	}
+	s.start()
+	switch piece := d.GetPiece().(type) {
+	case *modelv1.GenerateDelta_Text:
+		s.text.WriteString(piece.Text)
+		s.grow(textEvents, piece.Text)
+	case *modelv1.GenerateDelta_Reasoning:
+		s.reasoning.WriteString(piece.Reasoning)
+		s.grow(summaryEvents, piece.Reasoning)
+	case *modelv1.GenerateDelta_ToolCall:
+		s.growCall(piece.ToolCall)
+	case *modelv1.GenerateDelta_Part:
+		s.sealed = true
+		s.part(piece.Part)
+	}
+	return s.err
+}
+
+// Close implements dialect.StreamWriter. An output without choices is an empty answer.
+func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
+	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
+	s.start()
+	if len(output.GetChoices()) > 0 {
+		s.logprobs = output.GetChoices()[0].GetLogprobs()
+		s.rest(output.GetChoices()[0].GetMessage())
+	}
+	s.end(nil)
+	for _, call := range s.order {
+		s.endCall(call)
+	}
+	a := newAnswer(output, s.meta)
+	a.items = s.items
+	kind := eventCompleted
+	if a.status == statusIncomplete {
+		kind = eventIncomplete
+	}
+	s.answer(kind, a)
+	return s.err
+}
+
+// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
+func (s *streamWriter) Ping() error {
+	s.send([]byte(": waiting\n\n"))
+	return s.err
+}
+
+// Fail implements dialect.StreamWriter.
+func (s *streamWriter) Fail(f dialect.Failure) error {
+	said := openai.Errors{}.DecodeError(openai.Errors{}.AppendError(nil, f))
+	s.event(eventError, func(w *jsonwrite.Writer) {
+		w.TextMember("code", cmp.Or(said.Code, codeFailed))
+		w.TextMember("message", f.Message)
+		w.Key("param")
+		if f.Param == "" {
+			w.Null()
+		} else {
+			w.Text(f.Param)
+		}
+	})
+	return s.err
+}
+
+// rest writes what the pieces did not contain: everything if there were none.
+func (s *streamWriter) rest(m *modelv1.ChatMessage) {
+	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
+	for _, part := range assistantParts(m) {
+		switch {
+		case part.GetText() != nil:
+			text, begun := texts.Of(part.GetText().GetText())
+			if !begun {
+				s.part(part)
+				continue
+			}
+			s.grow(textEvents, text)
+			if s.open != nil && s.open.partEvents == textEvents && s.open.text.String() == part.GetText().GetText() {
+				s.end(part) // It has what the pieces do not say, such as a phase.
+			}
+		case part.GetReasoning() != nil:
+			if text, begun := reasoning.Of(readable(part.GetReasoning())); begun {
+				s.grow(summaryEvents, text)
+			} else {
+				s.part(part)
+			}
+		default:
+			s.part(part)
+		}
+	}
+	for i, call := range m.GetToolCalls() {
+		piece := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
+		if open := s.calls[int32(i)]; open == nil || open.arguments.Len() == 0 {
+			piece.Arguments = argumentsOf(call)
+		}
+		s.growCall(piece)
+	}
+}
+
+// grow writes a piece of a part, in the open item if that is of the kind.
+func (s *streamWriter) grow(kind *partEvents, piece string) {
+	if piece == "" {
+		return
+	}
+	if s.open == nil || s.open.partEvents != kind {
+		s.begin(kind)
+	}
+	s.beginPart()
+	s.open.text.WriteString(piece)
+	s.partEvent(s.open, kind.text+".delta", func(w *jsonwrite.Writer) {
+		w.TextMember("delta", piece)
+		if kind == textEvents {
+			w.RawMember("logprobs", "[]")
+		}
+	})
+}
+
+// begin opens an item.
+func (s *streamWriter) begin(kind *partEvents) {
+	s.end(nil)
+	s.open = &openItem{partEvents: kind, id: newID(kind.prefix), place: len(s.items)}
+	s.items = append(s.items, "")
+	s.event(eventAdded, func(w *jsonwrite.Writer) {
+		w.IntMember("output_index", int64(s.open.place))
+		w.Key("item")
+		beginItem(w, kind.item, s.open.id)
+		if kind == summaryEvents {
+			w.RawMember("summary", "[]")
+		} else {
+			w.TextMember("status", statusInProgress)
+			w.TextMember("role", "assistant")
+			w.RawMember("content", "[]")
+		}
+		w.EndObject()
+	})
+}
+
+// beginPart opens the part of the open item, once.
+func (s *streamWriter) beginPart() {
+	if !s.open.begun {
+		s.open.begun = true
+		s.partEvent(s.open, s.open.around+".added", func(w *jsonwrite.Writer) {
+			w.Key("part")
+			s.open.writePart(w, "")
+		})
+	}
+}
+
+// writePart writes the part with a text.
+func (p *partEvents) writePart(w *jsonwrite.Writer, text string) {
+	if p == textEvents {
+		writeText(w, &contentv1.Text{Text: text})
+	} else {
+		writePart(w, p.part, p.member, text)
+	}
+}
+
+// part writes a part as a whole. Reasoning closes the item of its pieces.
+func (s *streamWriter) part(part *contentv1.Content) {
+	switch {
+	case part.GetText() != nil:
+		kind := textEvents
+		if part.GetText().GetRefusal() {
+			kind = refusalEvents
+		}
+		s.begin(kind)
+		s.beginPart()
+		s.grow(kind, part.GetText().GetText())
+		s.end(part)
+	case part.GetReasoning() != nil:
+		if s.open == nil || s.open.partEvents != summaryEvents {
+			s.begin(summaryEvents)
+			s.grow(summaryEvents, readable(part.GetReasoning()))
+		}
+		s.end(part)
+	default:
+		if it := partItem("", part, nil); it != "" {
+			s.end(nil)
+			s.items = append(s.items, it)
+			s.itemEvent(eventAdded, len(s.items)-1)
+			s.itemEvent(eventItemDone, len(s.items)-1)
+		}
+	}
+}
+
+// end closes the open item, if there is one, as the part that it has become; nil is what its pieces say.
+func (s *streamWriter) end(part *contentv1.Content) {
+	open := s.open
+	if open == nil {
+		return
+	}
+	s.open = nil
+	text := open.text.String()
+	if open.begun {
+		s.partEvent(open, open.partEvents.text+".done", func(w *jsonwrite.Writer) { w.TextMember(open.member, text) })
+		s.partEvent(open, open.around+".done", func(w *jsonwrite.Writer) {
+			w.Key("part")
+			open.writePart(w, text)
+		})
+	}
+	switch {
+	case part != nil:
+	case open.item == typeReasoning:
+		part = chat.ReasoningPart(text)
+	default:
+		part = chat.TextPart(text)
+	}
+	var logprobs *modelv1.Logprobs
+	if open.partEvents == textEvents {
+		logprobs, s.logprobs = s.logprobs, nil
+	}
+	s.items[open.place] = partItem(open.id, part, logprobs)
+	s.itemEvent(eventItemDone, open.place)
+}
+
+// growCall writes a piece of a call, and opens the call if it is the first.
+func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
+	call := s.calls[piece.GetIndex()]
+	if call == nil {
+		s.end(nil)
+		call = &openCall{id: newID(callID), callID: piece.GetId(), function: piece.GetFunction(), place: len(s.items)}
+		s.calls[piece.GetIndex()], s.order = call, append(s.order, call)
+		s.items = append(s.items, call.item(statusInProgress))
+		s.itemEvent(eventAdded, call.place)
+	}
+	if piece.GetArguments() != "" {
+		call.arguments.WriteString(piece.GetArguments())
+		s.callEvent(call, ".delta", "delta", piece.GetArguments())
+	}
+}
+
+func (s *streamWriter) endCall(call *openCall) {
+	s.callEvent(call, ".done", "arguments", call.arguments.String())
+	s.items[call.place] = call.item(statusCompleted)
+	s.itemEvent(eventItemDone, call.place)
+}
+
+func (c *openCall) item(status string) string {
+	return callItem(c.id, status, c.callID, c.function, c.arguments.String())
+}
+
+func (s *streamWriter) callEvent(call *openCall, stage, member, value string) {
+	s.event(eventArguments+stage, func(w *jsonwrite.Writer) {
+		w.TextMember("item_id", call.id)
+		w.IntMember("output_index", int64(call.place))
+		w.TextMember(member, value)
+	})
+}
+
+// itemEvent writes an event that contains an item.
+func (s *streamWriter) itemEvent(kind string, place int) {
+	s.event(kind, func(w *jsonwrite.Writer) {
+		w.IntMember("output_index", int64(place))
+		w.RawMember("item", s.items[place])
+	})
+}
+
+// partEvent writes an event about the part of an item.
+func (s *streamWriter) partEvent(o *openItem, kind string, members func(*jsonwrite.Writer)) {
+	s.event(kind, func(w *jsonwrite.Writer) {
+		w.TextMember("item_id", o.id)
+		w.IntMember("output_index", int64(o.place))
+		w.IntMember(o.index, 0)
+		members(w)
+	})
+}
+
+// event writes an event with these members.
+func (s *streamWriter) event(kind string, members func(*jsonwrite.Writer)) {
+	w := jsonwrite.Append(s.data[:0], 0)
+	w.BeginObject()
+	w.TextMember("type", kind)
+	w.IntMember("sequence_number", s.sequence)
+	members(w)
+	w.EndObject()
+	s.data = w.Bytes()
+	s.sequence++
+	s.frame = append(append(append(append(append(s.frame[:0], "event: "...), kind...), "\ndata: "...), s.data...), "\n\n"...)
+	s.send(s.frame)
+}
+
+func (s *streamWriter) send(frame []byte) {
+	if s.err == nil {
+		_, s.err = s.w.Write(frame)
+	}
+}

@@ -1,0 +1,48 @@
+package dialect
+
+import (
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+)
+
+// Overrides are the members of a request that replace those that a codec would write: the request's own Members, and
+// above them those of the configuration's extra_body.
+type Overrides struct {
+	members []Member
+	extra   *orderedjson.Object
+}
+
+// NewOverrides reads the overrides of a request. Metadata in extra_body is about the call and not for the server; for a
+// server that takes it, it is in Members. ok is false if extra_body is no JSON object.
+func NewOverrides(r *Request) (o Overrides, ok bool) {
+	o = Overrides{members: r.Members, extra: &orderedjson.Object{}}
+	if body := r.Config.GetExtraBodyJson(); body != "" {
+		extra, err := orderedjson.DecodeObject([]byte(body))
+		if err != nil {
+			return o, false
+		}
+		extra.Delete("metadata")
+		o.extra = extra
+	}
+	return o, true
+}
+
+// Have reports whether the member is overridden.
+func (o Overrides) Have(name string) bool {
+	_, given := o.extra.Get(name)
+	return given || slices.ContainsFunc(o.members, func(m Member) bool { return m.Name == name })
+}
+
+// Write writes the overrides, those of extra_body last.
+func (o Overrides) Write(w *jsonwrite.Writer) {
+	for _, m := range o.members {
+		if _, given := o.extra.Get(m.Name); !given {
+			w.RawMember(m.Name, m.JSON)
+		}
+	}
+	for name, value := range o.extra.All() {
+		w.RawMember(name, string(orderedjson.Append(nil, value)))
+	}
+}
