@@ -196,3 +196,26 @@ func TestSignaturesDoNotSplitATextOfAStream(t *testing.T) {
 		assert.Equal(t, `{"contents":[{"role":"model","parts":`+want+`}],"generationConfig":{}}`, encode(t, chat.FirstMessage(output)), pieces)
 	}
 }
+
+// A finish reason does not end a stream: some servers send one with each piece, and the usage after it.
+func TestAStreamIsReadAfterAFinishReason(t *testing.T) {
+	t.Parallel()
+	const (
+		piece = `{"candidates":[{"content":{"parts":[{"text":"Fo"}]},"finishReason":"STOP"}]}|{"candidates":[{"content":{"parts":[{"text":"ur."}]},"finishReason":"STOP"}]}`
+		early = `{"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP"}]}|{"candidates":[{"content":{"parts":[{"text":"Four."}]}}]}`
+		usage = `|{"usageMetadata":{"promptTokenCount":3}}`
+	)
+	for _, events := range []string{piece + usage, early + usage, piece + usage + "|[DONE]"} {
+		s := gemini.Codec{}.NewStreamReader()
+		for data := range strings.SplitSeq(events, "|") {
+			assert.False(t, s.Done(), events)
+			_, err := s.Add(dialect.Event{Data: []byte(data)})
+			require.NoError(t, err, events)
+			assert.True(t, s.Complete(), events)
+		}
+		assert.Equal(t, strings.HasSuffix(events, "[DONE]"), s.Done(), events)
+		output, err := s.Response().Output(nil)
+		require.NoError(t, err)
+		assert.Equal(t, []any{"Four.", int64(3), modelv1.StopReason_STOP_REASON_STOP}, []any{output.GetCompletion(), output.GetUsage().GetInputTokens(), chat.StopReason(output)}, events)
+	}
+}

@@ -36,7 +36,7 @@ data: {"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP","i
 `
 
 var suite = dialecttest.Harness{
-	Codec: gemini.Codec{}, NoCacheWrites: true, WholeCalls: true,
+	Codec: gemini.Codec{}, NoCacheWrites: true, WholeCalls: true, NoLastEvent: true,
 	Requests: []string{
 		`{"contents":[{"parts":[{"text":"x"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]},{"role":"model","parts":` + everyPart + `},` +
 			`{"role":"user","parts":[{"functionResponse":{"id":"f1","name":"f","response":{"result":[1]},"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}},` +

@@ -76,17 +76,12 @@ func (m *model) request(r *provider.Request) *format.Request {
 	}
 }
 
-// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched. The end
-// of a stream with several choices cannot be known, so that there are none.
+// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched.
 func (m *model) streams(r *provider.Request) bool {
-	switch {
-	case r.Config.GetNumChoices() > 1:
-		return false
-	case m.args.Streaming != nil:
+	if m.args.Streaming != nil {
 		return *m.args.Streaming
-	default:
-		return r.Stream != nil || r.Progress != nil
 	}
+	return r.Stream != nil || r.Progress != nil
 }
 
 // attempt is one attempt of a call.

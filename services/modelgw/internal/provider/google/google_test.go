@@ -81,14 +81,10 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 		config *modelv1.GenerateConfig
 		unsent []provider.Unsent
 	}{
-		"tokens before an effort":    {"gemini-2.5-flash", both, tokensFirst},
-		"an effort before tokens":    {"gemini-3-pro-preview", both, effortFirst},
-		"no effort before tokens":    {"gemini-2.5-flash", noEffort, effortFirst},
-		"no tokens before an effort": {"gemini-3-flash-preview", noTokens, tokensFirst},
-		"choices before a stream": {
-			"gemini-2.0-flash", &modelv1.GenerateConfig{NumChoices: new(int32(2)), StreamIdleTimeout: new(7.0)},
-			[]provider.Unsent{{Option: "stream_idle_timeout", Why: "whose answers with several choices are not streamed"}},
-		},
+		"tokens before an effort":              {"gemini-2.5-flash", both, tokensFirst},
+		"an effort before tokens":              {"gemini-3-pro-preview", both, effortFirst},
+		"no effort before tokens":              {"gemini-2.5-flash", noEffort, effortFirst},
+		"no tokens before an effort":           {"gemini-3-flash-preview", noTokens, tokensFirst},
 		"a model that always reasons":          {"gemini-2.5-pro", noEffort, []provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}},
 		"a model that always reasons a little": {"gemini-3-pro-preview", noTokens, []provider.Unsent{{Option: "reasoning_tokens", Why: "whose reasoning cannot be switched off"}}},
 	} {
@@ -169,8 +165,7 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 	}
 }
 
-// The key is in a header and the version in the path, wherever the address has it; watched answers are streamed, but
-// not those with several choices.
+// The key is in a header and the version in the path, wherever the address has it; watched answers are streamed.
 func TestWhereRequestsGo(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
@@ -190,7 +185,8 @@ func TestWhereRequestsGo(t *testing.T) {
 		"an answer":          {"", "gemini-2.5-flash", "", nil, false, "/v1beta/models/gemini-2.5-flash:generateContent"},
 		"a watched answer":   {"", "gemini-2.5-flash", "", nil, true, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
 		"never a stream":     {"", "gemini-2.5-flash", `{"streaming":false}`, nil, true, "/v1beta/models/gemini-2.5-flash:generateContent"},
-		"several choices":    {"", "gemini-2.5-flash", `{"streaming":true}`, two, true, "/v1beta/models/gemini-2.5-flash:generateContent"},
+		"several choices":    {"", "gemini-2.5-flash", "", two, true, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
+		"always a stream":    {"", "gemini-2.5-flash", `{"streaming":true}`, nil, false, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
 		"a version":          {"/proxy", "gemini-2.5-flash", `{"api_version":"v1"}`, nil, false, "/proxy/v1/models/gemini-2.5-flash:generateContent"},
 		"one in the address": {"/v1beta", "gemini-2.5-flash", "", nil, false, "/v1beta/models/gemini-2.5-flash:generateContent"},
 		"a name with a mark": {"", "gemini-2.5-flash?x", "", nil, false, "/v1beta/models/gemini-2.5-flash%3Fx:generateContent"},

@@ -51,8 +51,5 @@ func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provide
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	_, unsent := m.thinking(c)
-	if c.GetStreamIdleTimeout() != 0 && c.GetNumChoices() > 1 && m.Capabilities().Features.GetStreaming() {
-		unsent = append(unsent, provider.Unsent{Option: "stream_idle_timeout", Why: "whose answers with several choices are not streamed"})
-	}
 	return unsent
 }
