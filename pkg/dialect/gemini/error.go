@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,10 +23,25 @@ type failure struct {
 	Details []detail `json:"details"`
 }
 
-// detail is a detail of an error: an ErrorInfo, with the reason, or a RetryInfo, with the delay.
+// detail is a detail of an error: an ErrorInfo, with the reason, a RetryInfo, with the delay, or a QuotaFailure.
 type detail struct {
-	Reason string `json:"reason"`
-	Delay  string `json:"retryDelay"`
+	Reason     string `json:"reason"`
+	Delay      string `json:"retryDelay"`
+	Violations []struct {
+		Quota string `json:"quotaId"`
+	} `json:"violations"`
+}
+
+// CodeDaily is the code of an error about a daily quota: a word of the quota's id.
+const CodeDaily = "PerDay"
+
+func (d detail) isDaily() bool {
+	for _, v := range d.Violations {
+		if strings.Contains(v.Quota, CodeDaily) {
+			return true
+		}
+	}
+	return false
 }
 
 // UnmarshalJSON reads an object, and takes anything else as the message.
@@ -47,6 +63,9 @@ func (f *failure) toError(body []byte) *dialect.Error {
 		if delay, err := time.ParseDuration(d.Delay); err == nil && delay > 0 {
 			e.RetryAfter = delay
 		}
+	}
+	if slices.ContainsFunc(f.Details, detail.isDaily) { // The delay is then too short.
+		e.Code, e.RetryAfter, e.Message = CodeDaily, 0, "the daily quota is used up: "+e.Message
 	}
 	return e
 }

@@ -21,8 +21,8 @@ import (
 var quirks = exchange.Quirks{
 	Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
 		switch {
-		case status == http.StatusTooManyRequests && strings.Contains(e.Message, "limit: 0"):
-			return provider.Final // The account has no quota for the model, and waiting gives it none.
+		case status == http.StatusTooManyRequests && (e.Code == format.CodeDaily || strings.Contains(e.Message, "limit: 0")):
+			return provider.Final // Waiting gives the account no quota, or none before the next day.
 		case status == http.StatusServiceUnavailable && e.Type == format.StatusExhausted:
 			return provider.RateLimit
 		default:

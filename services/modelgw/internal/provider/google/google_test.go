@@ -151,6 +151,12 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 			provider.Error{Class: provider.RateLimit, RetryAfter: 34 * time.Second},
 		},
 		"no quota": {429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Quota exceeded, limit: 0"}}`, provider.Error{Class: provider.Final}},
+		"no quota until tomorrow": {
+			429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[` +
+				`{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"},{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},` +
+				`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}`,
+			provider.Error{Class: provider.Final, Message: "the daily quota is used up: You exceeded"},
+		},
 		"overload": {503, `{"error":{"code":503,"status":"UNAVAILABLE","message":"The model is overloaded."}}`, provider.Error{Class: provider.Transient}},
 		"a wrong key": {
 			400, `{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"API key not valid: key-of-the-account","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`,
@@ -161,6 +167,7 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 		failure, ok := provider.As(err)
 		require.True(t, ok, "%s: %v", name, err)
 		assert.Equal(t, []any{tt.want.Class, tt.want.Auth, tt.want.RetryAfter, tt.status}, []any{failure.Class, failure.Auth, failure.RetryAfter, failure.Status}, name)
+		assert.Contains(t, failure.Message, tt.want.Message, name)
 		assert.NotContains(t, failure.Message+err.Error(), "key-of-the-account", name)
 	}
 }
