@@ -107,6 +107,8 @@ func TestSignaturesReturnToTheirParts(t *testing.T) {
 		"the first of several calls": `[{"text":"a"},{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"czE="},{"functionCall":{"id":"d","name":"f","args":{}}}]`,
 		"calls among texts":          `[{"functionCall":{"id":"c","name":"f","args":{}}},{"text":"a","thoughtSignature":"czE="},{"functionCall":{"id":"d","name":"f","args":{}},"thoughtSignature":"czI="}]`,
 		"a picture":                  `[{"text":"a"},{"inlineData":{"mime_type":"image/png","data":"aGk="},"thoughtSignature":"czE="}]`,
+		"code":                       `[{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"czE="},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":""}}]`,
+		"code without a result":      `[{"text":"a"},{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"czE="},{"executableCode":{"language":"PYTHON","code":"2"}},{"text":"b"}]`,
 		"no part at the end":         `[{"text":"a"},{"text":"","thoughtSignature":"czE="}]`,
 		"a thought and a call":       `[{"text":"hm","thought":true},{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"czE="}]`,
 	} {
