@@ -60,7 +60,7 @@ func TestSuite(t *testing.T) {
 // No option of a configuration is passed over without a word.
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemma-3-27b-it", "gemini-flash-latest"} {
+	for _, name := range []string{"gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemma-3-27b-it", "gemini-flash-latest", "gemini-2.5-flash-image"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			providertest.Options(t, func(t *testing.T, root string) provider.Provider { return opened(t, name, root) })
@@ -93,6 +93,17 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 			_, unsent := provider.Sent(opened(t, tt.model, ""), tt.config)
 			assert.Equal(t, tt.unsent, unsent)
 		})
+	}
+}
+
+// Names of models say whether they think.
+func TestModelsThatThink(t *testing.T) {
+	t.Parallel()
+	for name, thinks := range map[string]bool{
+		"gemini-2.0-flash": false, "gemini-2.5-flash": true, "gemini-2.5-flash-image": false, "gemini-2.5-flash-image-preview": false, "gemini-3-pro-image-preview": true,
+		"gemini-flash-latest": true,
+	} {
+		assert.Equal(t, thinks, opened(t, name, "").Capabilities().Features.GetReasoning(), name)
 	}
 }
 
