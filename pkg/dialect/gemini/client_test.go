@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -121,6 +122,23 @@ func TestSignaturesReturnToTheirParts(t *testing.T) {
 	removed := chat.FirstMessage(decode(t, answered(`[{"text":"a"},{"functionCall":{"id":"c","name":"f"},"thoughtSignature":"czE="}]`)))
 	removed.ToolCalls = nil
 	assert.NotContains(t, encode(t, removed), "czE=", "of a call that was removed there is nothing to sign")
+}
+
+// The API refuses a turn without parts.
+func TestATurnOfTheModelHasAPart(t *testing.T) {
+	t.Parallel()
+	search := &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH}}}
+	for name, m := range map[string]*modelv1.ChatMessage{
+		"a search":                   {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(search)},
+		"no thought":                 {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ReasoningPart(""))},
+		"a thought":                  {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ReasoningPart("hm"))},
+		"nothing":                    chat.Assistant(""),
+		"signature of a lost call":   {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.FirstMessage(decode(t, answered(`[{"functionCall":{"name":"f"},"thoughtSignature":"czE="}]`))).GetContent()},
+		"a picture that is not sent": {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ImagePart("https://x.example/a.png"))},
+	} {
+		assert.NotContains(t, encode(t, m), `"parts":[]`, name)
+	}
+	assert.Contains(t, encode(t, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(search)}), `"parts":[{"text":"(no content)"}]`)
 }
 
 func TestWhyAnAnswerEndsIsSaid(t *testing.T) {
