@@ -141,6 +141,21 @@ func TestATurnOfTheModelHasAPart(t *testing.T) {
 	assert.Contains(t, encode(t, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(search)}), `"parts":[{"text":"(no content)"}]`)
 }
 
+// JSON of others is an object, or is refused.
+func TestWhatIsNoObjectIsRefused(t *testing.T) {
+	t.Parallel()
+	for field, r := range map[string]*dialect.Request{
+		"messages":                           {Messages: []*modelv1.ChatMessage{chat.Assistant("", chat.Call("c", "f", `{"a":`))}},
+		"tools":                              {Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: `[]`}}},
+		"config.response_schema.json_schema": {Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: "{"}}},
+	} {
+		_, err := gemini.Codec{}.AppendRequest(nil, r)
+		var unsupported *dialect.UnsupportedError
+		require.ErrorAs(t, err, &unsupported, field)
+		assert.Equal(t, field, unsupported.Field)
+	}
+}
+
 func TestWhyAnAnswerEndsIsSaid(t *testing.T) {
 	t.Parallel()
 	const rating = `"safetyRatings":[{"category":"A","probability":"LOW"},{"category":"B","probability":"HIGH","blocked":true}]`

@@ -163,6 +163,11 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	if slices.ContainsFunc(parts, func(part *contentv1.Content) bool { return part.GetData() != nil }) {
 		e.refuse("data of a model's message")
 	}
+	for _, call := range m.GetToolCalls() {
+		if !isObject(call.GetArgumentsJson()) {
+			e.refuse("a call whose arguments are no JSON object")
+		}
+	}
 	t := &turnWriter{w: e.w, calls: m.GetToolCalls()}
 	t.write(parts)
 }

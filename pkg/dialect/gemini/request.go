@@ -80,10 +80,17 @@ type encoder struct {
 }
 
 // refuse keeps the error for content that the format cannot express.
-func (e *encoder) refuse(what string) {
+func (e *encoder) refuse(what string) { e.unsupported("messages", what) }
+
+func (e *encoder) unsupported(field, what string) {
 	if e.err == nil {
-		e.err = &dialect.UnsupportedError{API: "the Gemini API", What: what, Field: "messages"}
+		e.err = &dialect.UnsupportedError{API: "the Gemini API", What: what, Field: field}
 	}
+}
+
+// isObject reports whether a document is a JSON object, or empty.
+func isObject(document string) bool {
+	return document == "" || strings.HasPrefix(strings.TrimLeft(document, " \t\r\n"), "{") && json.Valid([]byte(document))
 }
 
 // members writes the members of the request, the conversation first.
@@ -150,6 +157,9 @@ func (e *encoder) functions() {
 	e.w.Key("functionDeclarations")
 	e.w.BeginList()
 	for _, tool := range e.Tools {
+		if !isObject(tool.GetParametersJson()) {
+			e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
+		}
 		e.w.BeginObject()
 		e.w.TextMember("name", tool.GetName())
 		e.w.TextMember("description", tool.GetDescription())
@@ -236,6 +246,9 @@ func (e *encoder) options() {
 	}
 	integer(e, "logprobs", c.TopLogprobs)
 	if schema := c.GetResponseSchema(); schema != nil {
+		if !isObject(schema.GetJsonSchema()) {
+			e.unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
+		}
 		e.member("responseMimeType", func() { e.w.Text(typeJSON) })
 		e.member("responseJsonSchema", func() { e.w.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
 	}
