@@ -167,6 +167,9 @@ func TestWhyAnAnswerEndsIsSaid(t *testing.T) {
 		`{"candidates":[{"finishReason":"PROHIBITED_CONTENT","finishMessage":"no"}]}`: {
 			StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER, StopDetails: &modelv1.StopDetails{Type: "PROHIBITED_CONTENT", Explanation: "no"},
 		},
+		`{"candidates":[{"finishReason":"IMAGE_SAFETY"}]}`:             {StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
+		`{"candidates":[{"finishReason":"IMAGE_PROHIBITED_CONTENT"}]}`: {StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
+		`{"candidates":[{"finishReason":"IMAGE_RECITATION"}]}`:         {StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
 		`{"candidates":[{"finishReason":"SAFETY",` + rating + `}]}`: {
 			StopReason:  modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
 			StopDetails: &modelv1.StopDetails{Type: "SAFETY", Category: "B", Explanation: "filtered for: B (HIGH)", Categories: []*modelv1.StopCategory{{Category: "B", Level: "HIGH"}}},

@@ -248,7 +248,7 @@ func stopReason(finish string, calls bool) modelv1.StopReason {
 		return modelv1.StopReason_STOP_REASON_STOP
 	case finishMaxTokens:
 		return modelv1.StopReason_STOP_REASON_MAX_TOKENS
-	case finishSafety, "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII":
+	case finishSafety, "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
 		return modelv1.StopReason_STOP_REASON_CONTENT_FILTER
 	default:
 		return modelv1.StopReason_STOP_REASON_UNKNOWN
