@@ -156,6 +156,15 @@ func TestWhatIsNoObjectIsRefused(t *testing.T) {
 	}
 }
 
+// An error in place of an answer is one, beside an empty list of candidates too.
+func TestAnErrorBesideNoCandidatesIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := gemini.Codec{}.DecodeResponse([]byte(`{"candidates":[],"error":{"code":503,"message":"m"}}`))
+	var said *dialect.Error
+	require.ErrorAs(t, err, &said)
+	assert.Equal(t, 503, said.Status)
+}
+
 func TestWhyAnAnswerEndsIsSaid(t *testing.T) {
 	t.Parallel()
 	const rating = `"safetyRatings":[{"category":"A","probability":"LOW"},{"category":"B","probability":"HIGH","blocked":true}]`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 // failure is an error on the wire: https://cloud.google.com/apis/design/errors.
 type failure struct {
-	Code    int      `json:"code"`
+	Code    any      `json:"code"`
 	Message string   `json:"message"`
 	Status  string   `json:"status"`
 	Details []detail `json:"details"`
@@ -44,19 +45,19 @@ func (d detail) isDaily() bool {
 	return false
 }
 
-// UnmarshalJSON reads an object, and takes anything else as the message.
+// UnmarshalJSON reads an object, without the members that are of an unexpected type, or a bare text.
 func (f *failure) UnmarshalJSON(raw []byte) error {
 	type plain failure
-	if json.Unmarshal(raw, (*plain)(f)) != nil {
-		*f = failure{Message: strings.Trim(string(raw), `"`)}
+	if json.Unmarshal(raw, &f.Message) != nil {
+		_ = json.Unmarshal(raw, (*plain)(f)) // It fails only after it has read all other members.
 	}
 	return nil
 }
 
 func (f *failure) toError(body []byte) *dialect.Error {
 	e := &dialect.Error{Message: cmp.Or(f.Message, string(body)), Type: f.Status}
-	if f.Code >= dialect.BadRequest && f.Code < 600 {
-		e.Status = f.Code
+	if code, _ := strconv.Atoi(fmt.Sprint(f.Code)); code >= dialect.BadRequest && code < 600 {
+		e.Status = code
 	}
 	for _, d := range f.Details {
 		e.Code = cmp.Or(e.Code, d.Reason)

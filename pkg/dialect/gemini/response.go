@@ -140,7 +140,7 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 		return nil, malformed(err)
 	}
 	switch {
-	case a.Error != nil && a.Candidates == nil:
+	case a.Error != nil && len(a.Candidates) == 0:
 		return nil, a.Error.toError(body)
 	case a.Candidates == nil && a.Feedback == nil && a.Usage == nil && a.ID == "":
 		return nil, malformed(nil)

@@ -64,8 +64,13 @@ var suite = dialecttest.Harness{
 		`{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`: {
 			Message: "m", Type: "INVALID_ARGUMENT", Code: "API_KEY_INVALID", Status: 400,
 		},
-		`{"error":"plain"}`: {Message: "plain"},
-		`{"detail":"x"}`:    {Message: `{"detail":"x"}`},
+		`{"error":{"code":"503","message":"m","status":"UNAVAILABLE"}}`: {Message: "m", Type: "UNAVAILABLE", Status: 503},
+		`{"error":{"code":"busy","message":"m","details":[7,{"reason":5,"retryDelay":7},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}`: {
+			Message: "m", RetryAfter: 7 * time.Second,
+		},
+		`{"error":{"code":503,"message":"m","details":"none"}}`: {Message: "m", Status: 503},
+		`{"error":"plain \"text\""}`:                            {Message: `plain "text"`},
+		`{"detail":"x"}`:                                        {Message: `{"detail":"x"}`},
 	},
 	Malformed:       []string{`{"candidates":7}`, `{"candidates":[{"content":{"parts":7}}]}`, `[{"candidates":[]}]`},
 	MalformedEvents: []string{`{"candidates":[{"index":-1}]}`, `{"candidates":[{"index":2000000000}]}`},
