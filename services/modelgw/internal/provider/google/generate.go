@@ -89,24 +89,34 @@ type attempt struct {
 	*model
 	sent    *format.Request
 	request *provider.Request
-	// raw is the first answer, if it is to be recorded.
+	// raw is the answer to the first request, if it is to be recorded: the recorded request is the first one.
 	raw []byte
 	// left is how much of the answers may still be read.
 	left int64
 }
 
 // run requests the answer. If the server could not read a call of the model, it returns the failure to the model and
-// asks for the call again. The usage of each try is counted. Thoughts of a try that were streamed stay with the watcher.
-func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+// asks for the call again. The usage of each try is counted, also if a later one fails. Thoughts of a try that were
+// streamed stay with the watcher.
+func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (_ *modelv1.ModelOutput, err error) {
 	var usage *modelv1.ModelUsage
+	defer func() {
+		if err != nil && usage != nil && a.request.Unfinished != nil {
+			a.request.Unfinished(usage, 0)
+		}
+	}()
 	var contextTokens *int64
 	for try := 1; ; try++ {
 		answer, err := a.exchange.Post(ctx, a.request, a.call(), body, &a.left)
-		if a.raw == nil {
+		if try == 1 {
 			a.raw = answer.Raw
 		}
-		if err != nil || answer.Stopped != nil {
-			return answer.Stopped, err
+		if err != nil {
+			return nil, err
+		}
+		if answer.Stopped != nil {
+			answer.Stopped.Usage = chat.AddUsage(usage, answer.Stopped.GetUsage())
+			return answer.Stopped, nil
 		}
 		said := answer.Response.(*format.Answer) // as its codec documents
 		taken := said.TokenUsage()

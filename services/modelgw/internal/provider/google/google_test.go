@@ -263,3 +263,44 @@ func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
 		}
 	}
 }
+
+// Tries before one that fails have been paid for. What is recorded of the failure is the first request, and no answer
+// to another.
+func TestTheUsageOfEarlierTriesCountsWhenALaterOneFails(t *testing.T) {
+	t.Parallel()
+	const unread = `{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}],"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3}}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		stops  bool
+	}{
+		"an error": {500, `{"error":{"message":"the second answer"}}`, false},
+		"a stop":   {400, `{"error":{"message":"exceeds the maximum number of tokens"}}`, true},
+	} {
+		tries := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if tries++; tries > 1 {
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+				return
+			}
+			_, _ = io.WriteString(w, unread)
+		}))
+		var counted int64
+		response, err := opened(t, "gemini-2.5-flash", server.URL).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, Record: provider.RecordFailures,
+			Unfinished: func(said *modelv1.ModelUsage, _ int64) { counted += said.GetInputTokens() },
+		})
+		server.Close()
+		if tt.stops {
+			require.NoError(t, err, name)
+			assert.Equal(t, int64(3), response.Output.GetUsage().GetInputTokens(), name)
+			continue
+		}
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%s: %v", name, err)
+		assert.Equal(t, int64(3), counted, name)
+		assert.NotContains(t, failure.Call.String(), "the second answer", name)
+	}
+}
