@@ -57,7 +57,7 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-// No option of a configuration is passed over without a word.
+// No option of a configuration is dropped silently.
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemma-3-27b-it", "gemini-flash-latest", "gemini-2.5-flash-image"} {
@@ -74,8 +74,8 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 	both := &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(2048))}
 	noEffort := &modelv1.GenerateConfig{ReasoningEffort: new("none"), ReasoningTokens: new(int64(2048))}
 	noTokens := &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(0))}
-	effortFirst := []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"}}
-	tokensFirst := []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"}}
+	effortFirst := []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"}}
+	tokensFirst := []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"}}
 	for name, tt := range map[string]struct {
 		model  string
 		config *modelv1.GenerateConfig
@@ -85,6 +85,7 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 		"an effort before tokens":              {"gemini-3-pro-preview", both, effortFirst},
 		"no effort before tokens":              {"gemini-2.5-flash", noEffort, effortFirst},
 		"no tokens before an effort":           {"gemini-3-flash-preview", noTokens, tokensFirst},
+		"a seed":                               {"gemini-2.5-flash", &modelv1.GenerateConfig{Seed: new(int64(4))}, []provider.Unsent{{Option: "seed", Why: "since inspect_ai does not send it"}}},
 		"a model that always reasons":          {"gemini-2.5-pro", noEffort, []provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}},
 		"a model that always reasons a little": {"gemini-3-pro-preview", noTokens, []provider.Unsent{{Option: "reasoning_tokens", Why: "whose reasoning cannot be switched off"}}},
 	} {
@@ -224,7 +225,7 @@ func TestWhereRequestsGo(t *testing.T) {
 	}
 }
 
-// A call that the server could not read is asked for again, and a text before it is not said twice.
+// A call that the server could not read is asked for again, unless a text came before it: that would be said twice.
 func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	const (
