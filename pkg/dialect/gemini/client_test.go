@@ -204,6 +204,33 @@ func TestCitationsAreInCharacters(t *testing.T) {
 	assert.Equal(t, []any{int64(6), int64(11), "u", "t"}, []any{cited.GetCitedRange().GetStart(), cited.GetCitedRange().GetEnd(), cited.GetUrl(), cited.GetTitle()})
 }
 
+// A citation is about the part that it names, where that part can have it.
+func TestACitationIsOfItsPart(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string][]int{`"partIndex":2`: {0, 1}, `"partIndex":0`: {1, 0}, `"partIndex":9`: {1, 0}, `"partIndex":-1`: {1, 0}, `"endIndex":3`: {1, 0}} {
+		output := decode(t, `{"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":"Yes","thoughtSignature":"czE="},{"text":"Yes"}]},"groundingMetadata":{
+			"groundingChunks":[{"web":{"uri":"u"}}],"groundingSupports":[{"segment":{"endIndex":3,`+said+`},"groundingChunkIndices":[0]}]}}]}`)
+		var got []int
+		for _, part := range chat.FirstMessage(output).GetContent().GetList().GetParts() {
+			if text := part.GetText(); text != nil {
+				got = append(got, len(text.GetCitations()))
+			}
+		}
+		assert.Equal(t, want, got, said)
+	}
+}
+
+// However many citations are claimed, the work for them is bounded.
+func TestTheWorkForCitationsIsBounded(t *testing.T) {
+	t.Parallel()
+	const many = 100_000
+	supports := strings.Repeat(`{"segment":{"endIndex":400000},"groundingChunkIndices":[0]},`, many)
+	body := `{"candidates":[{"content":{"parts":[{"text":"` + strings.Repeat("word", many) + `"}]},"groundingMetadata":{"groundingChunks":[{"web":{"uri":"u"}}],"groundingSupports":[` +
+		strings.TrimSuffix(supports, ",") + `]}}]}`
+	cited := len(chat.FirstMessage(decode(t, body)).GetContent().GetList().GetParts()[0].GetText().GetCitations())
+	assert.True(t, 0 < cited && cited < many/10, "%d citations", cited)
+}
+
 func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]*modelv1.ModelUsage{

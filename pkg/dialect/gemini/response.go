@@ -209,8 +209,10 @@ func (c *candidate) malformedCall() bool {
 func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := answer(model)
 	read := turnReader{tools: tools}
+	var places []int // of the parts, the last one that each became
 	for i := range c.Content.Parts {
 		read.part(&c.Content.Parts[i])
+		places = append(places, max(0, len(read.parts)-1))
 	}
 	if c.malformedCall() {
 		read.parts = append(read.parts, chat.TextPart("\n"+c.FinishMessage+"\n"))
@@ -219,7 +221,7 @@ func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choi
 	if len(read.parts) > 0 {
 		m.Content = chat.ListContent(read.parts...)
 	}
-	c.Grounding.cite(read.parts)
+	c.Grounding.cite(read.parts, places)
 	choice := &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason, len(read.calls) > 0), Logprobs: c.Logprobs.message()}
 	if choice.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
 		choice.StopDetails = chat.NewStopDetails(c.FinishReason, "", c.FinishMessage, blocked(c.Ratings)...)

@@ -48,6 +48,7 @@ var suite = dialecttest.Harness{
 		whole, `{"candidates":[{"content":{"parts":` + everyPart + `},"finishReason":"STOP","groundingMetadata":{"groundingChunks":[{"web":{"uri":"u","title":"t"}}],` +
 			`"groundingSupports":[{"segment":{"endIndex":1,"text":"a"},"groundingChunkIndices":[0,-1,9]},{"segment":{"startIndex":-1},"groundingChunkIndices":[0]}]}}]}`,
 		`{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[{"category":"c","probability":"HIGH","blocked":true}]}}`, `{"usageMetadata":{"promptTokenCount":5}}`,
+		`{"candidates":[{"content":{"parts":[{"partOfTomorrow":{}}]},"finishReason":"STOP","groundingMetadata":{"groundingSupports":[{"segment":{"partIndex":0,"endIndex":1}}]}}]}`,
 	},
 	Streams: map[string]dialecttest.Stream{
 		"two candidates": {Events: events, Body: whole},
