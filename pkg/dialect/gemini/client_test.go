@@ -69,6 +69,20 @@ func TestARequestHasOneOrderAndKeepsJSONOfOthers(t *testing.T) {
 		`"thinkingConfig":{"include_thoughts":true,"thinking_budget":7},"mediaResolution":"LOW"},"labels":{"a": 1}}`, string(body))
 }
 
+// The API refuses a budget beside a level.
+func TestThinkingHasABudgetOrALevel(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]*modelv1.GenerateConfig{
+		`{"include_thoughts":true,"thinking_budget":9}`:    {ReasoningEffort: new("low"), ReasoningTokens: new(int64(9))},
+		`{"include_thoughts":true,"thinking_level":"LOW"}`: {ReasoningEffort: new("low")},
+		`{"include_thoughts":false,"thinking_budget":0}`:   {ReasoningEffort: new("none"), ReasoningTokens: new(int64(9))},
+	} {
+		body, err := gemini.Codec{}.AppendRequest(nil, &dialect.Request{Config: c})
+		require.NoError(t, err)
+		assert.Contains(t, string(body), `"thinkingConfig":`+want+`}`)
+	}
+}
+
 // Media of all kinds are within the request, and images in the result of a call too.
 func TestMediaAreWithinTheRequest(t *testing.T) {
 	t.Parallel()
@@ -292,4 +306,22 @@ func TestAStreamIsReadAfterAFinishReason(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []any{"Four.", int64(3), modelv1.StopReason_STOP_REASON_STOP}, []any{output.GetCompletion(), output.GetUsage().GetInputTokens(), chat.StopReason(output)}, events)
 	}
+}
+
+// The likely tokens of a piece of a stream are those of its own tokens, where another piece has none.
+func TestLikelyTokensOfAStreamBelongToTheirTokens(t *testing.T) {
+	t.Parallel()
+	s := gemini.Codec{}.NewStreamReader()
+	for _, data := range []string{
+		`{"candidates":[{"logprobsResult":{"chosenCandidates":[{"token":"a"}]}}]}`,
+		`{"candidates":[{"logprobsResult":{"chosenCandidates":[{"token":"b"}],"topCandidates":[{"candidates":[{"token":"c"}]},{}]},"finishReason":"STOP"}]}`,
+	} {
+		_, err := s.Add(dialect.Event{Data: []byte(data)})
+		require.NoError(t, err)
+	}
+	output, err := s.Response().Output(nil)
+	require.NoError(t, err)
+	tokens := output.GetChoices()[0].GetLogprobs().GetContent()
+	assert.Empty(t, tokens[0].GetTopLogprobs())
+	assert.Equal(t, "c", tokens[1].GetTopLogprobs()[0].GetToken())
 }

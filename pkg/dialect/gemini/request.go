@@ -46,11 +46,17 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	return plain(r).Append(dst)
 }
 
-// plain is a request of which nothing is known but the configuration.
+// plain is a request of which nothing is known but the configuration. The API refuses a budget beside a level; more
+// models take a budget.
 func plain(r *dialect.Request) *Request {
 	own := &Request{Request: *r}
-	if c := r.Config; c.GetReasoningEffort() != "" || c != nil && c.ReasoningTokens != nil {
-		own.Thinking = &Thinking{Include: true, Budget: c.ReasoningTokens, Level: strings.ToUpper(c.GetReasoningEffort())}
+	switch c, effort := r.Config, r.Config.GetReasoningEffort(); {
+	case effort == "none":
+		own.Thinking = &Thinking{Budget: new(int64(0))}
+	case c != nil && c.ReasoningTokens != nil:
+		own.Thinking = &Thinking{Include: c.GetReasoningTokens() != 0, Budget: c.ReasoningTokens}
+	case effort != "":
+		own.Thinking = &Thinking{Include: true, Level: strings.ToUpper(effort)}
 	}
 	return own
 }

@@ -107,10 +107,12 @@ type rating struct {
 }
 
 type logprobsResult struct {
-	Chosen []logprob `json:"chosenCandidates"`
-	Top    []struct {
-		Candidates []logprob `json:"candidates"`
-	} `json:"topCandidates"`
+	Chosen []logprob       `json:"chosenCandidates"`
+	Top    []topCandidates `json:"topCandidates"`
+}
+
+type topCandidates struct {
+	Candidates []logprob `json:"candidates"`
 }
 
 type logprob struct {

@@ -101,8 +101,7 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 		if whole.Logprobs == nil {
 			whole.Logprobs = &logprobsResult{}
 		}
-		whole.Logprobs.Chosen = append(whole.Logprobs.Chosen, c.Logprobs.Chosen...)
-		whole.Logprobs.Top = append(whole.Logprobs.Top, c.Logprobs.Top...)
+		whole.Logprobs.append(c.Logprobs)
 	}
 	var deltas []*modelv1.GenerateDelta
 	for i := range c.Content.Parts {
@@ -112,6 +111,14 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 		}
 	}
 	return deltas
+}
+
+// append adds the tokens of a piece. Some pieces have no likely tokens.
+func (l *logprobsResult) append(piece *logprobsResult) {
+	if missing := len(l.Chosen) - len(l.Top); missing > 0 && piece.Top != nil {
+		l.Top = append(l.Top, make([]topCandidates, missing)...)
+	}
+	l.Chosen, l.Top = append(l.Chosen, piece.Chosen...), append(l.Top, piece.Top...)
 }
 
 // add adds a part, and returns the piece of the answer in it, or nil. A text continues the text before it. A call comes

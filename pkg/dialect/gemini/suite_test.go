@@ -9,10 +9,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 )
 
-// everyPart has a part of every kind that a model's turn may have.
-const everyPart = `[{"text":"hm","thought":true},{"text":"a","thoughtSignature":"c2ln"},{"functionCall":{"id":"f1","name":"f","args":{"z":1.0}},"thoughtSignature":"czI="},` +
+// everyPart has a part of every kind that a model's turn may have, and one that is not known.
+const everyPart = `[` + knownParts + `,{"partOfTomorrow":{}}]`
+
+const knownParts = `{"text":"hm","thought":true},{"text":"a","thoughtSignature":"c2ln"},{"functionCall":{"id":"f1","name":"f","args":{"z":1.0}},"thoughtSignature":"czI="},` +
 	`{"functionCall":{"id":"f2","name":"g"}},{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"executableCode":{"language":"PYTHON","code":"print(1)"}},` +
-	`{"codeExecutionResult":{"outcome":"OUTCOME_FAILED","output":"no"}},{"text":"","thoughtSignature":"czM="},{"partOfTomorrow":{}}]`
+	`{"codeExecutionResult":{"outcome":"OUTCOME_FAILED","output":"no"}},{"text":"","thoughtSignature":"czM="}`
 
 const whole = `{"candidates":[
 	{"content":{"role":"model","parts":[{"text":"Two and two.","thought":true},{"text":"Größe four.","thoughtSignature":"c2ln"},
@@ -38,7 +40,7 @@ data: {"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP","i
 var suite = dialecttest.Harness{
 	Codec: gemini.Codec{}, NoCacheWrites: true, WholeCalls: true, NoLastEvent: true,
 	Requests: []string{
-		`{"contents":[{"parts":[{"text":"x"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]},{"role":"model","parts":` + everyPart + `},` +
+		`{"contents":[{"parts":[{"text":"x"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]},{"role":"model","parts":[` + knownParts + `]},` +
 			`{"role":"user","parts":[{"functionResponse":{"id":"f1","name":"f","response":{"result":[1]},"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}},` +
 			`{"functionResponse":{"name":"g","response":{"error":"no"}}},{"text":"y"}]}],"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]}}`,
 		`{"contents":[{"role":"user","parts":[{"text":"x_y"}]}],"tools":[{"function_declarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"a_b":{"type":"STRING"}}}}]}],` +
