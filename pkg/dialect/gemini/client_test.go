@@ -302,6 +302,9 @@ func TestAStreamIsReadAfterAFinishReason(t *testing.T) {
 			assert.True(t, s.Complete(), events)
 		}
 		assert.Equal(t, strings.HasSuffix(events, "[DONE]"), s.Done(), events)
+		var facts dialect.Facts
+		gemini.Codec{}.ScanUsage([]byte("[DONE]"), &facts)
+		assert.Zero(t, facts, "it is no piece")
 		output, err := s.Response().Output(nil)
 		require.NoError(t, err)
 		assert.Equal(t, []any{"Four.", int64(3), modelv1.StopReason_STOP_REASON_STOP}, []any{output.GetCompletion(), output.GetUsage().GetInputTokens(), chat.StopReason(output)}, events)
