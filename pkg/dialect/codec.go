@@ -183,7 +183,8 @@ type Response interface {
 	Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error)
 }
 
-// StreamReader decodes an answer that arrives as events: Add for each event until Done, then Response.
+// StreamReader decodes an answer that arrives as events: Add for each event until Done or the end of the stream, then
+// Response.
 //
 // An answer has three states that matter to its caller. If it has not Started, the request may be repeated as if
 // nothing had happened. If it is Complete, nothing is missing. Otherwise it was cut off; Response returns the received
@@ -195,7 +196,8 @@ type StreamReader interface {
 	Add(event Event) ([]*modelv1.GenerateDelta, error)
 	// Started reports whether any part of the answer has been received.
 	Started() bool
-	// Done reports whether the last event has been received: there is nothing more to read.
+	// Done reports whether the last event has been received: there is nothing more to read. In a format without a last
+	// event it stays false.
 	Done() bool
 	// Complete reports whether the answer is complete. Some servers omit the last event and only send the reasons why
 	// the choices ended, so that an answer may be complete before it is done.

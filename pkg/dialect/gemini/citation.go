@@ -20,20 +20,33 @@ type grounding struct {
 	} `json:"groundingSupports"`
 }
 
-// segment is a range of bytes of a text.
+// segment is a range of bytes of a text: of the part with an index, if it has one.
 type segment struct {
+	Part  *int   `json:"partIndex"`
 	Start int    `json:"startIndex"`
 	End   int    `json:"endIndex"`
 	Text  string `json:"text"`
 }
 
-// cite adds the citations to the texts that they are about. A support that fits no text is left out.
-func (g *grounding) cite(parts []*contentv1.Content) {
+// maxCiting bounds the bytes and parts that are searched for the supports of an answer.
+const maxCiting = 1 << 28
+
+// cite adds the citations to the texts that they are about. A support that fits no text is left out. at are the places
+// of the parts on the wire.
+func (g *grounding) cite(parts []*contentv1.Content, at []int) {
 	if g == nil {
 		return
 	}
+	left := maxCiting
 	for _, support := range g.Supports {
-		text, cited := support.Segment.in(parts)
+		var text *contentv1.Text
+		var cited *contentv1.Range
+		if p := support.Segment.Part; p != nil && *p >= 0 && *p < len(at) && at[*p] < len(parts) {
+			text, cited = support.Segment.in(parts[at[*p]:at[*p]+1], &left)
+		}
+		if text == nil {
+			text, cited = support.Segment.in(parts, &left)
+		}
 		if text == nil {
 			continue
 		}
@@ -49,15 +62,22 @@ func (g *grounding) cite(parts []*contentv1.Content) {
 	}
 }
 
-// in finds the text that has the segment, and its range of characters.
-func (s *segment) in(parts []*contentv1.Content) (*contentv1.Text, *contentv1.Range) {
+// in finds the first text that can have the segment, and its range of characters.
+func (s *segment) in(parts []*contentv1.Content, left *int) (*contentv1.Text, *contentv1.Range) {
 	if s.Start < 0 || s.Start > s.End {
 		return nil, nil
 	}
 	for _, part := range parts {
+		if *left--; *left < s.End {
+			return nil, nil
+		}
 		text := part.GetText()
 		whole := text.GetText()
-		if text == nil || s.End > len(whole) || s.Text != "" && whole[s.Start:s.End] != s.Text {
+		if text == nil || s.End > len(whole) {
+			continue
+		}
+		*left -= s.End
+		if s.Text != "" && whole[s.Start:s.End] != s.Text {
 			continue
 		}
 		start := int64(utf8.RuneCountInString(whole[:s.Start]))

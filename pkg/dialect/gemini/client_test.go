@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -68,6 +69,20 @@ func TestARequestHasOneOrderAndKeepsJSONOfOthers(t *testing.T) {
 		`"thinkingConfig":{"include_thoughts":true,"thinking_budget":7},"mediaResolution":"LOW"},"labels":{"a": 1}}`, string(body))
 }
 
+// The API refuses a budget beside a level.
+func TestThinkingHasABudgetOrALevel(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]*modelv1.GenerateConfig{
+		`{"include_thoughts":true,"thinking_budget":9}`:    {ReasoningEffort: new("low"), ReasoningTokens: new(int64(9))},
+		`{"include_thoughts":true,"thinking_level":"LOW"}`: {ReasoningEffort: new("low")},
+		`{"include_thoughts":false,"thinking_budget":0}`:   {ReasoningEffort: new("none"), ReasoningTokens: new(int64(9))},
+	} {
+		body, err := gemini.Codec{}.AppendRequest(nil, &dialect.Request{Config: c})
+		require.NoError(t, err)
+		assert.Contains(t, string(body), `"thinkingConfig":`+want+`}`)
+	}
+}
+
 // Media of all kinds are within the request, and images in the result of a call too.
 func TestMediaAreWithinTheRequest(t *testing.T) {
 	t.Parallel()
@@ -107,6 +122,8 @@ func TestSignaturesReturnToTheirParts(t *testing.T) {
 		"the first of several calls": `[{"text":"a"},{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"czE="},{"functionCall":{"id":"d","name":"f","args":{}}}]`,
 		"calls among texts":          `[{"functionCall":{"id":"c","name":"f","args":{}}},{"text":"a","thoughtSignature":"czE="},{"functionCall":{"id":"d","name":"f","args":{}},"thoughtSignature":"czI="}]`,
 		"a picture":                  `[{"text":"a"},{"inlineData":{"mime_type":"image/png","data":"aGk="},"thoughtSignature":"czE="}]`,
+		"code":                       `[{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"czE="},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":""}}]`,
+		"code without a result":      `[{"text":"a"},{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"czE="},{"executableCode":{"language":"PYTHON","code":"2"}},{"text":"b"}]`,
 		"no part at the end":         `[{"text":"a"},{"text":"","thoughtSignature":"czE="}]`,
 		"a thought and a call":       `[{"text":"hm","thought":true},{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"czE="}]`,
 	} {
@@ -121,6 +138,47 @@ func TestSignaturesReturnToTheirParts(t *testing.T) {
 	assert.NotContains(t, encode(t, removed), "czE=", "of a call that was removed there is nothing to sign")
 }
 
+// The API refuses a turn without parts.
+func TestATurnOfTheModelHasAPart(t *testing.T) {
+	t.Parallel()
+	search := &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH}}}
+	for name, m := range map[string]*modelv1.ChatMessage{
+		"a search":                   {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(search)},
+		"no thought":                 {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ReasoningPart(""))},
+		"a thought":                  {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ReasoningPart("hm"))},
+		"nothing":                    chat.Assistant(""),
+		"signature of a lost call":   {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.FirstMessage(decode(t, answered(`[{"functionCall":{"name":"f"},"thoughtSignature":"czE="}]`))).GetContent()},
+		"a picture that is not sent": {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(chat.ImagePart("https://x.example/a.png"))},
+	} {
+		assert.NotContains(t, encode(t, m), `"parts":[]`, name)
+	}
+	assert.Contains(t, encode(t, &modelv1.ChatMessage{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(search)}), `"parts":[{"text":"(no content)"}]`)
+}
+
+// JSON of others is an object, or is refused.
+func TestWhatIsNoObjectIsRefused(t *testing.T) {
+	t.Parallel()
+	for field, r := range map[string]*dialect.Request{
+		"messages":                           {Messages: []*modelv1.ChatMessage{chat.Assistant("", chat.Call("c", "f", `{"a":`))}},
+		"tools":                              {Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: `[]`}}},
+		"config.response_schema.json_schema": {Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: "{"}}},
+	} {
+		_, err := gemini.Codec{}.AppendRequest(nil, r)
+		var unsupported *dialect.UnsupportedError
+		require.ErrorAs(t, err, &unsupported, field)
+		assert.Equal(t, field, unsupported.Field)
+	}
+}
+
+// An error in place of an answer is one, beside an empty list of candidates too.
+func TestAnErrorBesideNoCandidatesIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := gemini.Codec{}.DecodeResponse([]byte(`{"candidates":[],"error":{"code":503,"message":"m"}}`))
+	var said *dialect.Error
+	require.ErrorAs(t, err, &said)
+	assert.Equal(t, 503, said.Status)
+}
+
 func TestWhyAnAnswerEndsIsSaid(t *testing.T) {
 	t.Parallel()
 	const rating = `"safetyRatings":[{"category":"A","probability":"LOW"},{"category":"B","probability":"HIGH","blocked":true}]`
@@ -132,6 +190,9 @@ func TestWhyAnAnswerEndsIsSaid(t *testing.T) {
 		`{"candidates":[{"finishReason":"PROHIBITED_CONTENT","finishMessage":"no"}]}`: {
 			StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER, StopDetails: &modelv1.StopDetails{Type: "PROHIBITED_CONTENT", Explanation: "no"},
 		},
+		`{"candidates":[{"finishReason":"IMAGE_SAFETY"}]}`:             {StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
+		`{"candidates":[{"finishReason":"IMAGE_PROHIBITED_CONTENT"}]}`: {StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
+		`{"candidates":[{"finishReason":"IMAGE_RECITATION"}]}`:         {StopReason: modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
 		`{"candidates":[{"finishReason":"SAFETY",` + rating + `}]}`: {
 			StopReason:  modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
 			StopDetails: &modelv1.StopDetails{Type: "SAFETY", Category: "B", Explanation: "filtered for: B (HIGH)", Categories: []*modelv1.StopCategory{{Category: "B", Level: "HIGH"}}},
@@ -155,6 +216,33 @@ func TestCitationsAreInCharacters(t *testing.T) {
 	require.Len(t, parts[1].GetText().GetCitations(), 1)
 	cited := parts[1].GetText().GetCitations()[0]
 	assert.Equal(t, []any{int64(6), int64(11), "u", "t"}, []any{cited.GetCitedRange().GetStart(), cited.GetCitedRange().GetEnd(), cited.GetUrl(), cited.GetTitle()})
+}
+
+// A citation is about the part that it names, where that part can have it.
+func TestACitationIsOfItsPart(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string][]int{`"partIndex":2`: {0, 1}, `"partIndex":0`: {1, 0}, `"partIndex":9`: {1, 0}, `"partIndex":-1`: {1, 0}, `"endIndex":3`: {1, 0}} {
+		output := decode(t, `{"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":"Yes","thoughtSignature":"czE="},{"text":"Yes"}]},"groundingMetadata":{
+			"groundingChunks":[{"web":{"uri":"u"}}],"groundingSupports":[{"segment":{"endIndex":3,`+said+`},"groundingChunkIndices":[0]}]}}]}`)
+		var got []int
+		for _, part := range chat.FirstMessage(output).GetContent().GetList().GetParts() {
+			if text := part.GetText(); text != nil {
+				got = append(got, len(text.GetCitations()))
+			}
+		}
+		assert.Equal(t, want, got, said)
+	}
+}
+
+// However many citations are claimed, the work for them is bounded.
+func TestTheWorkForCitationsIsBounded(t *testing.T) {
+	t.Parallel()
+	const many = 100_000
+	supports := strings.Repeat(`{"segment":{"endIndex":400000},"groundingChunkIndices":[0]},`, many)
+	body := `{"candidates":[{"content":{"parts":[{"text":"` + strings.Repeat("word", many) + `"}]},"groundingMetadata":{"groundingChunks":[{"web":{"uri":"u"}}],"groundingSupports":[` +
+		strings.TrimSuffix(supports, ",") + `]}}]}`
+	cited := len(chat.FirstMessage(decode(t, body)).GetContent().GetList().GetParts()[0].GetText().GetCitations())
+	assert.True(t, 0 < cited && cited < many/10, "%d citations", cited)
 }
 
 func TestUsageThatCannotBeIsUnknown(t *testing.T) {
@@ -195,4 +283,48 @@ func TestSignaturesDoNotSplitATextOfAStream(t *testing.T) {
 		assert.Equal(t, "Four.", output.GetCompletion(), pieces)
 		assert.Equal(t, `{"contents":[{"role":"model","parts":`+want+`}],"generationConfig":{}}`, encode(t, chat.FirstMessage(output)), pieces)
 	}
+}
+
+// A finish reason does not end a stream: some servers send one with each piece, and the usage after it.
+func TestAStreamIsReadAfterAFinishReason(t *testing.T) {
+	t.Parallel()
+	const (
+		piece = `{"candidates":[{"content":{"parts":[{"text":"Fo"}]},"finishReason":"STOP"}]}|{"candidates":[{"content":{"parts":[{"text":"ur."}]},"finishReason":"STOP"}]}`
+		early = `{"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP"}]}|{"candidates":[{"content":{"parts":[{"text":"Four."}]}}]}`
+		usage = `|{"usageMetadata":{"promptTokenCount":3}}`
+	)
+	for _, events := range []string{piece + usage, early + usage, piece + usage + "|[DONE]"} {
+		s := gemini.Codec{}.NewStreamReader()
+		for data := range strings.SplitSeq(events, "|") {
+			assert.False(t, s.Done(), events)
+			_, err := s.Add(dialect.Event{Data: []byte(data)})
+			require.NoError(t, err, events)
+			assert.True(t, s.Complete(), events)
+		}
+		assert.Equal(t, strings.HasSuffix(events, "[DONE]"), s.Done(), events)
+		var facts dialect.Facts
+		gemini.Codec{}.ScanUsage([]byte("[DONE]"), &facts)
+		assert.Zero(t, facts, "it is no piece")
+		output, err := s.Response().Output(nil)
+		require.NoError(t, err)
+		assert.Equal(t, []any{"Four.", int64(3), modelv1.StopReason_STOP_REASON_STOP}, []any{output.GetCompletion(), output.GetUsage().GetInputTokens(), chat.StopReason(output)}, events)
+	}
+}
+
+// The likely tokens of a piece of a stream are those of its own tokens, where another piece has none.
+func TestLikelyTokensOfAStreamBelongToTheirTokens(t *testing.T) {
+	t.Parallel()
+	s := gemini.Codec{}.NewStreamReader()
+	for _, data := range []string{
+		`{"candidates":[{"logprobsResult":{"chosenCandidates":[{"token":"a"}]}}]}`,
+		`{"candidates":[{"logprobsResult":{"chosenCandidates":[{"token":"b"}],"topCandidates":[{"candidates":[{"token":"c"}]},{}]},"finishReason":"STOP"}]}`,
+	} {
+		_, err := s.Add(dialect.Event{Data: []byte(data)})
+		require.NoError(t, err)
+	}
+	output, err := s.Response().Output(nil)
+	require.NoError(t, err)
+	tokens := output.GetChoices()[0].GetLogprobs().GetContent()
+	assert.Empty(t, tokens[0].GetTopLogprobs())
+	assert.Equal(t, "c", tokens[1].GetTopLogprobs()[0].GetToken())
 }

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,37 +18,55 @@ import (
 
 // failure is an error on the wire: https://cloud.google.com/apis/design/errors.
 type failure struct {
-	Code    int      `json:"code"`
+	Code    any      `json:"code"`
 	Message string   `json:"message"`
 	Status  string   `json:"status"`
 	Details []detail `json:"details"`
 }
 
-// detail is a detail of an error: an ErrorInfo, with the reason, or a RetryInfo, with the delay.
+// detail is a detail of an error: an ErrorInfo, with the reason, a RetryInfo, with the delay, or a QuotaFailure.
 type detail struct {
-	Reason string `json:"reason"`
-	Delay  string `json:"retryDelay"`
+	Reason     string `json:"reason"`
+	Delay      string `json:"retryDelay"`
+	Violations []struct {
+		Quota string `json:"quotaId"`
+	} `json:"violations"`
 }
 
-// UnmarshalJSON reads an object, and takes anything else as the message.
+// CodeDaily is the code of an error about a daily quota: a word of the quota's id.
+const CodeDaily = "PerDay"
+
+func (d detail) isDaily() bool {
+	for _, v := range d.Violations {
+		if strings.Contains(v.Quota, CodeDaily) {
+			return true
+		}
+	}
+	return false
+}
+
+// UnmarshalJSON reads an object, without the members that are of an unexpected type, or a bare text.
 func (f *failure) UnmarshalJSON(raw []byte) error {
 	type plain failure
-	if json.Unmarshal(raw, (*plain)(f)) != nil {
-		*f = failure{Message: strings.Trim(string(raw), `"`)}
+	if json.Unmarshal(raw, &f.Message) != nil {
+		_ = json.Unmarshal(raw, (*plain)(f)) // It fails only after it has read all other members.
 	}
 	return nil
 }
 
 func (f *failure) toError(body []byte) *dialect.Error {
 	e := &dialect.Error{Message: cmp.Or(f.Message, string(body)), Type: f.Status}
-	if f.Code >= dialect.BadRequest && f.Code < 600 {
-		e.Status = f.Code
+	if code, _ := strconv.Atoi(fmt.Sprint(f.Code)); code >= dialect.BadRequest && code < 600 {
+		e.Status = code
 	}
 	for _, d := range f.Details {
 		e.Code = cmp.Or(e.Code, d.Reason)
 		if delay, err := time.ParseDuration(d.Delay); err == nil && delay > 0 {
 			e.RetryAfter = delay
 		}
+	}
+	if slices.ContainsFunc(f.Details, detail.isDaily) { // The delay is then too short.
+		e.Code, e.RetryAfter, e.Message = CodeDaily, 0, "the daily quota is used up: "+e.Message
 	}
 	return e
 }

@@ -72,12 +72,19 @@ func (e *encoder) contents() {
 	e.w.EndList()
 }
 
+// turn writes a turn, which has at least one part.
 func (e *encoder) turn(role string, parts func()) {
 	e.w.BeginObject()
 	e.w.TextMember("role", role)
 	e.w.Key("parts")
 	e.w.BeginList()
+	before := len(e.w.Bytes())
 	parts()
+	if len(e.w.Bytes()) == before {
+		e.w.BeginObject()
+		e.w.TextMember("text", noContent)
+		e.w.EndObject()
+	}
 	e.w.EndList()
 	e.w.EndObject()
 }
@@ -90,13 +97,12 @@ func (e *encoder) user(m *modelv1.ChatMessage) {
 	}
 }
 
-// spoken are the parts of a message, which has at least one.
+// spoken are the parts of a message. One that is an empty text has a part that says so.
 func spoken(m *modelv1.ChatMessage) []*contentv1.Content {
-	parts := chat.Parts(m.GetContent())
-	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" || len(parts) == 0 && len(m.GetToolCalls()) == 0 {
+	if m.GetContent().GetList() == nil && m.GetContent().GetText() == "" {
 		return []*contentv1.Content{chat.TextPart(noContent)}
 	}
-	return parts
+	return chat.Parts(m.GetContent())
 }
 
 // userPart writes the member that is a part of a user's message.
@@ -156,6 +162,11 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	parts := spoken(m)
 	if slices.ContainsFunc(parts, func(part *contentv1.Content) bool { return part.GetData() != nil }) {
 		e.refuse("data of a model's message")
+	}
+	for _, call := range m.GetToolCalls() {
+		if !isObject(call.GetArgumentsJson()) {
+			e.refuse("a call whose arguments are no JSON object")
+		}
 	}
 	t := &turnWriter{w: e.w, calls: m.GetToolCalls()}
 	t.write(parts)

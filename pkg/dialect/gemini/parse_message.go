@@ -113,8 +113,6 @@ func (c *conversation) user(turn *content, param string) error {
 // read reads a part that is a text or media.
 func (p *part) read(param string) (*contentv1.Content, error) {
 	switch {
-	case p.Text != nil:
-		return chat.TextPart(*p.Text), nil
 	case p.Inline != nil && p.Inline.Type == "":
 		return nil, dialect.Required(param + ".inlineData.mimeType")
 	case p.Inline != nil:
@@ -124,8 +122,10 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 		return media(p.Inline), nil
 	case p.File != nil:
 		return nil, dialect.NotSupported(param+".fileData", "is not fetched here; give the data itself as inlineData")
+	case p.Text != nil:
+		return chat.TextPart(*p.Text), nil
 	default:
-		return nil, dialect.Invalid(param, "is none of text, inlineData, functionResponse")
+		return nil, dialect.Invalid(param, "is no part that a turn of this role has here")
 	}
 }
 
@@ -190,10 +190,12 @@ func (c *conversation) model(turn *content, param string) error {
 	for i := range turn.Parts {
 		p, param := &turn.Parts[i], fmt.Sprintf("%s.parts[%d]", param, i)
 		switch {
-		case p.File != nil:
-			return dialect.NotSupported(param+".fileData", "is not fetched here; give the data itself as inlineData")
-		case p.Inline != nil:
-			if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
+		case p.Result != nil:
+			return dialect.Invalid(param+".functionResponse", "is of a turn of the user")
+		case p.Call != nil && p.Call.Name == "":
+			return dialect.Required(param + ".functionCall.name")
+		case p.Call == nil && p.Code == nil && p.CodeResult == nil:
+			if _, err := p.read(param); err != nil {
 				return err
 			}
 		}

@@ -46,11 +46,17 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	return plain(r).Append(dst)
 }
 
-// plain is a request of which nothing is known but the configuration.
+// plain is a request of which nothing is known but the configuration. The API refuses a budget beside a level; more
+// models take a budget.
 func plain(r *dialect.Request) *Request {
 	own := &Request{Request: *r}
-	if c := r.Config; c.GetReasoningEffort() != "" || c != nil && c.ReasoningTokens != nil {
-		own.Thinking = &Thinking{Include: true, Budget: c.ReasoningTokens, Level: strings.ToUpper(c.GetReasoningEffort())}
+	switch c, effort := r.Config, r.Config.GetReasoningEffort(); {
+	case effort == "none":
+		own.Thinking = &Thinking{Budget: new(int64(0))}
+	case c != nil && c.ReasoningTokens != nil:
+		own.Thinking = &Thinking{Include: c.GetReasoningTokens() != 0, Budget: c.ReasoningTokens}
+	case effort != "":
+		own.Thinking = &Thinking{Include: true, Level: strings.ToUpper(effort)}
 	}
 	return own
 }
@@ -80,10 +86,17 @@ type encoder struct {
 }
 
 // refuse keeps the error for content that the format cannot express.
-func (e *encoder) refuse(what string) {
+func (e *encoder) refuse(what string) { e.unsupported("messages", what) }
+
+func (e *encoder) unsupported(field, what string) {
 	if e.err == nil {
-		e.err = &dialect.UnsupportedError{API: "the Gemini API", What: what, Field: "messages"}
+		e.err = &dialect.UnsupportedError{API: "the Gemini API", What: what, Field: field}
 	}
+}
+
+// isObject reports whether a document is a JSON object, or empty.
+func isObject(document string) bool {
+	return document == "" || strings.HasPrefix(strings.TrimLeft(document, " \t\r\n"), "{") && json.Valid([]byte(document))
 }
 
 // members writes the members of the request, the conversation first.
@@ -150,6 +163,9 @@ func (e *encoder) functions() {
 	e.w.Key("functionDeclarations")
 	e.w.BeginList()
 	for _, tool := range e.Tools {
+		if !isObject(tool.GetParametersJson()) {
+			e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
+		}
 		e.w.BeginObject()
 		e.w.TextMember("name", tool.GetName())
 		e.w.TextMember("description", tool.GetDescription())
@@ -236,6 +252,9 @@ func (e *encoder) options() {
 	}
 	integer(e, "logprobs", c.TopLogprobs)
 	if schema := c.GetResponseSchema(); schema != nil {
+		if !isObject(schema.GetJsonSchema()) {
+			e.unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
+		}
 		e.member("responseMimeType", func() { e.w.Text(typeJSON) })
 		e.member("responseJsonSchema", func() { e.w.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
 	}

@@ -107,10 +107,12 @@ type rating struct {
 }
 
 type logprobsResult struct {
-	Chosen []logprob `json:"chosenCandidates"`
-	Top    []struct {
-		Candidates []logprob `json:"candidates"`
-	} `json:"topCandidates"`
+	Chosen []logprob       `json:"chosenCandidates"`
+	Top    []topCandidates `json:"topCandidates"`
+}
+
+type topCandidates struct {
+	Candidates []logprob `json:"candidates"`
 }
 
 type logprob struct {
@@ -140,7 +142,7 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 		return nil, malformed(err)
 	}
 	switch {
-	case a.Error != nil && a.Candidates == nil:
+	case a.Error != nil && len(a.Candidates) == 0:
 		return nil, a.Error.toError(body)
 	case a.Candidates == nil && a.Feedback == nil && a.Usage == nil && a.ID == "":
 		return nil, malformed(nil)
@@ -209,8 +211,10 @@ func (c *candidate) malformedCall() bool {
 func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := answer(model)
 	read := turnReader{tools: tools}
+	var places []int // of the parts, the last one that each became
 	for i := range c.Content.Parts {
 		read.part(&c.Content.Parts[i])
+		places = append(places, max(0, len(read.parts)-1))
 	}
 	if c.malformedCall() {
 		read.parts = append(read.parts, chat.TextPart("\n"+c.FinishMessage+"\n"))
@@ -219,7 +223,7 @@ func (c *candidate) choice(model string, tools []*toolv1.ToolInfo) *modelv1.Choi
 	if len(read.parts) > 0 {
 		m.Content = chat.ListContent(read.parts...)
 	}
-	c.Grounding.cite(read.parts)
+	c.Grounding.cite(read.parts, places)
 	choice := &modelv1.Choice{Message: m, StopReason: stopReason(c.FinishReason, len(read.calls) > 0), Logprobs: c.Logprobs.message()}
 	if choice.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
 		choice.StopDetails = chat.NewStopDetails(c.FinishReason, "", c.FinishMessage, blocked(c.Ratings)...)
@@ -248,7 +252,7 @@ func stopReason(finish string, calls bool) modelv1.StopReason {
 		return modelv1.StopReason_STOP_REASON_STOP
 	case finishMaxTokens:
 		return modelv1.StopReason_STOP_REASON_MAX_TOKENS
-	case finishSafety, "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII":
+	case finishSafety, "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
 		return modelv1.StopReason_STOP_REASON_CONTENT_FILTER
 	default:
 		return modelv1.StopReason_STOP_REASON_UNKNOWN

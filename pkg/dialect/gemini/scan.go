@@ -13,6 +13,9 @@ var scanned = []string{"responseId", "usageMetadata"}
 
 // ScanUsage implements dialect.Codec.
 func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
+	if string(doc) == done {
+		return
+	}
 	facts.Pieces++
 	if dialect.Says(doc, `"functionCall"`) { // Before the finish reason, which is that of an answer without calls.
 		facts.StopReason = modelv1.StopReason_STOP_REASON_TOOL_CALLS

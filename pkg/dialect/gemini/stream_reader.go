@@ -15,6 +15,9 @@ import (
 // maxChoices bounds the choices of one answer, whose indices the server sends.
 const maxChoices = 1024
 
+// done is the data of a last event, which Google's own server does not send.
+const done = "[DONE]"
+
 // ReadEvents implements dialect.Codec, for streams that were requested with alt=sse.
 func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
 	return dialect.Events(stream)
@@ -23,12 +26,13 @@ func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
 // NewStreamReader implements dialect.Codec. The response of the reader is an *Answer.
 func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 
-// streamReader collects an answer whose events are answers too, each with the next parts of some candidates. No event
-// marks the end: a candidate ends with its finish reason.
+// streamReader collects an answer whose events are answers too, each with the next parts of some candidates. A finish
+// reason does not end a candidate: some servers send one with each event.
 type streamReader struct {
 	whole   Answer
 	turns   []*streamedTurn // by the index of the candidate
 	started bool
+	done    bool
 }
 
 // streamedTurn is the received part of a candidate's turn.
@@ -41,6 +45,10 @@ type streamedTurn struct {
 
 // Add implements dialect.StreamReader.
 func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	if string(event.Data) == done {
+		s.done = true
+		return nil, nil
+	}
 	var piece Answer
 	if err := jsonread.Unmarshal(event.Data, &piece); err != nil {
 		return nil, malformed(err)
@@ -93,8 +101,7 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 		if whole.Logprobs == nil {
 			whole.Logprobs = &logprobsResult{}
 		}
-		whole.Logprobs.Chosen = append(whole.Logprobs.Chosen, c.Logprobs.Chosen...)
-		whole.Logprobs.Top = append(whole.Logprobs.Top, c.Logprobs.Top...)
+		whole.Logprobs.append(c.Logprobs)
 	}
 	var deltas []*modelv1.GenerateDelta
 	for i := range c.Content.Parts {
@@ -104,6 +111,14 @@ func (s *streamReader) add(c *candidate) []*modelv1.GenerateDelta {
 		}
 	}
 	return deltas
+}
+
+// append adds the tokens of a piece. Some pieces have no likely tokens.
+func (l *logprobsResult) append(piece *logprobsResult) {
+	if missing := len(l.Chosen) - len(l.Top); missing > 0 && piece.Top != nil {
+		l.Top = append(l.Top, make([]topCandidates, missing)...)
+	}
+	l.Chosen, l.Top = append(l.Chosen, piece.Chosen...), append(l.Top, piece.Top...)
 }
 
 // add adds a part, and returns the piece of the answer in it, or nil. A text continues the text before it. A call comes
@@ -164,23 +179,23 @@ func (t *streamedTurn) settle() {
 // Started implements dialect.StreamReader.
 func (s *streamReader) Started() bool { return s.started }
 
-// Done implements dialect.StreamReader: nothing follows the finish reasons of all candidates.
-func (s *streamReader) Done() bool {
+// Done implements dialect.StreamReader: few servers send a last event, so that the stream is read to its end.
+func (s *streamReader) Done() bool { return s.done }
+
+// Complete implements dialect.StreamReader: each candidate that has come has a finish reason, or the prompt is blocked.
+func (s *streamReader) Complete() bool {
 	if len(s.whole.Candidates) == 0 {
 		return s.whole.Feedback != nil && s.whole.Feedback.Reason != ""
 	}
 	return !slices.ContainsFunc(s.whole.Candidates, func(c candidate) bool { return c.FinishReason == "" })
 }
 
-// Complete implements dialect.StreamReader.
-func (s *streamReader) Complete() bool { return s.Done() }
-
 // Usage implements dialect.StreamReader.
 func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.TokenUsage() }
 
 // Response implements dialect.StreamReader.
 func (s *streamReader) Response() dialect.Response {
-	if len(s.turns) == 0 && !s.Done() {
+	if len(s.turns) == 0 && !s.Complete() {
 		s.whole.Candidates = []candidate{{}} // It was cut off before its first candidate.
 	}
 	for i, turn := range s.turns {

@@ -9,10 +9,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 )
 
-// everyPart has a part of every kind that a model's turn may have.
-const everyPart = `[{"text":"hm","thought":true},{"text":"a","thoughtSignature":"c2ln"},{"functionCall":{"id":"f1","name":"f","args":{"z":1.0}},"thoughtSignature":"czI="},` +
+// everyPart has a part of every kind that a model's turn may have, and one that is not known.
+const everyPart = `[` + knownParts + `,{"partOfTomorrow":{}}]`
+
+const knownParts = `{"text":"hm","thought":true},{"text":"a","thoughtSignature":"c2ln"},{"functionCall":{"id":"f1","name":"f","args":{"z":1.0}},"thoughtSignature":"czI="},` +
 	`{"functionCall":{"id":"f2","name":"g"}},{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"executableCode":{"language":"PYTHON","code":"print(1)"}},` +
-	`{"codeExecutionResult":{"outcome":"OUTCOME_FAILED","output":"no"}},{"text":"","thoughtSignature":"czM="},{"partOfTomorrow":{}}]`
+	`{"codeExecutionResult":{"outcome":"OUTCOME_FAILED","output":"no"}},{"text":"","thoughtSignature":"czM="}`
 
 const whole = `{"candidates":[
 	{"content":{"role":"model","parts":[{"text":"Two and two.","thought":true},{"text":"Größe four.","thoughtSignature":"c2ln"},
@@ -36,9 +38,9 @@ data: {"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP","i
 `
 
 var suite = dialecttest.Harness{
-	Codec: gemini.Codec{}, NoCacheWrites: true, WholeCalls: true,
+	Codec: gemini.Codec{}, NoCacheWrites: true, WholeCalls: true, NoLastEvent: true,
 	Requests: []string{
-		`{"contents":[{"parts":[{"text":"x"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]},{"role":"model","parts":` + everyPart + `},` +
+		`{"contents":[{"parts":[{"text":"x"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]},{"role":"model","parts":[` + knownParts + `]},` +
 			`{"role":"user","parts":[{"functionResponse":{"id":"f1","name":"f","response":{"result":[1]},"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}},` +
 			`{"functionResponse":{"name":"g","response":{"error":"no"}}},{"text":"y"}]}],"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]}}`,
 		`{"contents":[{"role":"user","parts":[{"text":"x_y"}]}],"tools":[{"function_declarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"a_b":{"type":"STRING"}}}}]}],` +
@@ -48,6 +50,7 @@ var suite = dialecttest.Harness{
 		whole, `{"candidates":[{"content":{"parts":` + everyPart + `},"finishReason":"STOP","groundingMetadata":{"groundingChunks":[{"web":{"uri":"u","title":"t"}}],` +
 			`"groundingSupports":[{"segment":{"endIndex":1,"text":"a"},"groundingChunkIndices":[0,-1,9]},{"segment":{"startIndex":-1},"groundingChunkIndices":[0]}]}}]}`,
 		`{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[{"category":"c","probability":"HIGH","blocked":true}]}}`, `{"usageMetadata":{"promptTokenCount":5}}`,
+		`{"candidates":[{"content":{"parts":[{"partOfTomorrow":{}}]},"finishReason":"STOP","groundingMetadata":{"groundingSupports":[{"segment":{"partIndex":0,"endIndex":1}}]}}]}`,
 	},
 	Streams: map[string]dialecttest.Stream{
 		"two candidates": {Events: events, Body: whole},
@@ -64,8 +67,13 @@ var suite = dialecttest.Harness{
 		`{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`: {
 			Message: "m", Type: "INVALID_ARGUMENT", Code: "API_KEY_INVALID", Status: 400,
 		},
-		`{"error":"plain"}`: {Message: "plain"},
-		`{"detail":"x"}`:    {Message: `{"detail":"x"}`},
+		`{"error":{"code":"503","message":"m","status":"UNAVAILABLE"}}`: {Message: "m", Type: "UNAVAILABLE", Status: 503},
+		`{"error":{"code":"busy","message":"m","details":[7,{"reason":5,"retryDelay":7},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}`: {
+			Message: "m", RetryAfter: 7 * time.Second,
+		},
+		`{"error":{"code":503,"message":"m","details":"none"}}`: {Message: "m", Status: 503},
+		`{"error":"plain \"text\""}`:                            {Message: `plain "text"`},
+		`{"detail":"x"}`:                                        {Message: `{"detail":"x"}`},
 	},
 	Malformed:       []string{`{"candidates":7}`, `{"candidates":[{"content":{"parts":7}}]}`, `[{"candidates":[]}]`},
 	MalformedEvents: []string{`{"candidates":[{"index":-1}]}`, `{"candidates":[{"index":2000000000}]}`},

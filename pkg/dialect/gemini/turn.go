@@ -50,8 +50,7 @@ func (t *turnWriter) part(part *contentv1.Content) {
 		t.reasoning(part)
 	case *contentv1.Content_ToolUse:
 		if p.ToolUse.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
-			t.flush()
-			writeExecution(t.w, p.ToolUse)
+			t.execution(p.ToolUse, part.GetInternalJson() != noResult)
 		} // The server keeps no place for its searches.
 	default:
 		if mediaType, data, inline := dialect.SplitDataURI(chat.Media(part).GetUri()); inline {
@@ -162,24 +161,27 @@ const (
 	languagePython = "PYTHON"
 )
 
-// writeExecution writes code that the server ran, and what came of it.
-func writeExecution(w *jsonwrite.Writer, use *contentv1.ToolUse) {
-	w.BeginObject()
-	w.Key("executableCode")
-	w.BeginObject()
-	w.TextMember("language", languagePython)
-	w.TextMember("code", use.GetArguments())
-	w.EndObject()
-	w.EndObject()
+// execution writes code that the server ran, and what came of it.
+func (t *turnWriter) execution(use *contentv1.ToolUse, hasResult bool) {
+	t.w.BeginObject()
+	t.w.Key("executableCode")
+	t.w.BeginObject()
+	t.w.TextMember("language", languagePython)
+	t.w.TextMember("code", use.GetArguments())
+	t.w.EndObject()
+	t.end()
+	if !hasResult {
+		return
+	}
 	outcome, output := outcomeOK, use.GetResult()
 	if use.Error != nil {
 		outcome, output = outcomeFailed, use.GetError()
 	}
-	w.BeginObject()
-	w.Key("codeExecutionResult")
-	w.BeginObject()
-	w.TextMember("outcome", outcome)
-	w.TextMember("output", output)
-	w.EndObject()
-	w.EndObject()
+	t.w.BeginObject()
+	t.w.Key("codeExecutionResult")
+	t.w.BeginObject()
+	t.w.TextMember("outcome", outcome)
+	t.w.TextMember("output", output)
+	t.w.EndObject()
+	t.w.EndObject()
 }

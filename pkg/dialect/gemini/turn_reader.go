@@ -18,7 +18,7 @@ type turnReader struct {
 	// newID makes an id for a call that has none; nil makes a random one.
 	newID func(function string) string
 	// code is code that the server ran, until its result comes.
-	code *executableCode
+	code *contentv1.Content
 }
 
 func (t *turnReader) part(p *part) {
@@ -29,9 +29,10 @@ func (t *turnReader) part(p *part) {
 		t.sealed(p)
 		t.parts = append(t.parts, media(p.Inline))
 	case p.Code != nil:
-		t.code = p.Code
+		t.sealed(p)
+		t.executed(p.Code)
 	case p.CodeResult != nil:
-		t.executed(p.CodeResult)
+		t.result(p.CodeResult)
 	case p.Text == nil:
 	case p.Thought:
 		t.parts = append(t.parts, chat.ReasoningPart(*p.Text))
@@ -78,18 +79,29 @@ func (t *turnReader) call(p *part) {
 	t.calls = append(t.calls, dialect.ToolCall(id, p.Call.Name, p.Call.arguments(), t.tools))
 }
 
-// executed adds code that the server ran, with its result.
-func (t *turnReader) executed(result *executionResult) {
-	code := cmp.Or(t.code, &executableCode{})
-	t.code = nil
-	use := &contentv1.ToolUse{
-		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: chat.NewID(), Name: strings.ToLower(cmp.Or(code.Language, languagePython)),
-		Arguments: code.Code, Result: result.Output,
+// noResult is the internal JSON of code whose result has not come.
+const noResult = `{"gemini_no_result":true}`
+
+// executed adds code that the server ran.
+func (t *turnReader) executed(code *executableCode) {
+	t.code = &contentv1.Content{InternalJson: noResult, Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
+		ToolType: contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION, Id: chat.NewID(), Name: strings.ToLower(cmp.Or(code.Language, languagePython)), Arguments: code.Code,
+	}}}
+	t.parts = append(t.parts, t.code)
+}
+
+// result adds the result to the last code, or to none.
+func (t *turnReader) result(result *executionResult) {
+	if t.code == nil {
+		t.executed(&executableCode{})
 	}
-	if result.Outcome != outcomeOK {
-		use.Result, use.Error = "", &result.Output
+	use := t.code.GetToolUse()
+	t.code.InternalJson, t.code = "", nil
+	if result.Outcome == outcomeOK {
+		use.Result = result.Output
+	} else {
+		use.Error = &result.Output
 	}
-	t.parts = append(t.parts, &contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: use}})
 }
 
 // audioFormats and videoFormats are the media types that the canonical form has formats for.

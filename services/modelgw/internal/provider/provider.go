@@ -69,8 +69,8 @@ type Request struct {
 	// stream never calls it.
 	Progress func()
 	// Unfinished is called for a stream without an end, whether it failed, was cut off or was abandoned by its caller:
-	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. Nil ignores
-	// it.
+	// with the usage that the upstream API has reported, nil if none, and the number of received pieces. It is also
+	// called with the usage of the requests of an attempt before one that fails. Nil ignores it.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
 	// Record selects whether to record the exchange with the provider.
 	Record Record

@@ -21,8 +21,8 @@ import (
 var quirks = exchange.Quirks{
 	Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
 		switch {
-		case status == http.StatusTooManyRequests && strings.Contains(e.Message, "limit: 0"):
-			return provider.Final // The account has no quota for the model, and waiting gives it none.
+		case status == http.StatusTooManyRequests && (e.Code == format.CodeDaily || strings.Contains(e.Message, "limit: 0")):
+			return provider.Final // Waiting gives the account no quota, or none before the next day.
 		case status == http.StatusServiceUnavailable && e.Type == format.StatusExhausted:
 			return provider.RateLimit
 		default:
@@ -76,17 +76,12 @@ func (m *model) request(r *provider.Request) *format.Request {
 	}
 }
 
-// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched. The end
-// of a stream with several choices cannot be known, so that there are none.
+// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched.
 func (m *model) streams(r *provider.Request) bool {
-	switch {
-	case r.Config.GetNumChoices() > 1:
-		return false
-	case m.args.Streaming != nil:
+	if m.args.Streaming != nil {
 		return *m.args.Streaming
-	default:
-		return r.Stream != nil || r.Progress != nil
 	}
+	return r.Stream != nil || r.Progress != nil
 }
 
 // attempt is one attempt of a call.
@@ -94,24 +89,34 @@ type attempt struct {
 	*model
 	sent    *format.Request
 	request *provider.Request
-	// raw is the first answer, if it is to be recorded.
+	// raw is the answer to the first request, if it is to be recorded: the recorded request is the first one.
 	raw []byte
 	// left is how much of the answers may still be read.
 	left int64
 }
 
 // run requests the answer. If the server could not read a call of the model, it returns the failure to the model and
-// asks for the call again. The usage of each try is counted. Thoughts of a try that were streamed stay with the watcher.
-func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+// asks for the call again. The usage of each try is counted, also if a later one fails. Thoughts of a try that were
+// streamed stay with the watcher.
+func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (_ *modelv1.ModelOutput, err error) {
 	var usage *modelv1.ModelUsage
+	defer func() {
+		if err != nil && usage != nil && a.request.Unfinished != nil {
+			a.request.Unfinished(usage, 0)
+		}
+	}()
 	var contextTokens *int64
 	for try := 1; ; try++ {
 		answer, err := a.exchange.Post(ctx, a.request, a.call(), body, &a.left)
-		if a.raw == nil {
+		if try == 1 {
 			a.raw = answer.Raw
 		}
-		if err != nil || answer.Stopped != nil {
-			return answer.Stopped, err
+		if err != nil {
+			return nil, err
+		}
+		if answer.Stopped != nil {
+			answer.Stopped.Usage = chat.AddUsage(usage, answer.Stopped.GetUsage())
+			return answer.Stopped, nil
 		}
 		said := answer.Response.(*format.Answer) // as its codec documents
 		taken := said.TokenUsage()

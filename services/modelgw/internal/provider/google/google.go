@@ -192,7 +192,7 @@ func safetySettings(given map[string]string) ([]format.SafetySetting, error) {
 // dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
 func (m *model) dropped() []string {
 	all := []string{
-		"seed", "best_of", "prompt_logprobs", "parallel_tool_calls", "internal_tools", "fallback_models", "cache_prompt",
+		"best_of", "prompt_logprobs", "parallel_tool_calls", "internal_tools", "fallback_models", "cache_prompt",
 		"effort", "reasoning_mode", "reasoning_summary",
 	}
 	if !m.name.thinks() {

@@ -57,10 +57,10 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-// No option of a configuration is passed over without a word.
+// No option of a configuration is dropped silently.
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemma-3-27b-it", "gemini-flash-latest"} {
+	for _, name := range []string{"gemini-2.0-flash", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemma-3-27b-it", "gemini-flash-latest", "gemini-2.5-flash-image"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			providertest.Options(t, func(t *testing.T, root string) provider.Provider { return opened(t, name, root) })
@@ -74,21 +74,18 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 	both := &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(2048))}
 	noEffort := &modelv1.GenerateConfig{ReasoningEffort: new("none"), ReasoningTokens: new(int64(2048))}
 	noTokens := &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(0))}
-	effortFirst := []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"}}
-	tokensFirst := []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"}}
+	effortFirst := []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"}}
+	tokensFirst := []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"}}
 	for name, tt := range map[string]struct {
 		model  string
 		config *modelv1.GenerateConfig
 		unsent []provider.Unsent
 	}{
-		"tokens before an effort":    {"gemini-2.5-flash", both, tokensFirst},
-		"an effort before tokens":    {"gemini-3-pro-preview", both, effortFirst},
-		"no effort before tokens":    {"gemini-2.5-flash", noEffort, effortFirst},
-		"no tokens before an effort": {"gemini-3-flash-preview", noTokens, tokensFirst},
-		"choices before a stream": {
-			"gemini-2.0-flash", &modelv1.GenerateConfig{NumChoices: new(int32(2)), StreamIdleTimeout: new(7.0)},
-			[]provider.Unsent{{Option: "stream_idle_timeout", Why: "whose answers with several choices are not streamed"}},
-		},
+		"tokens before an effort":              {"gemini-2.5-flash", both, tokensFirst},
+		"an effort before tokens":              {"gemini-3-pro-preview", both, effortFirst},
+		"no effort before tokens":              {"gemini-2.5-flash", noEffort, effortFirst},
+		"no tokens before an effort":           {"gemini-3-flash-preview", noTokens, tokensFirst},
+		"a seed":                               {"gemini-2.5-flash", &modelv1.GenerateConfig{Seed: new(int64(4))}, []provider.Unsent{{Option: "seed", Why: "since inspect_ai does not send it"}}},
 		"a model that always reasons":          {"gemini-2.5-pro", noEffort, []provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}},
 		"a model that always reasons a little": {"gemini-3-pro-preview", noTokens, []provider.Unsent{{Option: "reasoning_tokens", Why: "whose reasoning cannot be switched off"}}},
 	} {
@@ -97,6 +94,17 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 			_, unsent := provider.Sent(opened(t, tt.model, ""), tt.config)
 			assert.Equal(t, tt.unsent, unsent)
 		})
+	}
+}
+
+// Names of models say whether they think.
+func TestModelsThatThink(t *testing.T) {
+	t.Parallel()
+	for name, thinks := range map[string]bool{
+		"gemini-2.0-flash": false, "gemini-2.5-flash": true, "gemini-2.5-flash-image": false, "gemini-2.5-flash-image-preview": false, "gemini-3-pro-image-preview": true,
+		"gemini-flash-latest": true,
+	} {
+		assert.Equal(t, thinks, opened(t, name, "").Capabilities().Features.GetReasoning(), name)
 	}
 }
 
@@ -155,6 +163,12 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 			provider.Error{Class: provider.RateLimit, RetryAfter: 34 * time.Second},
 		},
 		"no quota": {429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Quota exceeded, limit: 0"}}`, provider.Error{Class: provider.Final}},
+		"no quota until tomorrow": {
+			429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[` +
+				`{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"},{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},` +
+				`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}`,
+			provider.Error{Class: provider.Final, Message: "the daily quota is used up: You exceeded"},
+		},
 		"overload": {503, `{"error":{"code":503,"status":"UNAVAILABLE","message":"The model is overloaded."}}`, provider.Error{Class: provider.Transient}},
 		"a wrong key": {
 			400, `{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"API key not valid: key-of-the-account","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`,
@@ -165,12 +179,12 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 		failure, ok := provider.As(err)
 		require.True(t, ok, "%s: %v", name, err)
 		assert.Equal(t, []any{tt.want.Class, tt.want.Auth, tt.want.RetryAfter, tt.status}, []any{failure.Class, failure.Auth, failure.RetryAfter, failure.Status}, name)
+		assert.Contains(t, failure.Message, tt.want.Message, name)
 		assert.NotContains(t, failure.Message+err.Error(), "key-of-the-account", name)
 	}
 }
 
-// The key is in a header and the version in the path, wherever the address has it; watched answers are streamed, but
-// not those with several choices.
+// The key is in a header and the version in the path, wherever the address has it; watched answers are streamed.
 func TestWhereRequestsGo(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
@@ -190,7 +204,8 @@ func TestWhereRequestsGo(t *testing.T) {
 		"an answer":          {"", "gemini-2.5-flash", "", nil, false, "/v1beta/models/gemini-2.5-flash:generateContent"},
 		"a watched answer":   {"", "gemini-2.5-flash", "", nil, true, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
 		"never a stream":     {"", "gemini-2.5-flash", `{"streaming":false}`, nil, true, "/v1beta/models/gemini-2.5-flash:generateContent"},
-		"several choices":    {"", "gemini-2.5-flash", `{"streaming":true}`, two, true, "/v1beta/models/gemini-2.5-flash:generateContent"},
+		"several choices":    {"", "gemini-2.5-flash", "", two, true, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
+		"always a stream":    {"", "gemini-2.5-flash", `{"streaming":true}`, nil, false, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"},
 		"a version":          {"/proxy", "gemini-2.5-flash", `{"api_version":"v1"}`, nil, false, "/proxy/v1/models/gemini-2.5-flash:generateContent"},
 		"one in the address": {"/v1beta", "gemini-2.5-flash", "", nil, false, "/v1beta/models/gemini-2.5-flash:generateContent"},
 		"a name with a mark": {"", "gemini-2.5-flash?x", "", nil, false, "/v1beta/models/gemini-2.5-flash%3Fx:generateContent"},
@@ -210,7 +225,7 @@ func TestWhereRequestsGo(t *testing.T) {
 	}
 }
 
-// A call that the server could not read is asked for again, and a text before it is not said twice.
+// A call that the server could not read is asked for again, unless a text came before it: that would be said twice.
 func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	const (
@@ -247,5 +262,46 @@ func TestACallThatCannotBeReadIsAskedForAgain(t *testing.T) {
 			assert.Contains(t, body, `{"role":"model","parts":[{"text":"\nprint(f\n"}]}`, name)
 			assert.Contains(t, body, `"mode":"ANY"`, name)
 		}
+	}
+}
+
+// Tries before one that fails have been paid for. What is recorded of the failure is the first request, and no answer
+// to another.
+func TestTheUsageOfEarlierTriesCountsWhenALaterOneFails(t *testing.T) {
+	t.Parallel()
+	const unread = `{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f"}],"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3}}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		stops  bool
+	}{
+		"an error": {500, `{"error":{"message":"the second answer"}}`, false},
+		"a stop":   {400, `{"error":{"message":"exceeds the maximum number of tokens"}}`, true},
+	} {
+		tries := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if tries++; tries > 1 {
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+				return
+			}
+			_, _ = io.WriteString(w, unread)
+		}))
+		var counted int64
+		response, err := opened(t, "gemini-2.5-flash", server.URL).Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, Record: provider.RecordFailures,
+			Unfinished: func(said *modelv1.ModelUsage, _ int64) { counted += said.GetInputTokens() },
+		})
+		server.Close()
+		if tt.stops {
+			require.NoError(t, err, name)
+			assert.Equal(t, int64(3), response.Output.GetUsage().GetInputTokens(), name)
+			continue
+		}
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%s: %v", name, err)
+		assert.Equal(t, int64(3), counted, name)
+		assert.NotContains(t, failure.Call.String(), "the second answer", name)
 	}
 }

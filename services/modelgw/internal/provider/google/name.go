@@ -33,8 +33,10 @@ func (n name) version() int {
 	return 10*major + minor
 }
 
-// thinks reports whether the model thinks before it answers.
-func (n name) thinks() bool { return n.version() >= 25 }
+// thinks reports whether the model thinks before it answers. Of those that draw, only the newer ones do.
+func (n name) thinks() bool {
+	return n.version() >= 30 || n.version() >= 25 && !strings.Contains(string(n), "-image")
+}
 
 // takesLevel reports whether the model's thinking has a level, beside a budget.
 func (n name) takesLevel() bool { return n.version() >= 30 }

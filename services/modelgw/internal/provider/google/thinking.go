@@ -29,9 +29,9 @@ func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provide
 	none := tokens != nil && *tokens == 0
 	if effort != "" && tokens != nil {
 		if effort == off || m.name.takesLevel() && !none {
-			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"})
+			tokens, unsent = nil, append(unsent, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort takes precedence"})
 		} else {
-			effort, unsent = "", append(unsent, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"})
+			effort, unsent = "", append(unsent, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens takes precedence"})
 		}
 	}
 	t := &format.Thinking{Include: true}
@@ -51,8 +51,8 @@ func (m *model) thinking(c *modelv1.GenerateConfig) (*format.Thinking, []provide
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	_, unsent := m.thinking(c)
-	if c.GetStreamIdleTimeout() != 0 && c.GetNumChoices() > 1 && m.Capabilities().Features.GetStreaming() {
-		unsent = append(unsent, provider.Unsent{Option: "stream_idle_timeout", Why: "whose answers with several choices are not streamed"})
+	if c.Seed != nil { // The API takes one, as generationConfig.seed.
+		unsent = append(unsent, provider.Unsent{Option: "seed", Why: "since inspect_ai does not send it"})
 	}
 	return unsent
 }
