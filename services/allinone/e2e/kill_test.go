@@ -203,8 +203,10 @@ func TestKillDuringExec(t *testing.T) {
 func TestFiveKillsInOneCall(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
-		h, callLog, name := killedInOneCall(t, f, 5)
+		h, callLog, spec := killedInOneCall(t, f, 5)
 		c := h.serve()
+		name, err := c.ask(t, spec)
+		require.NoError(t, err)
 		eval := c.await(t, name)
 		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
 		sample := c.samples(t, name)[0]
@@ -226,15 +228,17 @@ func TestFiveKillsInOneCall(t *testing.T) {
 func TestSixKillsInOneCallWaitForADecision(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
-		h, callLog, name := killedInOneCall(t, f, 6)
+		h, callLog, spec := killedInOneCall(t, f, 6)
 		c := h.serve()
+		name, err := c.ask(t, spec)
+		require.NoError(t, err)
 		run := c.decision(t, name)
 		h.kill()
 		c = h.serve()
 		assert.Equal(t, run, c.decision(t, name))
 		assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 6}, callsOf(t, callLog), "nothing is asked before the decision")
 
-		_, err := c.runs.ResumeRun(within(t), &agentv1.ResumeRunRequest{Name: run})
+		_, err = c.runs.ResumeRun(within(t), &agentv1.ResumeRunRequest{Name: run})
 		require.NoError(t, err)
 		eval := c.await(t, name)
 		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
@@ -252,19 +256,19 @@ func TestSixKillsInOneCallWaitForADecision(t *testing.T) {
 }
 
 // killedInOneCall creates an evaluation of one call, during which the server is killed that many times, and leaves it
-// killed.
-func killedInOneCall(t *testing.T, f form, kills int) (h *home, callLog, eval string) {
+// killed. The first kill may come before the answer that names the evaluation: a later server is asked for it again.
+func killedInOneCall(t *testing.T, f form, kills int) (h *home, callLog string, spec *agentv1.EvalSpec) {
 	h, callLog = countedHome(t, &breakable, f, "EVALFLEET_FAILPOINT=modelgw/after-answer")
 	c := h.serve()
-	eval, err := c.ask(t, asked(1, scripted(t, object{"min_turn": 1, "output": "yes"})))
-	require.NoError(t, err)
+	spec = asked(1, scripted(t, object{"min_turn": 1, "output": "yes"}))
+	_, _ = c.ask(t, spec)
 	h.died()
 	for range kills - 1 {
 		h.launch()
 		h.died()
 	}
 	h.env = h.env[1:]
-	return h, callLog, eval
+	return h, callLog, spec
 }
 
 // decision waits until the only run of an evaluation waits for a decision, and returns its name.
