@@ -266,7 +266,7 @@ func TestPiecesThatAlternate(t *testing.T) {
 func TestErrorsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, f := range []dialect.Failure{
-		{Status: http.StatusTooManyRequests}, {Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "input"}, {Status: http.StatusBadGateway},
+		{Status: http.StatusTooManyRequests}, {Status: http.StatusTooManyRequests, Cause: dialect.QuotaSpent}, {Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "input"}, {Status: http.StatusBadGateway},
 	} {
 		f.Message = "m"
 		var wire bytes.Buffer
@@ -279,6 +279,9 @@ func TestErrorsReadBack(t *testing.T) {
 			if f.Status != http.StatusBadGateway {
 				assert.Equal(t, body.Code, said.Code)
 				assert.Equal(t, body.Status, said.Status)
+				if f.Status == http.StatusTooManyRequests {
+					assert.Equal(t, f.Status, said.Status, "%+v", f)
+				}
 			} else {
 				assert.Equal(t, http.StatusInternalServerError, said.Status)
 			}

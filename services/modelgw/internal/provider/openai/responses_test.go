@@ -33,7 +33,11 @@ func scripted(t *testing.T, answer func(body string) (status int, document strin
 		bodies = append(bodies, string(body))
 		mu.Unlock()
 		status, document := answer(string(body))
-		w.Header().Set("Content-Type", "application/json")
+		kind := "application/json"
+		if strings.HasPrefix(document, "data:") {
+			kind = "text/event-stream"
+		}
+		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, document)
 	}))
@@ -78,6 +82,22 @@ func TestWhatNeedsAVerifiedOrganizationIsLeftOut(t *testing.T) {
 	require.True(t, ok, "a summary that is asked for is not left out")
 	assert.Equal(t, http.StatusBadRequest, failure.Status)
 	assert.Len(t, received(), 5)
+}
+
+// Waiting does not restore a quota, however it is said that it is used up.
+func TestAQuotaThatIsSpentIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	const failed = `{"id":"resp_1","status":"failed","output":[],"error":{"code":"insufficient_quota","message":"Pay first."}}`
+	for _, document := range []string{
+		failed, `data: {"type":"response.failed","response":` + failed + "}\n\n",
+		`data: {"type":"error","code":"insufficient_quota","message":"Pay first."}` + "\n\n",
+	} {
+		url, _ := scripted(t, func(string) (int, string) { return http.StatusOK, document })
+		_, err := openAt(t, url, "gpt-5", `{"responses_api": true, "streaming": true}`).Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}})
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, []any{provider.Final, http.StatusTooManyRequests}, []any{failure.Class, failure.Status}, document)
+	}
 }
 
 // Models take a tool named python for one of the server's own. Nothing of that is seen outside.
