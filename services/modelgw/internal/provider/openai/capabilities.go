@@ -52,6 +52,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	if m.usesResponses(c) {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesIgnored), slices.Clone(responsesDropped), responsesExtraBody
 		caps.Features.ToolResultImages = true
+		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 		if !m.name.samples(c) {
 			caps.Ignored = append(caps.Ignored, sampling...)
 		}
@@ -95,6 +96,9 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 			}
 		}
 		return all
+	}
+	if m.args.Streaming != nil && *m.args.Streaming && m.unverified.stream.Load() {
+		all = append(all, provider.Unsent{Option: provider.ModelArgument + "streaming", Why: "since the server refuses streams to an organization that it has not verified"})
 	}
 	if extra := extraBody(c); m.stores(extra) {
 		if _, given := extra.Get(metadata); given {

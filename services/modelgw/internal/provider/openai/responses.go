@@ -31,7 +31,7 @@ const (
 type unverified struct{ stream, summary atomic.Bool }
 
 // generateResponses makes an attempt with the Responses API. A request that was refused for what needs a verified
-// organization, and that did not ask for it, is sent again without.
+// organization is sent again without, unless the call asked for a summary.
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	r, restore := renamed(r)
 	for {
