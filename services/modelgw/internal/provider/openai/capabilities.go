@@ -45,7 +45,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	caps := provider.Capabilities{
 		ConnectionKey: string(m.name),
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.reasons(),
+			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},
 		Upstream: m.upstream,
 	}
@@ -56,7 +56,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		if !m.name.samples(c) {
 			caps.Ignored = append(caps.Ignored, sampling...)
 		}
-		if !m.name.reasons() {
+		if !m.name.takesReasoning() {
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		}
 		if !m.name.isNewest() {
