@@ -50,12 +50,12 @@ func (f *Failure) ToError(body []byte) *dialect.Error {
 	if f.Message == "" {
 		f.Message = string(body)
 	}
-	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Status: statusOf(f.Code)}
+	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Param: f.Param, Status: StatusOf(f.Code)}
 }
 
-// statusOf is the status of a code: some servers send the number itself.
-func statusOf(code string) int {
-	if code == codeRateLimited {
+// StatusOf is the status of a code, or 0: some servers send the number itself.
+func StatusOf(code string) int {
+	if code == codeRateLimited || code == QuotaSpent {
 		return statusTooMany
 	}
 	if n, err := strconv.Atoi(code); err == nil && n >= 100 && n < 600 {
@@ -131,11 +131,13 @@ func textOrNull(w *jsonwrite.Writer, name, text string) {
 const (
 	typeInvalid = "invalid_request_error"
 	codeTooLong = "context_length_exceeded"
-	quotaSpent  = "insufficient_quota"
 
 	codeRateLimited = "rate_limit_exceeded"
 	statusTooMany   = 429
 )
+
+// QuotaSpent is the type and the code of an error for a quota that is used up.
+const QuotaSpent = "insufficient_quota"
 
 // words are the type and the code of an error.
 type words struct{ kind, code string }
@@ -149,7 +151,7 @@ var (
 		dialect.Unsupported:  {typeInvalid, "unsupported_parameter"},
 		dialect.UnknownModel: {typeInvalid, "model_not_found"},
 		dialect.TooLong:      {typeInvalid, codeTooLong},
-		dialect.QuotaSpent:   {quotaSpent, quotaSpent},
+		dialect.QuotaSpent:   {QuotaSpent, QuotaSpent},
 	}
 	statusWords = map[int]words{
 		401:           {typeInvalid, "invalid_api_key"},

@@ -119,7 +119,7 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	w.IntMember("output_tokens", u.GetOutputTokens())
 	w.Key("output_tokens_details")
 	w.BeginObject()
-	jsonwrite.OptInt(w, "reasoning_tokens", u.ReasoningTokens)
+	w.IntMember("reasoning_tokens", u.GetReasoningTokens())
 	w.EndObject()
 	w.IntMember("total_tokens", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
 	w.EndObject()
@@ -142,11 +142,9 @@ func partItem(id string, part *contentv1.Content, logprobs *modelv1.Logprobs) st
 		writeText(w, p.Text, logprobs.GetContent()...)
 		w.EndList()
 	case *contentv1.Content_Reasoning:
-		if isNative(part) {
-			id = p.Reasoning.GetSignature()
-		}
-		beginItem(w, typeReasoning, cmp.Or(id, newID(reasoningID)))
-		writeReasoning(w, part)
+		id = cmp.Or(id, nativeID(part), newID(reasoningID))
+		beginItem(w, typeReasoning, id)
+		writeReasoning(w, part, id)
 	case *contentv1.Content_Image:
 		mediaType, data, inline := dialect.SplitDataURI(p.Image.GetMedia().GetUri())
 		if !inline {
@@ -170,15 +168,15 @@ func beginItem(w *jsonwrite.Writer, kind, id string) {
 }
 
 // writeReasoning writes the members of reasoning. What is readable is its summary, whatever it was: a client shows it,
-// and sends the sealed form back.
-func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content) {
+// and sends the sealed form back. The vendor's seal belongs to its own id; under another it is sealed once more.
+func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	w.Key("summary")
 	w.BeginList()
 	if text := readable(part.GetReasoning()); text != "" {
 		writePart(w, partSummary, "text", text)
 	}
 	w.EndList()
-	if isNative(part) {
+	if id == nativeID(part) {
 		w.TextMember("encrypted_content", part.GetReasoning().GetReasoning())
 	} else {
 		w.TextMember("encrypted_content", seal(part))

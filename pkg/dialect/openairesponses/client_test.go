@@ -232,3 +232,28 @@ func TestAStreamOfWholeItems(t *testing.T) {
 	assert.Equal(t, "Bergen.", output.GetCompletion())
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_UNKNOWN, chat.StopReason(output))
 }
+
+// Places may skip some. The pieces are the whole text, each part once, with breaks between those of a summary.
+func TestPiecesOfAStreamWhosePlacesSkip(t *testing.T) {
+	t.Parallel()
+	s := openairesponses.Codec{}.NewStreamReader()
+	var text, reasoning strings.Builder
+	for event, err := range (openairesponses.Codec{}).ReadEvents(strings.NewReader(skipping)) {
+		require.NoError(t, err)
+		deltas, err := s.Add(event)
+		require.NoError(t, err)
+		for _, d := range deltas {
+			text.WriteString(d.GetText())
+			reasoning.WriteString(d.GetReasoning())
+		}
+	}
+	assert.Equal(t, []string{"Some text.", "Adds.\n\nChecks."}, []string{text.String(), reasoning.String()})
+	for _, place := range []string{"-1", "1024", "2000000000"} {
+		s := openairesponses.Codec{}.NewStreamReader()
+		_, err := s.Add(dialect.Event{Data: []byte(`{"type":"response.output_item.added","item":{"type":"message"}}`)})
+		require.NoError(t, err)
+		_, err = s.Add(dialect.Event{Data: []byte(`{"type":"response.output_text.delta","content_index":` + place + `,"delta":"x"}`)})
+		var malformed *dialect.MalformedError
+		require.ErrorAs(t, err, &malformed, place)
+	}
+}

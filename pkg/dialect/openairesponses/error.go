@@ -39,14 +39,12 @@ func (Codec) DecodeError(body []byte) *dialect.Error {
 // statusOf is the status of the codes of answers that failed.
 func statusOf(code string) int {
 	switch {
-	case code == "rate_limit_exceeded":
-		return 429
 	case code == codeFailed, code == "vector_store_timeout":
 		return 500
 	case strings.Contains(code, "image"): // The image is at fault, in one of a dozen ways.
 		return dialect.BadRequest
 	default:
-		return 0
+		return openai.StatusOf(code)
 	}
 }
 

@@ -19,9 +19,13 @@ const (
 	reasoningID = "rs_"
 )
 
-// isNative reports whether the reasoning is in the vendor's own sealed form.
-func isNative(part *contentv1.Content) bool {
-	return part.GetInternalJson() == "" && part.GetReasoning().GetRedacted() && strings.HasPrefix(part.GetReasoning().GetSignature(), reasoningID)
+// nativeID returns the id of reasoning in the vendor's own sealed form; empty for any other.
+func nativeID(part *contentv1.Content) string {
+	id := part.GetReasoning().GetSignature()
+	if part.GetInternalJson() != "" || !part.GetReasoning().GetRedacted() || !strings.HasPrefix(id, reasoningID) {
+		return ""
+	}
+	return id
 }
 
 // seal returns a part as sealed reasoning.

@@ -206,6 +206,40 @@ func TestAnAnswersItems(t *testing.T) {
 	}
 }
 
+// Clients require every count of tokens, known or not.
+func TestTheUsageOfAnAnswerIsWhole(t *testing.T) {
+	t.Parallel()
+	output := chat.MessageOutput("m", chat.Assistant("a"), modelv1.StopReason_STOP_REASON_STOP)
+	output.Usage = &modelv1.ModelUsage{InputTokens: 1, OutputTokens: 2, TotalTokens: 3}
+	body, err := openairesponses.Codec{}.AppendResponse(nil, output, meta)
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `"usage":{"input_tokens":1,"input_tokens_details":{"cached_tokens":0},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":3}`)
+}
+
+// Reasoning that was sealed by the vendor has one id in all events, which is the vendor's where it is known in time.
+func TestReasoningHasOneID(t *testing.T) {
+	t.Parallel()
+	part := reasonings()["sealed by OpenAI"]
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(part)
+	for name, pieces := range map[string][]*modelv1.GenerateDelta{
+		"whole": {dialect.PartDelta(part)}, "begun": {dialect.ReasoningDelta("sho"), dialect.PartDelta(part)}, "at the end": nil,
+	} {
+		var wire bytes.Buffer
+		w := openairesponses.Codec{}.NewStreamWriter(&wire, meta)
+		for _, d := range pieces {
+			require.NoError(t, w.Write(d))
+		}
+		require.NoError(t, w.Close(chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)))
+		ids := map[string]bool{}
+		for _, match := range regexp.MustCompile(`"(?:item_)?id":"(rs_[^"]*)"`).FindAllStringSubmatch(wire.String(), -1) {
+			ids[match[1]] = true
+		}
+		assert.Len(t, ids, 1, "%s: %v", name, ids)
+		assert.Equal(t, name != "begun", ids["rs_1"], "%s: %v", name, ids)
+	}
+}
+
 // Clients that build on events need them in this order, numbered, with the places of items and parts.
 func TestTheEventsOfAStream(t *testing.T) {
 	t.Parallel()
@@ -266,7 +300,7 @@ func TestPiecesThatAlternate(t *testing.T) {
 func TestErrorsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, f := range []dialect.Failure{
-		{Status: http.StatusTooManyRequests}, {Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "input"}, {Status: http.StatusBadGateway},
+		{Status: http.StatusTooManyRequests}, {Status: http.StatusTooManyRequests, Cause: dialect.QuotaSpent}, {Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "input"}, {Status: http.StatusBadGateway},
 	} {
 		f.Message = "m"
 		var wire bytes.Buffer
@@ -279,6 +313,9 @@ func TestErrorsReadBack(t *testing.T) {
 			if f.Status != http.StatusBadGateway {
 				assert.Equal(t, body.Code, said.Code)
 				assert.Equal(t, body.Status, said.Status)
+				if f.Status == http.StatusTooManyRequests {
+					assert.Equal(t, f.Status, said.Status, "%+v", f)
+				}
 			} else {
 				assert.Equal(t, http.StatusInternalServerError, said.Status)
 			}

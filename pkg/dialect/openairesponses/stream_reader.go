@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -31,7 +33,7 @@ const (
 )
 
 const (
-	// maxItems bounds the items of one answer, and maxParts the parts of one item.
+	// maxItems bounds the items of one answer and their places, and maxParts the parts of one item and theirs.
 	maxItems = 4096
 	maxParts = 1024
 )
@@ -48,10 +50,11 @@ func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
 //
 //	created in_progress (item added (delta* done)* item done)* (completed | incomplete | failed)
 //
-// The last event repeats the whole answer, so that the collected pieces only matter if it does not come.
+// The last event repeats the whole answer, so that the collected pieces only matter if it does not come. The places of
+// items and parts may skip some: servers count them in different ways.
 type streamReader struct {
 	whole response
-	items []*growing
+	items map[int]*growing // by place
 	calls int32
 	done  bool
 }
@@ -59,13 +62,21 @@ type streamReader struct {
 // growing is an item that grows.
 type growing struct {
 	item item
-	// texts and summary are the texts of its parts so far.
-	texts, summary []*growingText
+	// texts and summary are its parts so far.
+	texts, summary growingParts
 	arguments      strings.Builder
 	// call is the index of a call among the calls.
 	call int32
 	// done means that the item is whole.
 	done bool
+}
+
+// growingParts are parts that grow.
+type growingParts struct {
+	parts map[int]*growingText // by place
+	// said is the text of all pieces, and next the place after the last part.
+	said strings.Builder
+	next int
 }
 
 // growingText is the text of a part, and the type of the part.
@@ -150,34 +161,37 @@ func (s *streamReader) item(e *event) ([]*modelv1.GenerateDelta, error) {
 	return deltas, nil
 }
 
-// at returns the item at a place, which is that of an item so far or the next one.
-func (s *streamReader) at(index int) (*growing, error) {
-	if index < 0 || index > len(s.items) || index >= maxItems {
-		return nil, malformed(fmt.Errorf("item %d begins after %d others", index, len(s.items)))
+// at returns the item at a place, which may be a new one.
+func (s *streamReader) at(place int) (*growing, error) {
+	if place < 0 || place >= maxItems {
+		return nil, malformed(fmt.Errorf("an item at place %d", place))
 	}
-	if index == len(s.items) {
-		s.items = append(s.items, &growing{})
+	if s.items == nil {
+		s.items = map[int]*growing{}
 	}
-	return s.items[index], nil
+	if s.items[place] == nil {
+		s.items[place] = &growing{}
+	}
+	return s.items[place], nil
 }
 
 // grow takes a piece of an item.
 func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
-	if e.OutputIndex < 0 || e.OutputIndex >= len(s.items) {
+	g := s.items[e.OutputIndex]
+	if g == nil {
 		return nil, malformed(fmt.Errorf("a piece of item %d, which has not begun", e.OutputIndex))
 	}
-	g := s.items[e.OutputIndex]
 	switch e.Type {
 	case eventArguments + ".delta":
 		return g.addArguments(e.Delta.Text), nil
 	case eventSummary + ".delta":
-		return add(&g.summary, e.SummaryIndex, partSummary, e.Delta.Text)
+		return g.summary.add(e.SummaryIndex, partSummary, e.Delta.Text)
 	case eventReasoning + ".delta":
-		return add(&g.texts, e.ContentIndex, partReasoning, e.Delta.Text)
+		return g.texts.add(e.ContentIndex, partReasoning, e.Delta.Text)
 	case eventRefusal + ".delta":
-		return add(&g.texts, e.ContentIndex, partRefusal, e.Delta.Text)
+		return g.texts.add(e.ContentIndex, partRefusal, e.Delta.Text)
 	default:
-		return add(&g.texts, e.ContentIndex, partText, e.Delta.Text)
+		return g.texts.add(e.ContentIndex, partText, e.Delta.Text)
 	}
 }
 
@@ -189,54 +203,59 @@ func (g *growing) addArguments(piece string) []*modelv1.GenerateDelta {
 	return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: g.call, Arguments: piece})}
 }
 
-// add adds a piece to the part at a place, which is that of a part so far or the next one.
-func add(parts *[]*growingText, index int, kind, piece string) ([]*modelv1.GenerateDelta, error) {
-	if index < 0 || index > len(*parts) || index >= maxParts {
-		return nil, malformed(fmt.Errorf("part %d begins after %d others", index, len(*parts)))
+// add adds a piece to the part at a place, which may be a new one.
+func (g *growingParts) add(place int, kind, piece string) ([]*modelv1.GenerateDelta, error) {
+	if place < 0 || place >= maxParts {
+		return nil, malformed(fmt.Errorf("a part at place %d", place))
 	}
-	shown := piece
-	if index == len(*parts) {
-		*parts = append(*parts, &growingText{kind: kind})
-		if kind == partSummary && index > 0 {
+	if piece == "" {
+		return nil, nil
+	}
+	if g.parts == nil {
+		g.parts = map[int]*growingText{}
+	}
+	shown, text := piece, g.parts[place]
+	if text == nil {
+		if kind == partSummary && len(g.parts) > 0 {
 			shown = summaryBreak + piece
 		}
+		text = &growingText{kind: kind}
+		g.parts[place], g.next = text, max(g.next, place+1)
 	}
-	(*parts)[index].WriteString(piece)
-	switch {
-	case shown == "":
-		return nil, nil
-	case kind == partSummary, kind == partReasoning:
+	text.WriteString(piece)
+	g.said.WriteString(piece)
+	if kind == partSummary || kind == partReasoning {
 		return []*modelv1.GenerateDelta{dialect.ReasoningDelta(shown)}, nil
-	default:
-		return []*modelv1.GenerateDelta{dialect.TextDelta(shown)}, nil
 	}
+	return []*modelv1.GenerateDelta{dialect.TextDelta(shown)}, nil
 }
 
-// rest returns what the item contains beyond its pieces, as pieces: some servers send items without pieces.
+// rest returns what the item contains beyond its pieces, as pieces: some servers send items without pieces. Texts are
+// compared in their order, since the places of the pieces may be others.
 func (g *growing) rest() (deltas []*modelv1.GenerateDelta, err error) {
-	grow := func(parts *[]*growingText, index int, kind, full string) {
-		so := ""
-		if index < len(*parts) {
-			so = (*parts)[index].String()
+	grow := func(parts *growingParts, said *dialect.Remainder, kind, full string) {
+		missing, begun := said.Of(full)
+		place := parts.next
+		if begun {
+			place--
 		}
-		if rest, more := strings.CutPrefix(full, so); more && err == nil {
+		if missing != "" && err == nil {
 			var added []*modelv1.GenerateDelta
-			added, err = add(parts, index, kind, rest)
+			added, err = parts.add(place, kind, missing)
 			deltas = append(deltas, added...)
 		}
 	}
-	for i, p := range g.item.Content {
+	texts, summary := dialect.Remainder{Said: g.texts.said.String()}, dialect.Remainder{Said: g.summary.said.String()}
+	for _, p := range g.item.Content {
 		switch p.Type {
 		case partText, partReasoning:
-			grow(&g.texts, i, p.Type, p.Text)
+			grow(&g.texts, &texts, p.Type, p.Text)
 		case partRefusal:
-			grow(&g.texts, i, p.Type, p.Refusal)
-		default:
-			grow(&g.texts, i, p.Type, "")
+			grow(&g.texts, &texts, p.Type, p.Refusal)
 		}
 	}
-	for i, p := range g.item.Summary {
-		grow(&g.summary, i, partSummary, p.Text)
+	for _, p := range g.item.Summary {
+		grow(&g.summary, &summary, partSummary, p.Text)
 	}
 	if rest, more := strings.CutPrefix(string(g.item.Arguments), g.arguments.String()); more {
 		deltas = append(deltas, g.addArguments(rest)...)
@@ -260,8 +279,8 @@ func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.messag
 func (s *streamReader) Response() dialect.Response {
 	if !s.done || len(s.whole.Items) == 0 {
 		s.whole.Items = nil
-		for _, g := range s.items {
-			s.whole.Items = append(s.whole.Items, g.whole())
+		for _, place := range slices.Sorted(maps.Keys(s.items)) {
+			s.whole.Items = append(s.whole.Items, s.items[place].whole())
 		}
 	}
 	return &s.whole
@@ -274,11 +293,20 @@ func (g *growing) whole() item {
 	}
 	it := g.item
 	it.Content, it.Summary, it.Arguments = nil, nil, dialect.Arguments(g.arguments.String())
-	for _, text := range g.texts {
+	for _, text := range g.texts.inOrder() {
 		it.Content = append(it.Content, part{Type: text.kind, Text: text.String(), Refusal: text.String()})
 	}
-	for _, text := range g.summary {
+	for _, text := range g.summary.inOrder() {
 		it.Summary = append(it.Summary, part{Type: text.kind, Text: text.String()})
 	}
 	return it
+}
+
+// inOrder returns the parts in the order of their places.
+func (g *growingParts) inOrder() []*growingText {
+	all := make([]*growingText, 0, len(g.parts))
+	for _, place := range slices.Sorted(maps.Keys(g.parts)) {
+		all = append(all, g.parts[place])
+	}
+	return all
 }

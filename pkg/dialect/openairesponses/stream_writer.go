@@ -204,7 +204,7 @@ func (s *streamWriter) grow(kind *partEvents, piece string) {
 		return
 	}
 	if s.open == nil || s.open.partEvents != kind {
-		s.begin(kind)
+		s.begin(kind, newID(kind.prefix))
 	}
 	s.beginPart()
 	s.open.text.WriteString(piece)
@@ -217,9 +217,9 @@ func (s *streamWriter) grow(kind *partEvents, piece string) {
 }
 
 // begin opens an item.
-func (s *streamWriter) begin(kind *partEvents) {
+func (s *streamWriter) begin(kind *partEvents, id string) {
 	s.end(nil)
-	s.open = &openItem{partEvents: kind, id: newID(kind.prefix), place: len(s.items)}
+	s.open = &openItem{partEvents: kind, id: id, place: len(s.items)}
 	s.items = append(s.items, "")
 	s.event(eventAdded, func(w *jsonwrite.Writer) {
 		w.IntMember("output_index", int64(s.open.place))
@@ -264,13 +264,13 @@ func (s *streamWriter) part(part *contentv1.Content) {
 		if part.GetText().GetRefusal() {
 			kind = refusalEvents
 		}
-		s.begin(kind)
+		s.begin(kind, newID(kind.prefix))
 		s.beginPart()
 		s.grow(kind, part.GetText().GetText())
 		s.end(part)
 	case part.GetReasoning() != nil:
 		if s.open == nil || s.open.partEvents != summaryEvents {
-			s.begin(summaryEvents)
+			s.begin(summaryEvents, cmp.Or(nativeID(part), newID(reasoningID)))
 			s.grow(summaryEvents, readable(part.GetReasoning()))
 		}
 		s.end(part)

@@ -74,6 +74,21 @@ func stream(size int, repeats bool) string {
 	return b.String()
 }
 
+// skipping is a stream whose places skip some: some servers count parts over all items, and parts may begin without a
+// piece. Of the message only its pieces come.
+var skipping = "data: " + strings.Join([]string{
+	`{"type":"response.created","response":` + whole("in_progress", "", "null") + `}`,
+	`{"type":"response.output_item.added","output_index":1,"item":{"id":"rs_1","type":"reasoning","summary":[]}}`,
+	`{"type":"response.reasoning_summary_text.delta","output_index":1,"summary_index":2,"delta":"Adds."}`,
+	`{"type":"response.reasoning_summary_text.delta","output_index":1,"summary_index":4,"delta":"Che"}`,
+	`{"type":"response.output_item.done","output_index":1,"item":` + items[0] + `}`,
+	`{"type":"response.output_item.added","output_index":7,"item":{"id":"msg_1","type":"message","content":[{"type":"output_text","text":""}]}}`,
+	`{"type":"response.output_text.delta","output_index":7,"content_index":3,"delta":"Some"}`,
+	`{"type":"response.output_text.delta","output_index":7,"content_index":3,"delta":" text."}`,
+	`{"type":"response.output_item.added","output_index":5,"item":` + items[3] + `}`,
+	`{"type":"response.completed","response":` + whole("completed", "", usage) + `}`,
+}, "\n\ndata: ") + "\n\n"
+
 var suite = dialecttest.Harness{
 	Codec:           openairesponses.Codec{},
 	NoStopSequences: true,
@@ -90,6 +105,10 @@ var suite = dialecttest.Harness{
 	Streams: map[string]dialecttest.Stream{
 		"in small pieces": {Events: stream(3, true), Body: whole("completed", strings.Join(items, ","), usage)},
 		"in one piece, the last event without items": {Events: stream(1000, false), Body: whole("completed", strings.Join(items, ","), usage)},
+		"places that skip": {
+			Events: skipping,
+			Body:   whole("completed", items[0]+","+items[3]+`,{"id":"msg_1","type":"message","content":[{"type":"output_text","text":"Some text."}]}`, usage),
+		},
 	},
 	Errors: map[string]dialect.Error{
 		`{"error":{"message":"m","type":"t","code":"c","param":"input[0]"}}`:                                       {Message: "m", Type: "t", Code: "c", Param: "input[0]"},
@@ -104,6 +123,7 @@ var suite = dialecttest.Harness{
 		`{"type":"response.output_item.added","output_index":-1,"item":{"type":"message"}}`, `{"type":"response.output_item.added","output_index":2000000000,"item":{"type":"message"}}`,
 		`{"type":"response.output_item.added","output_index":0}`, `{"type":"response.output_text.delta","output_index":0,"delta":"x"}`, `{"type":"response.completed"}`,
 		`{"type":"response.function_call_arguments.delta","output_index":-5,"delta":"x"}`,
+		`{"type":"response.output_item.added","output_index":4096,"item":{"type":"message"}}`,
 	},
 }
 

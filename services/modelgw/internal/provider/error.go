@@ -52,13 +52,15 @@ func (e *Error) Error() string {
 	if e.Status != 0 {
 		text += " answered " + strconv.Itoa(e.Status)
 	}
+	said := e.Message
 	switch {
 	case e.Auth:
-		text += ": the key of the account was refused; check the account's configuration"
-	case e.Message != "":
-		text += ": " + cut(e.Message)
-	case e.Cause != nil:
-		text += ": " + cut(e.Cause.Error())
+		said = "the key of the account was refused; check the account's configuration"
+	case said == "" && e.Cause != nil:
+		said = e.Cause.Error()
+	}
+	if said != "" {
+		text += ": " + cut(said)
 	}
 	return text
 }

@@ -8,10 +8,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
+
+func TestAnErrorEndsWithWords(t *testing.T) {
+	t.Parallel()
+	for want, e := range map[string]provider.Error{
+		"p answered 500":           {Status: 500, Cause: &dialect.Error{}},
+		"p answered 500: m":        {Status: 500, Message: "m", Cause: &dialect.Error{}},
+		"p: the answer is no chat": {Cause: &dialect.MalformedError{Answer: "chat"}},
+		"p":                        {},
+	} {
+		e.Provider = "p"
+		assert.Equal(t, want, e.Error())
+	}
+}
 
 func TestTheRecordOfAFailureIsSmall(t *testing.T) {
 	t.Parallel()

@@ -45,17 +45,18 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	caps := provider.Capabilities{
 		ConnectionKey: string(m.name),
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.reasons(),
+			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},
 		Upstream: m.upstream,
 	}
 	if m.usesResponses(c) {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesIgnored), slices.Clone(responsesDropped), responsesExtraBody
 		caps.Features.ToolResultImages = true
+		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 		if !m.name.samples(c) {
 			caps.Ignored = append(caps.Ignored, sampling...)
 		}
-		if !m.name.reasons() {
+		if !m.name.takesReasoning() {
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		}
 		if !m.name.isNewest() {
@@ -95,6 +96,9 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 			}
 		}
 		return all
+	}
+	if m.args.Streaming != nil && *m.args.Streaming && m.unverified.stream.Load() {
+		all = append(all, provider.Unsent{Option: provider.ModelArgument + "streaming", Why: "since the server refuses streams to an organization that it has not verified"})
 	}
 	if extra := extraBody(c); m.stores(extra) {
 		if _, given := extra.Get(metadata); given {

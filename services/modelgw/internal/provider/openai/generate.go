@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -22,7 +23,7 @@ var quirks = exchange.Quirks{
 	StopStatuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity},
 	Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
 		// Waiting does not restore a quota that is used up.
-		if status == http.StatusTooManyRequests && strings.Contains(e.Message, "exceeded your current quota") {
+		if e.Code == format.QuotaSpent || e.Type == format.QuotaSpent || status == http.StatusTooManyRequests && strings.Contains(e.Message, "exceeded your current quota") {
 			return provider.Final
 		}
 		return class

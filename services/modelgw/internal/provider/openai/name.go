@@ -55,14 +55,14 @@ func (n name) takesCacheMarks() bool { return n.isAtLeast(5, 6) }
 func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }
 
 // samples reports whether the model takes options of sampling with this configuration: it does not while it reasons.
-// The o series and the first gpt-5 always reason, gpt-5.5 and later unless they are told not to, the models between them
+// The o series, the first codex and the first gpt-5 always reason, gpt-5.5 and later unless they are told not to, the models between them
 // and those with a code name if they are told to.
 func (n name) samples(c *modelv1.GenerateConfig) bool {
 	effort, pro := c.GetReasoningEffort(), c.GetReasoningMode() == "pro"
 	switch {
-	case !n.reasons():
+	case !n.takesReasoning():
 		return true
-	case n.isOSeries(), n.isAtLeast(5, 0) && !n.isAtLeast(5, 1):
+	case n.isOSeries(), n.isCodex() && n.generation() == 0, n.isAtLeast(5, 0) && !n.isAtLeast(5, 1):
 		return false
 	case n.isAtLeast(5, 5):
 		return effort == "none" && !pro
@@ -79,12 +79,19 @@ func (n name) isCodeName() bool {
 // reasons reports whether the model reasons before it answers.
 func (n name) reasons() bool { return n.isOSeries() || n.generation() >= 5 || n.isCodeName() }
 
+// takesReasoning reports whether the Responses API takes options of reasoning for the model.
+func (n name) takesReasoning() bool {
+	return (n.reasons() || n.isCodex()) && !strings.Contains(string(n), "gpt-5-chat")
+}
+
+func (n name) isCodex() bool { return strings.Contains(string(n), "codex") }
+
 // takesEffort reports whether the model accepts a reasoning effort.
 func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
 
 // wantsResponses reports whether the Responses API is the model's own.
 func (n name) wantsResponses() bool {
-	return n.reasons() || strings.Contains(string(n), "codex") || strings.Contains(string(n), "deep-research")
+	return n.reasons() || n.isCodex() || strings.Contains(string(n), "deep-research")
 }
 
 // sees reports whether the model is one of the first that accepted images, which stop early without a bound of their

@@ -93,7 +93,7 @@ func TestSuite(t *testing.T) {
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"", `{"responses_api": true}`, `{"responses_api": true, "responses_store": true, "responses_phase": true}`} {
-		for _, name := range []string{"gpt-3.5-turbo", "gpt-4o", "gpt-5", "gpt-5.4", "gpt-5.6", "o3", "heron-preview", "llama-3-70b"} {
+		for _, name := range []string{"gpt-3.5-turbo", "gpt-4o", "gpt-5", "gpt-5-chat-latest", "codex-mini-latest", "gpt-5.4", "gpt-5.6", "o3", "heron-preview", "llama-3-70b"} {
 			t.Run(name+args, func(t *testing.T) {
 				t.Parallel()
 				providertest.Options(t, func(t *testing.T, root string) provider.Provider { return openAt(t, root+"/v1", name, args) })
@@ -108,7 +108,7 @@ func TestSamplingAndReasoning(t *testing.T) {
 	for model, want := range map[string][4]bool{ // without an effort, with none, with a low one, in the mode pro
 		"gpt-4o": {true, true, true, true}, "gpt-5": {}, "gpt-5-mini": {}, "o4-mini": {}, "gpt-5.1": {true, true, false, false},
 		"gpt-5.3-codex": {true, true, false, false}, "gpt-5.5": {false, true, false, false}, "gpt-6": {false, true, false, false},
-		"heron-preview": {true, true, false, false},
+		"heron-preview": {true, true, false, false}, "gpt-5-chat-latest": {true, true, true, true}, "codex-mini-latest": {},
 	} {
 		p := openAt(t, "http://127.0.0.1:1/v1", model, byResponses)
 		for i, c := range []*modelv1.GenerateConfig{{}, {ReasoningEffort: new("none")}, {ReasoningEffort: new("low")}, {ReasoningMode: new("pro")}} {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -31,7 +30,7 @@ const (
 type unverified struct{ stream, summary atomic.Bool }
 
 // generateResponses makes an attempt with the Responses API. A request that was refused for what needs a verified
-// organization, and that did not ask for it, is sent again without.
+// organization is sent again without, unless the call asked for a summary.
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	r, restore := renamed(r)
 	for {
@@ -81,7 +80,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
 			Stream: m.streams(r) && !m.unverified.stream.Load(), Members: m.members(),
 		},
-		SealReasoning: m.name.reasons() && !m.stores(extra),
+		SealReasoning: m.name.takesReasoning() && !m.stores(extra),
 		Phases:        m.args.ResponsesPhase != nil && *m.args.ResponsesPhase,
 		CacheMarks:    m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
@@ -97,7 +96,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 			request.Members = append(request.Members, dialect.Member{Name: metadata, JSON: string(orderedjson.Append(nil, value))})
 		}
 	}
-	if m.name.reasons() {
+	if m.name.takesReasoning() {
 		config.ReasoningSummary = m.summary(config)
 	}
 	if config.GetReasoningEffort() == "max" && !m.name.isNewest() {
@@ -109,8 +108,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 // sent returns a copy of the configuration without what is not sent, whether or not that changes an answer.
 func (m *model) sent(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	left, _ := provider.Sent(m, c)
-	caps := m.CapabilitiesOf(c)
-	return chat.Without(chat.Merge(left), slices.Concat(caps.Ignored, caps.Dropped))
+	return chat.Merge(left)
 }
 
 // summary is the summary of reasoning to ask for: by default, what the server decides.

@@ -33,7 +33,11 @@ func scripted(t *testing.T, answer func(body string) (status int, document strin
 		bodies = append(bodies, string(body))
 		mu.Unlock()
 		status, document := answer(string(body))
-		w.Header().Set("Content-Type", "application/json")
+		kind := "application/json"
+		if strings.HasPrefix(document, "data:") {
+			kind = "text/event-stream"
+		}
+		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, document)
 	}))
@@ -73,11 +77,37 @@ func TestWhatNeedsAVerifiedOrganizationIsLeftOut(t *testing.T) {
 	assert.Len(t, received(), 3)
 	require.NoError(t, ask(&modelv1.GenerateConfig{}))
 	assert.Len(t, received(), 4, "what is known is not asked for again")
+	_, unsent := provider.Sent(p, &modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)})
+	assert.Len(t, unsent, 1, "whole answers have no pieces to wait for")
 	err := ask(&modelv1.GenerateConfig{ReasoningSummary: new("detailed")})
 	failure, ok := provider.As(err)
 	require.True(t, ok, "a summary that is asked for is not left out")
 	assert.Equal(t, http.StatusBadRequest, failure.Status)
 	assert.Len(t, received(), 5)
+
+	asked := openAt(t, url, "gpt-5", `{"responses_api": true, "streaming": true}`)
+	_, err = asked.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}})
+	require.NoError(t, err)
+	_, unsent = provider.Sent(asked, &modelv1.GenerateConfig{})
+	require.Len(t, unsent, 1, "a stream that is asked for is left out, which is said")
+	assert.Equal(t, provider.ModelArgument+"streaming", unsent[0].Option)
+}
+
+// Waiting does not restore a quota, however it is said that it is used up.
+func TestAQuotaThatIsSpentIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	const failed = `{"id":"resp_1","status":"failed","output":[],"error":{"code":"insufficient_quota","message":"Pay first."}}`
+	for document, want := range map[string]int{
+		failed: 429, `data: {"type":"response.failed","response":` + failed + "}\n\n": 429,
+		`data: {"type":"error","code":"insufficient_quota","message":"Pay first."}` + "\n\n":           429,
+		`data: {"type":"error","error":{"type":"insufficient_quota","message":"Pay first."}}` + "\n\n": 200,
+	} {
+		url, _ := scripted(t, func(string) (int, string) { return http.StatusOK, document })
+		_, err := openAt(t, url, "gpt-5", `{"responses_api": true, "streaming": true}`).Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}})
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, []any{provider.Final, want}, []any{failure.Class, failure.Status}, document)
+	}
 }
 
 // Models take a tool named python for one of the server's own. Nothing of that is seen outside.
@@ -166,6 +196,9 @@ func TestOptionsReachARequestOfTheResponsesAPI(t *testing.T) {
 		"gpt-4o": `"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "include": ["message.output_text.logprobs"], "parallel_tool_calls": false`,
 		"o3":     `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"]`,
 		"gpt-5.4": `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
+			"parallel_tool_calls": false`,
+		"gpt-5-chat-latest": `"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "include": ["message.output_text.logprobs"], "parallel_tool_calls": false`,
+		"codex-mini-latest": `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
 		"gpt-5.6": `"reasoning": {"effort": "max", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
