@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
@@ -28,6 +30,10 @@ func TestAProcOfAnotherProcessNamespace(t *testing.T) {
 	}
 	require.NoError(t, first.Start())
 	t.Cleanup(func() { _ = first.Process.Kill(); _ = first.Wait() })
+	require.Eventually(t, func() bool { // The kernel says that a program has begun before it has set its words.
+		words, err := os.ReadFile("/proc/" + strconv.Itoa(first.Process.Pid) + "/cmdline")
+		return err == nil && len(words) > 0
+	}, waittest.Bound, time.Millisecond)
 	rec := &record{}
 	require.NoError(t, rec.identify(first.Process.Pid))
 	ns, err := os.Open("/proc/" + strconv.Itoa(first.Process.Pid) + "/ns/pid")
