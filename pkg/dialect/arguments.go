@@ -1,6 +1,14 @@
 package dialect
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// NoParameters is the JSON Schema of a tool that is declared without one.
+const NoParameters = `{"type":"object","properties":{}}`
 
 // Arguments are the raw text of a call's arguments; some servers send the object itself.
 type Arguments string
@@ -19,3 +27,6 @@ func (a *Arguments) UnmarshalJSON(raw []byte) error {
 	}
 	return nil
 }
+
+// ArgumentsOf are the arguments of a call as text; no arguments are an empty object.
+func ArgumentsOf(call *toolv1.ToolCall) string { return cmp.Or(call.GetArgumentsJson(), "{}") }

@@ -1,6 +1,7 @@
 package dialect_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -27,6 +28,19 @@ func read(r io.Reader) (all []string, err error) {
 		all = append(all, event.Type+"|"+string(event.Data))
 	}
 	return all, nil
+}
+
+func TestAnEventIsReadAsItWasAppended(t *testing.T) {
+	t.Parallel()
+	stream := dialect.AppendEvent([]byte(": waiting\n\n"), "x", []byte("{\n\"a\":\r\n 1}\n"))
+	stream = dialect.AppendEvent(stream, "", []byte(`"line\nbreak"`))
+	assert.Equal(t, ": waiting\n\nevent: x\ndata: {\"a\": 1}\n\ndata: \"line\\nbreak\"\n\n", string(stream))
+	var read []string
+	for event, err := range dialect.Events(bytes.NewReader(stream)) {
+		require.NoError(t, err)
+		read = append(read, event.Type+"|"+string(event.Data))
+	}
+	assert.Equal(t, []string{`x|{"a": 1}`, `|"line\nbreak"`}, read)
 }
 
 func TestEventsAreReadAsTheStandardSays(t *testing.T) {

@@ -98,6 +98,14 @@ func Mismatch(err *json.UnmarshalTypeError) error {
 	return Invalid(err.Field, "must not be %s", aKind(err.Value))
 }
 
+// Unreadable is the error for a body that cannot be read; it names the member of the wrong type.
+func Unreadable(err error) error {
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
+		return Mismatch(mismatch)
+	}
+	return Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
 // aKind is a kind of value as encoding/json names it, with its article.
 func aKind(kind string) string {
 	switch {

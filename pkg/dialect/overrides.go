@@ -11,23 +11,26 @@ import (
 // above them those of the configuration's extra_body.
 type Overrides struct {
 	members []Member
-	extra   *orderedjson.Object
+	extra   orderedjson.Object
 }
 
 // NewOverrides reads the overrides of a request. Metadata in extra_body is about the call and not for the server; for a
 // server that takes it, it is in Members. ok is false if extra_body is no JSON object.
 func NewOverrides(r *Request) (o Overrides, ok bool) {
-	o = Overrides{members: r.Members, extra: &orderedjson.Object{}}
+	o = MembersOf(r)
 	if body := r.Config.GetExtraBodyJson(); body != "" {
 		extra, err := orderedjson.DecodeObject([]byte(body))
 		if err != nil {
 			return o, false
 		}
 		extra.Delete("metadata")
-		o.extra = extra
+		o.extra = *extra
 	}
 	return o, true
 }
+
+// MembersOf are the overrides of a codec to which extra_body means nothing: the request's own Members.
+func MembersOf(r *Request) Overrides { return Overrides{members: r.Members} }
 
 // Have reports whether the member is overridden.
 func (o Overrides) Have(name string) bool {
@@ -44,5 +47,34 @@ func (o Overrides) Write(w *jsonwrite.Writer) {
 	}
 	for name, value := range o.extra.All() {
 		w.RawMember(name, string(orderedjson.Append(nil, value)))
+	}
+}
+
+// MemberWriter writes the members of a request that nothing overrides.
+type MemberWriter struct {
+	// Body is the request's.
+	Body      *jsonwrite.Writer
+	Overrides Overrides
+}
+
+// Member writes a member.
+func (m *MemberWriter) Member(name string, value func()) {
+	if !m.Overrides.Have(name) {
+		m.Body.Key(name)
+		value()
+	}
+}
+
+// OptFloat writes a member unless f is nil.
+func (m *MemberWriter) OptFloat(name string, f *float64) {
+	if f != nil {
+		m.Member(name, func() { m.Body.Float(*f) })
+	}
+}
+
+// OptInt writes a member unless n is nil.
+func OptInt[T int32 | int64](m *MemberWriter, name string, n *T) {
+	if n != nil {
+		m.Member(name, func() { m.Body.Int(int64(*n)) })
 	}
 }

@@ -72,6 +72,22 @@ func Events(r io.Reader) iter.Seq2[Event, error] {
 	}
 }
 
+// AppendEvent appends a server-sent event. A name that is empty is left out. Data is JSON: line breaks between its tokens,
+// which JSON of others may have, would end the event, and are dropped.
+func AppendEvent(dst []byte, name string, data []byte) []byte {
+	if name != "" {
+		dst = append(append(append(dst, "event: "...), name...), '\n')
+	}
+	dst = append(dst, "data: "...)
+	for {
+		end := bytes.IndexAny(data, "\r\n")
+		if end < 0 {
+			return append(append(dst, data...), "\n\n"...)
+		}
+		dst, data = append(dst, data[:end]...), data[end+1:]
+	}
+}
+
 // splitLines ends lines at \n, \r\n and \r.
 func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	i := bytes.IndexAny(data, "\r\n")

@@ -22,28 +22,30 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
-	e.w = jsonwrite.Append(dst, 512+dialect.OutputSize(output))
+	e.Body = jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())
-	e.w.EndObject()
-	return e.w.Bytes(), nil
+	e.Body.EndObject()
+	return e.Body.Bytes(), nil
 }
 
 // newEncoder returns an encoder for other bodies than requests.
-func newEncoder() *encoder { return &encoder{Request: &Request{}, w: &jsonwrite.Writer{}} }
+func newEncoder() *encoder {
+	return &encoder{Request: &Request{}, MemberWriter: dialect.MemberWriter{Body: &jsonwrite.Writer{}}}
+}
 
 // head opens a message and writes it up to its content.
 func (e *encoder) head(id, model string, content func()) {
 	if id == "" {
 		id = newID(idPrefix)
 	}
-	e.w.BeginObject()
-	e.w.TextMember("id", id)
-	e.w.TextMember("type", "message")
-	e.w.TextMember("role", roleAssistant)
-	e.w.TextMember("model", model)
-	e.w.Key("content")
+	e.Body.BeginObject()
+	e.Body.TextMember("id", id)
+	e.Body.TextMember("type", "message")
+	e.Body.TextMember("role", roleAssistant)
+	e.Body.TextMember("model", model)
+	e.Body.Key("content")
 	content()
 }
 
@@ -114,42 +116,42 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 	if word == "end_turn" && len(choice.GetMessage().GetToolCalls()) > 0 {
 		word = "tool_use"
 	}
-	e.w.TextMember("stop_reason", word)
-	e.w.RawMember("stop_sequence", "null")
+	e.Body.TextMember("stop_reason", word)
+	e.Body.RawMember("stop_sequence", "null")
 	if d := choice.GetStopDetails(); d != nil && word == "refusal" {
-		e.w.Key("stop_details")
-		e.w.BeginObject()
-		e.w.TextMember("type", cmp.Or(d.GetType(), "refusal"))
+		e.Body.Key("stop_details")
+		e.Body.BeginObject()
+		e.Body.TextMember("type", cmp.Or(d.GetType(), "refusal"))
 		e.optionalText("category", d.GetCategory())
 		e.optionalText("explanation", d.GetExplanation())
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
 }
 
 // optionalText writes a member that is null if the text is empty.
 func (e *encoder) optionalText(name, text string) {
-	e.w.Key(name)
+	e.Body.Key(name)
 	if text == "" {
-		e.w.Null()
+		e.Body.Null()
 	} else {
-		e.w.Text(text)
+		e.Body.Text(text)
 	}
 }
 
 func (e *encoder) usage(u *modelv1.ModelUsage) {
-	e.w.Key("usage")
-	e.w.BeginObject()
-	e.w.IntMember("input_tokens", u.GetInputTokens())
-	e.w.IntMember("cache_creation_input_tokens", u.GetInputTokensCacheWrite())
-	e.w.IntMember("cache_read_input_tokens", u.GetInputTokensCacheRead())
-	e.w.IntMember("output_tokens", u.GetOutputTokens())
+	e.Body.Key("usage")
+	e.Body.BeginObject()
+	e.Body.IntMember("input_tokens", u.GetInputTokens())
+	e.Body.IntMember("cache_creation_input_tokens", u.GetInputTokensCacheWrite())
+	e.Body.IntMember("cache_read_input_tokens", u.GetInputTokensCacheRead())
+	e.Body.IntMember("output_tokens", u.GetOutputTokens())
 	if u != nil && u.ReasoningTokens != nil {
-		e.w.Key("output_tokens_details")
-		e.w.BeginObject()
-		e.w.IntMember("thinking_tokens", u.GetReasoningTokens())
-		e.w.EndObject()
+		e.Body.Key("output_tokens_details")
+		e.Body.BeginObject()
+		e.Body.IntMember("thinking_tokens", u.GetReasoningTokens())
+		e.Body.EndObject()
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 }
 
 // AppendCountResponse implements dialect.TokenCounter.

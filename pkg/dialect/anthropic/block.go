@@ -15,33 +15,33 @@ import (
 
 // turns writes the turns of a conversation, and the turn that the server paused.
 func (e *encoder) turns(turns []turn) {
-	e.w.BeginList()
+	e.Body.BeginList()
 	for i := range turns {
-		e.w.BeginObject()
-		e.w.TextMember("role", turns[i].role)
-		e.w.Key("content")
+		e.Body.BeginObject()
+		e.Body.TextMember("role", turns[i].role)
+		e.Body.Key("content")
 		if turns[i].blocks == nil {
-			e.w.Text(turns[i].text)
+			e.Body.Text(turns[i].text)
 		} else {
 			e.blocks(turns[i].blocks)
 		}
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
 	if len(e.Paused) > 0 {
-		e.w.BeginObject()
-		e.w.TextMember("role", roleAssistant)
-		e.w.RawMember("content", string(list(e.Paused)))
-		e.w.EndObject()
+		e.Body.BeginObject()
+		e.Body.TextMember("role", roleAssistant)
+		e.Body.RawMember("content", string(list(e.Paused)))
+		e.Body.EndObject()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 func (e *encoder) blocks(blocks []block) {
-	e.w.BeginList()
+	e.Body.BeginList()
 	for i := range blocks {
 		e.block(&blocks[i])
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 func (e *encoder) block(b *block) {
@@ -53,7 +53,7 @@ func (e *encoder) block(b *block) {
 		e.rawBlock(b.answered.GetResult(), b.marked)
 		return
 	}
-	e.w.BeginObject()
+	e.Body.BeginObject()
 	switch {
 	case b.called != nil:
 		e.serverCall(b.called)
@@ -69,46 +69,46 @@ func (e *encoder) block(b *block) {
 		e.textBlock(b.text)
 	}
 	if b.marked {
-		e.w.Key("cache_control")
+		e.Body.Key("cache_control")
 		e.cacheControl()
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 }
 
 // rawBlock writes a block of this format that was kept as it came.
 func (e *encoder) rawBlock(document string, marked bool) {
 	if !marked {
-		e.w.Raw(document)
+		e.Body.Raw(document)
 		return
 	}
 	open := strings.TrimSuffix(strings.TrimSpace(document), "}")
 	mark := jsonwrite.NewWriter(64)
-	(&encoder{Request: e.Request, w: mark}).cacheControl()
-	e.w.Raw(open + `,"cache_control":` + mark.String() + "}")
+	(&encoder{Request: e.Request, MemberWriter: dialect.MemberWriter{Body: mark}}).cacheControl()
+	e.Body.Raw(open + `,"cache_control":` + mark.String() + "}")
 }
 
 func (e *encoder) textBlock(text string) {
-	e.w.TextMember("type", "text")
-	e.w.TextMember("text", text)
+	e.Body.TextMember("type", "text")
+	e.Body.TextMember("text", text)
 }
 
 func (e *encoder) call(call *toolv1.ToolCall) {
-	e.w.TextMember("type", "tool_use")
-	e.w.TextMember("id", call.GetId())
-	e.w.TextMember("name", call.GetFunction())
-	e.w.RawMember("input", cmp.Or(call.GetArgumentsJson(), "{}"))
+	e.Body.TextMember("type", "tool_use")
+	e.Body.TextMember("id", call.GetId())
+	e.Body.TextMember("name", call.GetFunction())
+	e.Body.RawMember("input", dialect.ArgumentsOf(call))
 }
 
 // result writes a tool's result: its content, or its error.
 func (e *encoder) result(m *modelv1.ChatMessage) {
-	e.w.TextMember("type", "tool_result")
-	e.w.TextMember("tool_use_id", firstID(m))
+	e.Body.TextMember("type", "tool_result")
+	e.Body.TextMember("tool_use_id", firstID(m))
 	if failure := m.GetError(); failure != nil {
-		e.w.TextMember("content", failureText(m))
-		e.w.BoolMember("is_error", true)
+		e.Body.TextMember("content", failureText(m))
+		e.Body.BoolMember("is_error", true)
 		return
 	}
-	e.w.Key("content")
+	e.Body.Key("content")
 	if m.GetContent().GetList() == nil {
 		e.blocks([]block{{text: cmp.Or(m.GetContent().GetText(), noContent)}})
 	} else {
@@ -121,7 +121,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 		}
 		e.blocks(parts)
 	}
-	e.w.BoolMember("is_error", false)
+	e.Body.BoolMember("is_error", false)
 }
 
 // failureText is the message of a failed call; if it is empty, the tool's output.
@@ -149,8 +149,8 @@ func (e *encoder) part(b *block) {
 	case *contentv1.Content_Reasoning:
 		e.reasoning(p.Reasoning)
 	case *contentv1.Content_Image:
-		e.w.TextMember("type", "image")
-		e.w.Key("source")
+		e.Body.TextMember("type", "image")
+		e.Body.Key("source")
 		e.mediaSource(p.Image.GetMedia().GetUri())
 	case *contentv1.Content_Document:
 		e.document(p.Document)
@@ -168,8 +168,8 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 		if r.Signature != nil {
 			data = r.GetSignature()
 		}
-		e.w.TextMember("type", "redacted_thinking")
-		e.w.TextMember("data", data)
+		e.Body.TextMember("type", "redacted_thinking")
+		e.Body.TextMember("data", data)
 	default:
 		e.textBlock("<think>" + r.GetReasoning() + "</think>")
 	}
@@ -179,43 +179,43 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 func isThinking(r *contentv1.Reasoning) bool { return r.GetRedacted() }
 
 func (e *encoder) thinkingBlock(thinking, signature string) {
-	e.w.TextMember("type", "thinking")
-	e.w.TextMember("thinking", thinking)
-	e.w.TextMember("signature", signature)
+	e.Body.TextMember("type", "thinking")
+	e.Body.TextMember("thinking", thinking)
+	e.Body.TextMember("signature", signature)
 }
 
 // mediaSource writes where an image or a document is: its data, or its address.
 func (e *encoder) mediaSource(uri string) {
-	e.w.BeginObject()
+	e.Body.BeginObject()
 	if mediaType, data, inline := dialect.SplitDataURI(uri); inline {
-		e.w.TextMember("type", "base64")
-		e.w.TextMember("media_type", strings.Replace(mediaType, "image/jpg", "image/jpeg", 1))
-		e.w.TextMember("data", data)
+		e.Body.TextMember("type", "base64")
+		e.Body.TextMember("media_type", strings.Replace(mediaType, "image/jpg", "image/jpeg", 1))
+		e.Body.TextMember("data", data)
 	} else {
-		e.w.TextMember("type", "url")
-		e.w.TextMember("url", uri)
+		e.Body.TextMember("type", "url")
+		e.Body.TextMember("url", uri)
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 }
 
 // document writes a document. Any document but a PDF is plain text to the server.
 func (e *encoder) document(d *contentv1.Document) {
 	uri := d.GetMedia().GetUri()
-	e.w.TextMember("type", "document")
-	e.w.Key("source")
+	e.Body.TextMember("type", "document")
+	e.Body.Key("source")
 	mediaType, data, inline := dialect.SplitDataURI(uri)
 	if !inline || mediaType == pdf {
 		e.mediaSource(uri)
 	} else {
-		e.w.BeginObject()
-		e.w.TextMember("type", "text")
-		e.w.TextMember("media_type", "text/plain")
-		e.w.TextMember("data", plainData(uri, data))
-		e.w.EndObject()
+		e.Body.BeginObject()
+		e.Body.TextMember("type", "text")
+		e.Body.TextMember("media_type", "text/plain")
+		e.Body.TextMember("data", plainData(uri, data))
+		e.Body.EndObject()
 	}
-	e.w.TextUnlessEmpty("title", cmp.Or(d.GetFilename(), documentName(mediaType)))
+	e.Body.TextUnlessEmpty("title", cmp.Or(d.GetFilename(), documentName(mediaType)))
 	if e.cites {
-		e.w.RawMember("citations", `{"enabled":true}`)
+		e.Body.RawMember("citations", `{"enabled":true}`)
 	}
 }
 

@@ -77,25 +77,25 @@ func (e *encoder) citations(citations []*contentv1.Citation) {
 	if len(citations) == 0 {
 		return
 	}
-	e.w.Key("citations")
-	e.w.BeginList()
+	e.Body.Key("citations")
+	e.Body.BeginList()
 	for _, c := range citations {
 		var state citationState
 		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)
 		switch {
 		case c.GetUrl() != "" && state.EncryptedIndex != "":
-			e.w.BeginObject()
-			e.w.TextMember("type", "web_search_result_location")
-			e.w.TextMember("cited_text", c.GetCitedText())
-			e.w.OptText("title", c.Title)
-			e.w.TextMember("url", c.GetUrl())
-			e.w.TextMember("encrypted_index", state.EncryptedIndex)
-			e.w.EndObject()
+			e.Body.BeginObject()
+			e.Body.TextMember("type", "web_search_result_location")
+			e.Body.TextMember("cited_text", c.GetCitedText())
+			e.Body.OptText("title", c.Title)
+			e.Body.TextMember("url", c.GetUrl())
+			e.Body.TextMember("encrypted_index", state.EncryptedIndex)
+			e.Body.EndObject()
 		case c.GetDocument().GetType() != 0 && state.DocumentIndex != nil:
 			e.inDocument(c, *state.DocumentIndex)
 		}
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 func (e *encoder) inDocument(c *contentv1.Citation, index int64) {
@@ -109,12 +109,12 @@ func (e *encoder) inDocument(c *contentv1.Citation, index int64) {
 	if r.GetType() == contentv1.DocumentRangeType_DOCUMENT_RANGE_TYPE_PAGE {
 		first = 1
 	}
-	e.w.BeginObject()
-	e.w.TextMember("type", name[0])
-	e.w.TextMember("cited_text", c.GetCitedText())
-	e.w.IntMember("document_index", index)
-	e.w.OptText("document_title", c.Title)
-	e.w.IntMember(name[1], r.GetStartIndex()+first)
-	e.w.IntMember(name[2], r.GetEndIndex()+first)
-	e.w.EndObject()
+	e.Body.BeginObject()
+	e.Body.TextMember("type", name[0])
+	e.Body.TextMember("cited_text", c.GetCitedText())
+	e.Body.IntMember("document_index", index)
+	e.Body.OptText("document_title", c.Title)
+	e.Body.IntMember(name[1], r.GetStartIndex()+first)
+	e.Body.IntMember(name[2], r.GetEndIndex()+first)
+	e.Body.EndObject()
 }

@@ -151,7 +151,7 @@ func (b *wireBlock) textPart() *contentv1.Content {
 			part.GetText().Citations = append(part.GetText().GetCitations(), locations[i].message())
 		}
 	}
-	if len(b.Cache) > 0 && string(b.Cache) != "null" {
+	if jsonread.IsSet(b.Cache) {
 		part.GetText().CacheBreakpoint = new(true)
 	}
 	return part

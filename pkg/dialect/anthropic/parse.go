@@ -124,13 +124,12 @@ func parse(body []byte) (*wireRequest, *dialect.Request, error) {
 
 // check refuses requests that cannot be answered as intended.
 func (w *wireRequest) check() error {
-	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 	switch {
-	case given(w.Thread):
+	case jsonread.IsSet(w.Thread):
 		return &dialect.RequestError{Cause: dialect.NoThreads, Param: "thread", Message: "is not supported here; send the whole conversation"}
-	case given(w.MCPServers):
+	case jsonread.IsSet(w.MCPServers):
 		return dialect.NotSupported("mcp_servers", "is not supported here; call the servers' tools yourself")
-	case given(w.Container):
+	case jsonread.IsSet(w.Container):
 		return dialect.NotSupported("container", "is not supported here; only the vendor has containers")
 	}
 	if format := w.format(); format != nil && format.Type != "json_schema" {
@@ -174,7 +173,7 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 	if w.Choice != nil && w.Choice.DisableParallel != nil {
 		c.ParallelToolCalls = new(!*w.Choice.DisableParallel)
 	}
-	if len(w.Metadata) > 0 && string(w.Metadata) != "null" {
+	if jsonread.IsSet(w.Metadata) {
 		c.ExtraBodyJson = new(`{"metadata":` + string(w.Metadata) + `}`)
 	}
 	return c

@@ -9,6 +9,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // noContent replaces an empty message: the server refuses empty texts.
@@ -53,11 +54,11 @@ const (
 // Foreign JSON, which passes through unchanged, must be an object.
 func (r *Request) plan() (*plan, error) {
 	for _, tool := range r.Tools {
-		if schema := tool.GetParametersJson(); schema != "" && !isObject(schema) {
+		if schema := tool.GetParametersJson(); schema != "" && !jsonread.IsObject(schema) {
 			return nil, unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
 		}
 	}
-	if r.Config.GetResponseSchema() != nil && !isObject(r.Config.GetResponseSchema().GetJsonSchema()) {
+	if r.Config.GetResponseSchema() != nil && !jsonread.IsObject(r.Config.GetResponseSchema().GetJsonSchema()) {
 		return nil, unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
 	}
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
@@ -158,7 +159,7 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 		t.blocks = partBlocks(m.GetContent())
 	}
 	for _, call := range m.GetToolCalls() {
-		if arguments := call.GetArgumentsJson(); arguments != "" && !isObject(arguments) {
+		if arguments := call.GetArgumentsJson(); arguments != "" && !jsonread.IsObject(arguments) {
 			return turn{}, unsupported("messages", "a call whose arguments are no JSON object")
 		}
 		t.blocks = append(t.blocks, block{call: call})

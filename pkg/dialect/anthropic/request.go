@@ -72,10 +72,10 @@ func arranged(r *dialect.Request) *Request {
 func (r *Request) Append(dst []byte) ([]byte, error) {
 	return r.write(dst, func(e *encoder) {
 		if c := e.Config; c.GetMaxTokens() != 0 {
-			e.member("max_tokens", func() { e.w.Int(c.GetMaxTokens()) })
+			e.Member("max_tokens", func() { e.Body.Int(c.GetMaxTokens()) })
 		}
 		e.options()
-		e.member("stream", func() { e.w.Bool(e.Stream) })
+		e.Member("stream", func() { e.Body.Bool(e.Stream) })
 	})
 }
 
@@ -88,55 +88,44 @@ func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.Size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
-	for _, m := range r.Members {
-		e.replaced[m.Name] = true
+	w := jsonwrite.Append(dst, 1024+r.Size())
+	e := &encoder{
+		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, cites: cites(r.Messages),
 	}
-	e.w.BeginObject()
-	e.member("model", func() { e.w.Text(r.Model) })
+	e.Body.BeginObject()
+	e.Member("model", func() { e.Body.Text(r.Model) })
 	options(e)
 	if p.automatic {
-		e.member("cache_control", e.cacheControl)
+		e.Member("cache_control", e.cacheControl)
 	}
 	e.thinking()
 	for _, m := range r.Members {
-		e.w.RawMember(m.Name, m.JSON)
+		e.Body.RawMember(m.Name, m.JSON)
 	}
 	if len(r.Tools) > 0 {
 		e.tools(p.toolsMarked)
 	}
 	if len(p.system) > 0 {
-		e.member("system", func() { e.blocks(p.system) })
+		e.Member("system", func() { e.blocks(p.system) })
 	}
-	e.member("messages", func() { e.turns(p.turns) })
-	e.w.EndObject()
-	return e.w.Bytes(), nil
+	e.Member("messages", func() { e.turns(p.turns) })
+	e.Body.EndObject()
+	return e.Body.Bytes(), nil
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	w *jsonwrite.Writer
-	// replaced are the names of Members.
-	replaced map[string]bool
+	dialect.MemberWriter
 	// cites means that a document is to be cited. The server then requires it of all documents.
 	cites bool
 }
 
-// member writes a member, unless Members gives it.
-func (e *encoder) member(name string, value func()) {
-	if e.replaced[name] {
-		return
-	}
-	e.w.Key(name)
-	value()
-}
-
 func (e *encoder) cacheControl() {
-	e.w.BeginObject()
-	e.w.TextMember("type", "ephemeral")
-	e.w.TextUnlessEmpty("ttl", e.Cache.TTL)
-	e.w.EndObject()
+	e.Body.BeginObject()
+	e.Body.TextMember("type", "ephemeral")
+	e.Body.TextUnlessEmpty("ttl", e.Cache.TTL)
+	e.Body.EndObject()
 }
 
 func (e *encoder) thinking() {
@@ -144,17 +133,17 @@ func (e *encoder) thinking() {
 	if t == nil {
 		return
 	}
-	e.member("thinking", func() {
-		e.w.BeginObject()
-		e.w.TextMember("type", t.Type)
+	e.Member("thinking", func() {
+		e.Body.BeginObject()
+		e.Body.TextMember("type", t.Type)
 		if t.BudgetTokens != 0 {
-			e.w.IntMember("budget_tokens", t.BudgetTokens)
+			e.Body.IntMember("budget_tokens", t.BudgetTokens)
 		}
-		e.w.TextUnlessEmpty("display", t.Display)
+		e.Body.TextUnlessEmpty("display", t.Display)
 		if t.DropUnbound {
-			e.w.RawMember("block_binding", `{"prefix_mismatch_behavior":"drop_block"}`)
+			e.Body.RawMember("block_binding", `{"prefix_mismatch_behavior":"drop_block"}`)
 		}
-		e.w.EndObject()
+		e.Body.EndObject()
 	})
 }
 
@@ -164,77 +153,63 @@ func (e *encoder) options() {
 	if c == nil {
 		return
 	}
-	for _, number := range []struct {
-		name  string
-		value *float64
-	}{{"temperature", c.Temperature}, {"top_p", c.TopP}} {
-		if number.value != nil {
-			e.member(number.name, func() { e.w.Float(*number.value) })
-		}
-	}
-	if c.TopK != nil {
-		e.member("top_k", func() { e.w.Int(int64(c.GetTopK())) })
-	}
+	e.OptFloat("temperature", c.Temperature)
+	e.OptFloat("top_p", c.TopP)
+	dialect.OptInt(&e.MemberWriter, "top_k", c.TopK)
 	if c.StopSeqs != nil {
-		e.member("stop_sequences", func() {
-			e.w.BeginList()
-			for _, text := range c.GetStopSeqs().GetValues() {
-				e.w.Text(text)
-			}
-			e.w.EndList()
-		})
+		e.Member("stop_sequences", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
 	}
 	if c.Effort != nil {
-		e.member("output_config", func() {
-			e.w.BeginObject()
-			e.w.TextMember("effort", c.GetEffort())
-			e.w.EndObject()
+		e.Member("output_config", func() {
+			e.Body.BeginObject()
+			e.Body.TextMember("effort", c.GetEffort())
+			e.Body.EndObject()
 		})
 	}
 	if c.ResponseSchema != nil {
-		e.member("output_format", func() {
-			e.w.BeginObject()
-			e.w.TextMember("type", "json_schema")
-			e.w.RawMember("schema", closed(c.GetResponseSchema().GetJsonSchema()))
-			e.w.EndObject()
+		e.Member("output_format", func() {
+			e.Body.BeginObject()
+			e.Body.TextMember("type", "json_schema")
+			e.Body.RawMember("schema", closed(c.GetResponseSchema().GetJsonSchema()))
+			e.Body.EndObject()
 		})
 	}
 	if c.FallbackModels != nil {
-		e.member("fallbacks", func() {
-			e.w.BeginList()
+		e.Member("fallbacks", func() {
+			e.Body.BeginList()
 			for _, model := range c.GetFallbackModels().GetValues() {
-				e.w.BeginObject()
-				e.w.TextMember("model", model)
-				e.w.EndObject()
+				e.Body.BeginObject()
+				e.Body.TextMember("model", model)
+				e.Body.EndObject()
 			}
-			e.w.EndList()
+			e.Body.EndList()
 		})
 	}
 }
 
 // tools writes the tools and the choice among them.
 func (e *encoder) tools(marked bool) {
-	e.member("tools", func() {
-		e.w.BeginList()
+	e.Member("tools", func() {
+		e.Body.BeginList()
 		for i, tool := range e.Tools {
-			e.w.BeginObject()
-			e.w.TextMember("name", tool.GetName())
-			e.w.TextUnlessEmpty("description", tool.GetDescription())
+			e.Body.BeginObject()
+			e.Body.TextMember("name", tool.GetName())
+			e.Body.TextUnlessEmpty("description", tool.GetDescription())
 			schema := tool.GetParametersJson()
 			if schema == "" {
 				schema = `{"type":"object"}`
 			}
-			e.w.RawMember("input_schema", schema)
+			e.Body.RawMember("input_schema", schema)
 			if marked && i == len(e.Tools)-1 {
-				e.w.Key("cache_control")
+				e.Body.Key("cache_control")
 				e.cacheControl()
 			}
-			e.w.EndObject()
+			e.Body.EndObject()
 		}
-		e.w.EndList()
+		e.Body.EndList()
 	})
 	if e.Choice != nil {
-		e.member("tool_choice", e.choice)
+		e.Member("tool_choice", e.choice)
 	}
 }
 
@@ -244,7 +219,7 @@ func (e *encoder) choice() {
 	if e.Config != nil && e.Config.ParallelToolCalls != nil && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
 		choice.Set("disable_parallel_tool_use", !e.Config.GetParallelToolCalls())
 	}
-	e.w.Raw(string(orderedjson.Append(nil, choice)))
+	e.Body.Raw(string(orderedjson.Append(nil, choice)))
 }
 
 // ChoiceObject returns a tool choice in the format.

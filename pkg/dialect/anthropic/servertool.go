@@ -7,6 +7,7 @@ import (
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
@@ -64,7 +65,7 @@ func toolKind(call *wireBlock) contentv1.ToolUseType {
 // serverCall writes the members of a server's call. Code of another provider becomes a shell command.
 func (e *encoder) serverCall(use *contentv1.ToolUse) {
 	kind, name, arguments := serverToolUse, use.GetName(), use.GetArguments()
-	asObject := isObject(arguments)
+	asObject := jsonread.IsObject(arguments)
 	if !isOwnResult(use.GetResult()) {
 		switch use.GetToolType() {
 		case contentv1.ToolUseType_TOOL_USE_TYPE_MCP_CALL:
@@ -75,22 +76,22 @@ func (e *encoder) serverCall(use *contentv1.ToolUse) {
 			name = toolSearch
 		}
 	}
-	e.w.TextMember("type", kind)
-	e.w.TextMember("id", use.GetId())
-	e.w.TextMember("name", name)
+	e.Body.TextMember("type", kind)
+	e.Body.TextMember("id", use.GetId())
+	e.Body.TextMember("name", name)
 	if kind == mcpUse {
-		e.w.TextMember("server_name", use.GetContext())
+		e.Body.TextMember("server_name", use.GetContext())
 	}
-	e.w.Key("input")
+	e.Body.Key("input")
 	switch {
 	case asObject:
-		e.w.Raw(arguments)
+		e.Body.Raw(arguments)
 	case arguments == "":
-		e.w.Raw("{}")
+		e.Body.Raw("{}")
 	default:
-		e.w.BeginObject()
-		e.w.TextMember("input", arguments)
-		e.w.EndObject()
+		e.Body.BeginObject()
+		e.Body.TextMember("input", arguments)
+		e.Body.EndObject()
 	}
 }
 
@@ -103,37 +104,37 @@ func (e *encoder) serverResult(use *contentv1.ToolUse) {
 	case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:
 		kind = codeResult
 	}
-	e.w.TextMember("type", kind)
-	e.w.TextMember("tool_use_id", use.GetId())
+	e.Body.TextMember("type", kind)
+	e.Body.TextMember("tool_use_id", use.GetId())
 	result := use.GetResult()
 	switch kind {
 	case mcpResult:
-		e.w.BoolMember("is_error", use.Error != nil)
-		if isList(result) {
-			e.w.RawMember("content", result)
+		e.Body.BoolMember("is_error", use.Error != nil)
+		if jsonread.IsList(result) {
+			e.Body.RawMember("content", result)
 		} else {
-			e.w.TextMember("content", result)
+			e.Body.TextMember("content", result)
 		}
 	case codeResult:
-		e.w.Key("content")
+		e.Body.Key("content")
 		e.codeOutput(use)
 	default:
-		if !isList(result) && !isObject(result) {
+		if !jsonread.IsList(result) && !jsonread.IsObject(result) {
 			result = "[]"
 		}
-		e.w.RawMember("content", result)
+		e.Body.RawMember("content", result)
 	}
 }
 
 // codeOutput writes the output of code, as the output of a shell.
 func (e *encoder) codeOutput(use *contentv1.ToolUse) {
-	e.w.BeginObject()
-	e.w.TextMember("type", "bash_code_execution_result")
-	e.w.IntMember("return_code", 0) // of another provider's shell it is not known
-	e.w.TextMember("stdout", use.GetResult())
-	e.w.TextMember("stderr", use.GetError())
-	e.w.RawMember("content", "[]")
-	e.w.EndObject()
+	e.Body.BeginObject()
+	e.Body.TextMember("type", "bash_code_execution_result")
+	e.Body.IntMember("return_code", 0) // of another provider's shell it is not known
+	e.Body.TextMember("stdout", use.GetResult())
+	e.Body.TextMember("stderr", use.GetError())
+	e.Body.RawMember("content", "[]")
+	e.Body.EndObject()
 }
 
 // isOwnResult reports whether a result is a block of this format already.
@@ -142,17 +143,7 @@ func isOwnResult(result string) bool {
 		Type string `json:"type"`
 		ID   string `json:"tool_use_id"`
 	}
-	return isObject(result) && json.Unmarshal([]byte(result), &head) == nil && head.ID != "" && strings.HasSuffix(head.Type, resultSuffix)
-}
-
-func isObject(document string) bool { return begins(document, '{') }
-
-func isList(document string) bool { return begins(document, '[') }
-
-// begins reports whether a document is JSON and begins with this bracket.
-func begins(document string, bracket byte) bool {
-	trimmed := strings.TrimLeft(document, " \t\r\n")
-	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))
+	return jsonread.IsObject(result) && json.Unmarshal([]byte(result), &head) == nil && head.ID != "" && strings.HasSuffix(head.Type, resultSuffix)
 }
 
 // sorted returns a document with its members sorted by name and without null members, the form in which results of

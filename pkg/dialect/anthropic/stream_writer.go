@@ -65,12 +65,12 @@ func (s *streamWriter) start() error {
 	}
 	s.started = true
 	return s.event("message_start", func(e *encoder) {
-		e.w.Key("message")
-		e.head(s.meta.ID, s.meta.Model, func() { e.w.Raw("[]") })
-		e.w.RawMember("stop_reason", "null")
-		e.w.RawMember("stop_sequence", "null")
+		e.Body.Key("message")
+		e.head(s.meta.ID, s.meta.Model, func() { e.Body.Raw("[]") })
+		e.Body.RawMember("stop_reason", "null")
+		e.Body.RawMember("stop_sequence", "null")
 		e.usage(&modelv1.ModelUsage{})
-		e.w.EndObject()
+		e.Body.EndObject()
 	})
 }
 
@@ -110,10 +110,10 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		choice = output.GetChoices()[0]
 	}
 	_ = s.event("message_delta", func(e *encoder) {
-		e.w.Key("delta")
-		e.w.BeginObject()
+		e.Body.Key("delta")
+		e.Body.BeginObject()
 		e.stop(choice)
-		e.w.EndObject()
+		e.Body.EndObject()
 		e.usage(output.GetUsage())
 	})
 	return s.event("message_stop", nil)
@@ -150,7 +150,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 	}
 	for i, call := range m.GetToolCalls() {
 		sent := s.calls[int32(i)]
-		piece := &modelv1.ToolCallDelta{Index: int32(i), Arguments: cmp.Or(call.GetArgumentsJson(), "{}")}
+		piece := &modelv1.ToolCallDelta{Index: int32(i), Arguments: dialect.ArgumentsOf(call)}
 		switch {
 		case sent == nil:
 			piece.Id, piece.Function = call.GetId(), call.GetFunction()
@@ -189,7 +189,7 @@ func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
 		s.calls[piece.GetIndex()] = sent
 		first := newEncoder()
 		first.block(&block{call: call})
-		s.begin(callBlock, first.w.String())
+		s.begin(callBlock, first.Body.String())
 	}
 	if piece.GetArguments() != "" {
 		sent.arguments = true
@@ -232,7 +232,7 @@ func (s *streamWriter) writeBlocks(part *contentv1.Content) {
 	whole := newEncoder()
 	whole.blocks(partBlock(part))
 	var blocks []json.RawMessage
-	_ = json.Unmarshal(whole.w.Bytes(), &blocks)
+	_ = json.Unmarshal(whole.Body.Bytes(), &blocks)
 	for _, raw := range blocks {
 		s.writeBlock(raw)
 	}
@@ -263,19 +263,19 @@ func (s *streamWriter) begin(kind blockKind, first string) {
 	place := s.next
 	s.next, s.open = s.next+1, kind
 	_ = s.event("content_block_start", func(e *encoder) {
-		e.w.IntMember("index", int64(place))
-		e.w.RawMember("content_block", first)
+		e.Body.IntMember("index", int64(place))
+		e.Body.RawMember("content_block", first)
 	})
 }
 
 func (s *streamWriter) delta(place int, kind, name, value string) {
 	_ = s.event("content_block_delta", func(e *encoder) {
-		e.w.IntMember("index", int64(place))
-		e.w.Key("delta")
-		e.w.BeginObject()
-		e.w.TextMember("type", kind)
-		e.w.TextMember(name, value)
-		e.w.EndObject()
+		e.Body.IntMember("index", int64(place))
+		e.Body.Key("delta")
+		e.Body.BeginObject()
+		e.Body.TextMember("type", kind)
+		e.Body.TextMember(name, value)
+		e.Body.EndObject()
 	})
 }
 
@@ -289,25 +289,25 @@ func (s *streamWriter) closeBlock() {
 // stop ends the last block.
 func (s *streamWriter) stop() {
 	s.open = noBlock
-	_ = s.event("content_block_stop", func(e *encoder) { e.w.IntMember("index", int64(s.next-1)) })
+	_ = s.event("content_block_stop", func(e *encoder) { e.Body.IntMember("index", int64(s.next-1)) })
 }
 
 // event writes an event with these members.
 func (s *streamWriter) event(name string, members func(*encoder)) error {
-	s.encoder.w = jsonwrite.Append(s.data[:0], 0)
-	s.encoder.w.BeginObject()
-	s.encoder.w.TextMember("type", name)
+	s.encoder.Body = jsonwrite.Append(s.data[:0], 0)
+	s.encoder.Body.BeginObject()
+	s.encoder.Body.TextMember("type", name)
 	if members != nil {
 		members(s.encoder)
 	}
-	s.encoder.w.EndObject()
-	s.data = s.encoder.w.Bytes()
+	s.encoder.Body.EndObject()
+	s.data = s.encoder.Body.Bytes()
 	return s.send(name, s.data)
 }
 
 func (s *streamWriter) send(name string, data []byte) error {
 	if s.err == nil {
-		s.frame = append(append(append(append(append(s.frame[:0], "event: "...), name...), "\ndata: "...), data...), "\n\n"...)
+		s.frame = dialect.AppendEvent(s.frame[:0], name, data)
 		_, s.err = s.w.Write(s.frame)
 	}
 	return s.err

@@ -36,14 +36,14 @@ func writeMeta(w *jsonwrite.Writer, meta *dialect.ResponseMeta) {
 	w.TextMember("responseId", meta.ID)
 }
 
-// writeCandidate writes a choice, without the part that cut removes.
-func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, cut func(text string, thought bool) string) {
+// writeCandidate writes a choice, or what is missing of it, unless missing is nil.
+func writeCandidate(w *jsonwrite.Writer, index int, c *modelv1.Choice, missing *missing) {
 	w.BeginObject()
 	w.Key("content")
 	w.BeginObject()
 	w.Key("parts")
 	w.BeginList()
-	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, cut: cut}
+	t := &turnWriter{w: w, calls: c.GetMessage().GetToolCalls(), answer: true, missing: missing}
 	parts := chat.Parts(c.GetMessage().GetContent())
 	if chat.Text(c.GetMessage()) == "" && len(t.calls) > 0 && c.GetMessage().GetContent().GetList() == nil {
 		parts = nil // No text was said before the calls.

@@ -12,14 +12,14 @@ const modelPrefix = "models/"
 // AppendCountRequest implements dialect.TokenCounter.
 func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	e := plain(r).encoder(dst)
-	e.w.BeginObject()
-	e.w.Key("generateContentRequest")
-	e.w.BeginObject()
-	e.w.TextMember("model", modelPrefix+r.Model)
+	e.Body.BeginObject()
+	e.Body.Key("generateContentRequest")
+	e.Body.BeginObject()
+	e.Body.TextMember("model", modelPrefix+r.Model)
 	e.members()
-	e.w.EndObject()
-	e.w.EndObject()
-	return e.w.Bytes(), e.err
+	e.Body.EndObject()
+	e.Body.EndObject()
+	return e.Body.Bytes(), e.err
 }
 
 // DecodeCountResponse implements dialect.TokenCounter.
@@ -47,7 +47,7 @@ func (c Codec) ParseCountRequest(body []byte) (*dialect.Request, error) {
 	}
 	doc := camelCase(body)
 	if err := jsonread.Unmarshal(doc, &w); err != nil {
-		return nil, unreadable(err)
+		return nil, dialect.Unreadable(err)
 	}
 	if w.Whole != nil {
 		return w.Whole.request()

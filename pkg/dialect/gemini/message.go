@@ -39,16 +39,16 @@ func (e *encoder) instruction() {
 func (e *encoder) texts(m *modelv1.ChatMessage) {
 	for _, part := range chat.Parts(m.GetContent()) {
 		if text := part.GetText(); text != nil {
-			e.w.BeginObject()
-			e.w.TextMember("text", text.GetText())
-			e.w.EndObject()
+			e.Body.BeginObject()
+			e.Body.TextMember("text", text.GetText())
+			e.Body.EndObject()
 		}
 	}
 }
 
 // contents writes the turns of the conversation. Results that follow each other are one turn, as the calls are.
 func (e *encoder) contents() {
-	e.w.BeginList()
+	e.Body.BeginList()
 	for i := 0; i < len(e.Messages); i++ {
 		switch m := e.Messages[i]; {
 		case isSystem(m):
@@ -69,31 +69,31 @@ func (e *encoder) contents() {
 			e.turn(roleUser, func() { e.user(m) })
 		}
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 // turn writes a turn, which has at least one part.
 func (e *encoder) turn(role string, parts func()) {
-	e.w.BeginObject()
-	e.w.TextMember("role", role)
-	e.w.Key("parts")
-	e.w.BeginList()
-	before := len(e.w.Bytes())
+	e.Body.BeginObject()
+	e.Body.TextMember("role", role)
+	e.Body.Key("parts")
+	e.Body.BeginList()
+	before := len(e.Body.Bytes())
 	parts()
-	if len(e.w.Bytes()) == before {
-		e.w.BeginObject()
-		e.w.TextMember("text", noContent)
-		e.w.EndObject()
+	if len(e.Body.Bytes()) == before {
+		e.Body.BeginObject()
+		e.Body.TextMember("text", noContent)
+		e.Body.EndObject()
 	}
-	e.w.EndList()
-	e.w.EndObject()
+	e.Body.EndList()
+	e.Body.EndObject()
 }
 
 func (e *encoder) user(m *modelv1.ChatMessage) {
 	for _, part := range spoken(m) {
-		e.w.BeginObject()
+		e.Body.BeginObject()
 		e.userPart(part)
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
 }
 
@@ -108,7 +108,7 @@ func spoken(m *modelv1.ChatMessage) []*contentv1.Content {
 // userPart writes the member that is a part of a user's message.
 func (e *encoder) userPart(part *contentv1.Content) {
 	if text := part.GetText(); text != nil {
-		e.w.TextMember("text", text.GetText())
+		e.Body.TextMember("text", text.GetText())
 		return
 	}
 	media := chat.Media(part)
@@ -120,7 +120,7 @@ func (e *encoder) userPart(part *contentv1.Content) {
 	if !inline {
 		e.refuse("media that is not a data URI")
 	}
-	writeInline(e.w, "mime_type", mediaType, data)
+	writeInline(e.Body, "mime_type", mediaType, data)
 }
 
 // result writes a tool's result, or its error, and then the media in it.
@@ -129,24 +129,24 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	if failure := m.GetError(); failure != nil {
 		member, text = memberError, failure.GetMessage()
 	}
-	e.w.BeginObject()
-	e.w.Key("functionResponse")
-	e.w.BeginObject()
+	e.Body.BeginObject()
+	e.Body.Key("functionResponse")
+	e.Body.BeginObject()
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
-		e.w.TextMember("id", ids[0])
+		e.Body.TextMember("id", ids[0])
 	}
-	e.w.TextMember("name", m.GetFunction())
-	e.w.Key("response")
-	e.w.BeginObject()
-	e.w.TextMember(member, text)
-	e.w.EndObject()
-	e.w.EndObject()
-	e.w.EndObject()
+	e.Body.TextMember("name", m.GetFunction())
+	e.Body.Key("response")
+	e.Body.BeginObject()
+	e.Body.TextMember(member, text)
+	e.Body.EndObject()
+	e.Body.EndObject()
+	e.Body.EndObject()
 	for _, part := range m.GetContent().GetList().GetParts() {
 		if part.GetText() == nil {
-			e.w.BeginObject()
+			e.Body.BeginObject()
 			e.userPart(part)
-			e.w.EndObject()
+			e.Body.EndObject()
 		}
 	}
 }
@@ -168,6 +168,6 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			e.refuse("a call whose arguments are no JSON object")
 		}
 	}
-	t := &turnWriter{w: e.w, calls: m.GetToolCalls()}
+	t := &turnWriter{w: e.Body, calls: m.GetToolCalls()}
 	t.write(parts)
 }

@@ -3,7 +3,6 @@ package gemini
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -73,17 +72,9 @@ type wireConfig struct {
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
 	if err := jsonread.Unmarshal(camelCase(body), &w); err != nil {
-		return nil, unreadable(err)
+		return nil, dialect.Unreadable(err)
 	}
 	return w.request()
-}
-
-// unreadable is the error for a body that cannot be read; it names the member of the wrong type.
-func unreadable(err error) error {
-	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-		return dialect.Mismatch(kind)
-	}
-	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // request is the request in the canonical form.
@@ -129,7 +120,7 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 				return nil, dialect.Required(fmt.Sprintf("%s[%d].name", param, j))
 			}
 			tools = append(tools, &toolv1.ToolInfo{
-				Name: f.Name, Description: f.Description, ParametersJson: cmp.Or(schemaOf(f.JSONSchema, f.Parameters), `{"type":"object","properties":{}}`),
+				Name: f.Name, Description: f.Description, ParametersJson: cmp.Or(schemaOf(f.JSONSchema, f.Parameters), dialect.NoParameters),
 			})
 		}
 	}
@@ -139,10 +130,10 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 // schemaOf is a JSON Schema: given as one, or in the vendor's own form, which has its types in capitals. It is empty
 // if there is none.
 func schemaOf(schema, openAPI json.RawMessage) string {
-	if len(schema) > 0 && string(schema) != "null" {
+	if jsonread.IsSet(schema) {
 		return string(schema)
 	}
-	if len(openAPI) == 0 || string(openAPI) == "null" {
+	if !jsonread.IsSet(openAPI) {
 		return ""
 	}
 	value, err := orderedjson.Decode(openAPI)

@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -65,20 +66,23 @@ func plain(r *dialect.Request) *Request {
 // expressed in the format.
 func (r *Request) Append(dst []byte) ([]byte, error) {
 	e := r.encoder(dst)
-	e.w.BeginObject()
+	e.Body.BeginObject()
 	e.members()
-	e.w.EndObject()
-	return e.w.Bytes(), e.err
+	e.Body.EndObject()
+	return e.Body.Bytes(), e.err
 }
 
 func (r *Request) encoder(dst []byte) *encoder {
-	return &encoder{Request: r, w: jsonwrite.Append(dst, 1024+r.size()), c: cmp.Or(r.Config, &modelv1.GenerateConfig{})}
+	w := jsonwrite.Append(dst, 1024+r.Size())
+	return &encoder{
+		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, c: cmp.Or(r.Config, &modelv1.GenerateConfig{}),
+	}
 }
 
 // encoder writes one request.
 type encoder struct {
 	*Request
-	w *jsonwrite.Writer
+	dialect.MemberWriter
 	// c is the configuration; never nil.
 	c *modelv1.GenerateConfig
 	// err is the first content that cannot be expressed.
@@ -96,86 +100,77 @@ func (e *encoder) unsupported(field, what string) {
 
 // isObject reports whether a document is a JSON object, or empty.
 func isObject(document string) bool {
-	return document == "" || strings.HasPrefix(strings.TrimLeft(document, " \t\r\n"), "{") && json.Valid([]byte(document))
+	return document == "" || jsonread.IsObject(document)
 }
 
 // members writes the members of the request, the conversation first.
 func (e *encoder) members() {
-	e.member("contents", e.contents)
+	e.Member("contents", e.contents)
 	if slices.ContainsFunc(e.Messages, isSystem) {
-		e.member("systemInstruction", e.instruction)
+		e.Member("systemInstruction", e.instruction)
 	}
 	if len(e.Safety) > 0 {
-		e.member("safetySettings", e.safety)
+		e.Member("safetySettings", e.safety)
 	}
 	if len(e.Tools) > 0 || e.serverTools() {
-		e.member("tools", e.tools)
+		e.Member("tools", e.tools)
 	}
 	if len(e.Tools) > 0 && e.Choice != nil {
-		e.member("toolConfig", e.choice)
+		e.Member("toolConfig", e.choice)
 	}
-	e.member("generationConfig", e.options)
+	e.Member("generationConfig", e.options)
 	for _, m := range e.Members {
 		if !configMembers[m.Name] {
-			e.w.RawMember(m.Name, m.JSON)
+			e.Body.RawMember(m.Name, m.JSON)
 		}
 	}
 }
 
-// member writes a member, unless Members gives it.
-func (e *encoder) member(name string, value func()) {
-	if slices.ContainsFunc(e.Members, func(m dialect.Member) bool { return m.Name == name }) {
-		return
-	}
-	e.w.Key(name)
-	value()
-}
-
 func (e *encoder) safety() {
-	e.w.BeginList()
+	e.Body.BeginList()
 	for _, s := range e.Safety {
-		e.w.BeginObject()
-		e.w.TextMember("category", s.Category)
-		e.w.TextMember("threshold", s.Threshold)
-		e.w.EndObject()
+		e.Body.BeginObject()
+		e.Body.TextMember("category", s.Category)
+		e.Body.TextMember("threshold", s.Threshold)
+		e.Body.EndObject()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 func (e *encoder) serverTools() bool { return e.Search || e.Execution }
 
 func (e *encoder) tools() {
-	e.w.BeginList()
+	e.Body.BeginList()
 	if e.Search {
-		e.w.Raw(`{"googleSearch":{}}`)
+		e.Body.Raw(`{"googleSearch":{}}`)
 	}
 	if e.Execution {
-		e.w.Raw(`{"codeExecution":{}}`)
+		e.Body.Raw(`{"codeExecution":{}}`)
 	}
 	if len(e.Tools) > 0 {
 		e.functions()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 func (e *encoder) functions() {
-	e.w.BeginObject()
-	e.w.Key("functionDeclarations")
-	e.w.BeginList()
+	e.Body.BeginObject()
+	e.Body.Key("functionDeclarations")
+	e.Body.BeginList()
 	for _, tool := range e.Tools {
 		if !isObject(tool.GetParametersJson()) {
 			e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
 		}
-		e.w.BeginObject()
-		e.w.TextMember("name", tool.GetName())
-		e.w.TextMember("description", tool.GetDescription())
+		e.Body.BeginObject()
+		e.Body.TextMember("name", tool.GetName())
+		e.Body.TextMember("description", tool.GetDescription())
 		if !takesNothing(tool) {
-			e.w.RawUnlessEmpty("parameters_json_schema", tool.GetParametersJson())
+			e.Body.RawUnlessEmpty("parameters_json_schema", tool.GetParametersJson())
 		}
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
-	e.w.EndList()
-	e.w.EndObject()
+	e.Body.EndList()
+	e.Body.EndObject()
 }
 
 // takesNothing reports whether a tool is declared to have no parameters. The API wants no schema then.
@@ -205,18 +200,18 @@ func (e *encoder) choice() {
 	case e.serverTools():
 		mode = modeValidated
 	}
-	e.w.BeginObject()
-	e.w.Key("functionCallingConfig")
-	e.w.BeginObject()
-	e.w.TextMember("mode", mode)
+	e.Body.BeginObject()
+	e.Body.Key("functionCallingConfig")
+	e.Body.BeginObject()
+	e.Body.TextMember("mode", mode)
 	if name != "" {
-		e.w.TextList("allowedFunctionNames", []string{name})
+		e.Body.TextList("allowedFunctionNames", []string{name})
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 	if e.serverTools() {
-		e.w.BoolMember("includeServerSideToolInvocations", true)
+		e.Body.BoolMember("includeServerSideToolInvocations", true)
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 }
 
 // configMembers are the members of generationConfig: https://ai.google.dev/api/generate-content#generationconfig.
@@ -235,41 +230,41 @@ var configMembers = func() map[string]bool {
 // options writes the options of the configuration that are set.
 func (e *encoder) options() {
 	c := e.c
-	e.w.BeginObject()
-	e.number("temperature", c.Temperature)
-	e.number("topP", c.TopP)
-	integer(e, "topK", c.TopK)
-	integer(e, "maxOutputTokens", c.MaxTokens)
+	e.Body.BeginObject()
+	e.OptFloat("temperature", c.Temperature)
+	e.OptFloat("topP", c.TopP)
+	dialect.OptInt(&e.MemberWriter, "topK", c.TopK)
+	dialect.OptInt(&e.MemberWriter, "maxOutputTokens", c.MaxTokens)
 	if c.StopSeqs != nil {
-		e.member("stopSequences", func() { e.list(c.GetStopSeqs().GetValues()) })
+		e.Member("stopSequences", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
 	}
-	e.number("presencePenalty", c.PresencePenalty)
-	e.number("frequencyPenalty", c.FrequencyPenalty)
-	integer(e, "seed", c.Seed)
-	integer(e, "candidateCount", c.NumChoices)
+	e.OptFloat("presencePenalty", c.PresencePenalty)
+	e.OptFloat("frequencyPenalty", c.FrequencyPenalty)
+	dialect.OptInt(&e.MemberWriter, "seed", c.Seed)
+	dialect.OptInt(&e.MemberWriter, "candidateCount", c.NumChoices)
 	if c.Logprobs != nil {
-		e.member("responseLogprobs", func() { e.w.Bool(c.GetLogprobs()) })
+		e.Member("responseLogprobs", func() { e.Body.Bool(c.GetLogprobs()) })
 	}
-	integer(e, "logprobs", c.TopLogprobs)
+	dialect.OptInt(&e.MemberWriter, "logprobs", c.TopLogprobs)
 	if schema := c.GetResponseSchema(); schema != nil {
 		if !isObject(schema.GetJsonSchema()) {
 			e.unsupported("config.response_schema.json_schema", "a schema of answers that is no JSON object")
 		}
-		e.member("responseMimeType", func() { e.w.Text(typeJSON) })
-		e.member("responseJsonSchema", func() { e.w.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
+		e.Member("responseMimeType", func() { e.Body.Text(typeJSON) })
+		e.Member("responseJsonSchema", func() { e.Body.Raw(cmp.Or(schema.GetJsonSchema(), "{}")) })
 	}
 	if _, images := chat.ImageOutput(c); images {
-		e.member("responseModalities", func() { e.list([]string{modalityText, modalityImage}) })
+		e.Member("responseModalities", func() { e.Body.Texts([]string{modalityText, modalityImage}) })
 	}
 	if e.Thinking != nil {
-		e.member("thinkingConfig", e.thinking)
+		e.Member("thinkingConfig", e.thinking)
 	}
 	for _, m := range e.Members {
 		if configMembers[m.Name] {
-			e.w.RawMember(m.Name, m.JSON)
+			e.Body.RawMember(m.Name, m.JSON)
 		}
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 }
 
 // Media types of answers, and kinds of their parts.
@@ -282,44 +277,9 @@ const (
 )
 
 func (e *encoder) thinking() {
-	e.w.BeginObject()
-	e.w.BoolMember("include_thoughts", e.Thinking.Include)
-	jsonwrite.OptInt(e.w, "thinking_budget", e.Thinking.Budget)
-	e.w.TextUnlessEmpty("thinking_level", e.Thinking.Level)
-	e.w.EndObject()
-}
-
-func (e *encoder) number(name string, f *float64) {
-	if f != nil {
-		e.member(name, func() { e.w.Float(*f) })
-	}
-}
-
-func integer[T int32 | int64](e *encoder, name string, n *T) {
-	if n != nil {
-		e.member(name, func() { e.w.Int(int64(*n)) })
-	}
-}
-
-func (e *encoder) list(texts []string) {
-	e.w.BeginList()
-	for _, text := range texts {
-		e.w.Text(text)
-	}
-	e.w.EndList()
-}
-
-// size guesses how many bytes a request takes, so that its buffer need not grow.
-func (r *Request) size() int {
-	n := 0
-	for _, m := range r.Messages {
-		n += 96 + dialect.ContentSize(m.GetContent())
-		for _, call := range m.GetToolCalls() {
-			n += 96 + len(call.GetArgumentsJson())
-		}
-	}
-	for _, tool := range r.Tools {
-		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
-	}
-	return n + n/8
+	e.Body.BeginObject()
+	e.Body.BoolMember("include_thoughts", e.Thinking.Include)
+	jsonwrite.OptInt(e.Body, "thinking_budget", e.Thinking.Budget)
+	e.Body.TextUnlessEmpty("thinking_level", e.Thinking.Level)
+	e.Body.EndObject()
 }

@@ -67,7 +67,7 @@ type functionCall struct {
 func (c *functionCall) arguments() string {
 	var text string
 	switch {
-	case len(c.Args) == 0 || string(c.Args) == "null":
+	case !jsonread.IsSet(c.Args):
 		return "{}"
 	case json.Unmarshal(c.Args, &text) == nil:
 		return text
@@ -151,7 +151,8 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 	}
 }
 
-// Output implements dialect.Response. An answer without candidates becomes a choice that says why, if the server does.
+// Output implements dialect.Response. An answer without candidates becomes a choice with the reason, if the server gives
+// one.
 func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	output := &modelv1.ModelOutput{Model: a.Model, Usage: a.TokenUsage()}
 	if a.ID != "" {

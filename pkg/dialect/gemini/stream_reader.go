@@ -143,9 +143,9 @@ func (t *streamedTurn) add(p *part) *modelv1.GenerateDelta {
 	case *p.Text == "":
 		return nil
 	case p.Thought:
-		return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: *p.Text}}
+		return dialect.ReasoningDelta(*p.Text)
 	default:
-		return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: *p.Text}}
+		return dialect.TextDelta(*p.Text)
 	}
 }
 
@@ -165,7 +165,7 @@ func (t *streamedTurn) addCall(call *functionCall) *modelv1.GenerateDelta {
 	}
 	delta := &modelv1.ToolCallDelta{Index: t.calls, Id: call.ID, Function: call.Name, Arguments: call.arguments()}
 	t.calls++
-	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta}}
+	return dialect.CallDelta(delta)
 }
 
 // settle puts the text that has grown into its part.

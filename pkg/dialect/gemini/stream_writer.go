@@ -22,7 +22,8 @@ type streamWriter struct {
 	err     error
 	meta    dialect.ResponseMeta
 	written map[int32]*written
-	data    []byte // of the last event; used again
+	// data is the data of an event, and frame is the event. Both are used again.
+	data, frame []byte
 }
 
 // written is what was written of a choice.
@@ -89,29 +90,12 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		w.Key("candidates")
 		w.BeginList()
 		for i, c := range output.GetChoices() {
-			writeCandidate(w, i, c, s.choice(int32(i)).rest())
+			said := s.choice(int32(i))
+			writeCandidate(w, i, c, &missing{text: dialect.Remainder{Said: said.text.String()}, thought: dialect.Remainder{Said: said.thought.String()}})
 		}
 		w.EndList()
 		writeUsage(w, output.GetUsage())
 	})
-}
-
-// rest returns a function that removes the written beginning from the texts of a choice, one after the other. A text
-// that differs from what was written is taken as written.
-func (c *written) rest() func(text string, thought bool) string {
-	text, thought := c.text.String(), c.thought.String()
-	return func(next string, isThought bool) string {
-		said := &text
-		if isThought {
-			said = &thought
-		}
-		common := min(len(next), len(*said))
-		if next[:common] != (*said)[:common] {
-			return ""
-		}
-		*said = (*said)[common:]
-		return next[common:]
-	}
 }
 
 // Ping implements dialect.StreamWriter: it writes an answer without candidates, since not all clients of this vendor
@@ -132,20 +116,11 @@ func (s *streamWriter) event(members func(*jsonwrite.Writer)) error {
 	return s.send(s.data)
 }
 
-// send writes an event with this data. Line breaks between the tokens of foreign JSON would end it, and are equivalent
-// to blanks.
+// send writes an event with this data.
 func (s *streamWriter) send(data []byte) error {
-	event := make([]byte, 0, len(data)+len("data: \n\n"))
-	event = append(event, "data: "...)
-	for _, c := range data {
-		if c == '\n' || c == '\r' {
-			c = ' '
-		}
-		event = append(event, c)
-	}
-	event = append(event, "\n\n"...)
 	if s.err == nil {
-		_, s.err = s.w.Write(event)
+		s.frame = dialect.AppendEvent(s.frame[:0], "", data)
+		_, s.err = s.w.Write(s.frame)
 	}
 	return s.err
 }

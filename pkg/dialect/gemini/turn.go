@@ -1,8 +1,6 @@
 package gemini
 
 import (
-	"cmp"
-
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -17,13 +15,16 @@ type turnWriter struct {
 	calls []*toolv1.ToolCall
 	// answer means that the parts are an answer, of which thoughts that are known beside their seal are a part.
 	answer bool
-	// cut removes from a text, or from a thought, what a stream has written of it already; nil removes nothing.
-	cut func(text string, thought bool) string
+	// missing is what a stream has not written yet; nil is everything.
+	missing *missing
 	// seal is the signature of the next part.
 	seal string
 	// left are the calls that are not written yet, by id.
 	left map[string][]*toolv1.ToolCall
 }
+
+// missing is what a stream has not written yet of the texts and the thoughts of a choice.
+type missing struct{ text, thought dialect.Remainder }
 
 // write writes the parts, and then the calls that have no place among them.
 func (t *turnWriter) write(parts []*contentv1.Content) {
@@ -63,8 +64,8 @@ func (t *turnWriter) part(part *contentv1.Content) {
 
 func (t *turnWriter) text(text string) {
 	rest := text
-	if t.cut != nil {
-		rest = t.cut(text, false)
+	if t.missing != nil {
+		rest, _ = t.missing.text.Of(text)
 	}
 	if rest == "" && text != "" && t.seal == "" {
 		return
@@ -75,8 +76,8 @@ func (t *turnWriter) text(text string) {
 }
 
 func (t *turnWriter) thought(text string) {
-	if t.cut != nil {
-		text = t.cut(text, true)
+	if t.missing != nil {
+		text, _ = t.missing.thought.Of(text)
 	}
 	if text == "" {
 		return
@@ -116,7 +117,7 @@ func (t *turnWriter) call(call *toolv1.ToolCall) {
 	t.w.BeginObject()
 	t.w.TextUnlessEmpty("id", call.GetId())
 	t.w.TextMember("name", call.GetFunction())
-	t.w.RawMember("args", cmp.Or(call.GetArgumentsJson(), "{}"))
+	t.w.RawMember("args", dialect.ArgumentsOf(call))
 	t.w.EndObject()
 	t.end()
 }

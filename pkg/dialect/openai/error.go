@@ -4,7 +4,6 @@ package openai
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -83,14 +82,6 @@ func (Errors) DecodeError(body []byte) *dialect.Error {
 		return &dialect.Error{Message: whole.Message}
 	}
 	return &dialect.Error{Message: strings.TrimSpace(string(body))}
-}
-
-// Unreadable is the error for a body that cannot be read; it names the member of the wrong type.
-func Unreadable(err error) error {
-	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-		return dialect.Mismatch(kind)
-	}
-	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // AppendError implements dialect.Codec.

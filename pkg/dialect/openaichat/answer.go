@@ -117,20 +117,13 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 			w.Key("function")
 			w.BeginObject()
 			w.TextMember("name", call.GetFunction())
-			w.TextMember("arguments", argumentsOf(call))
+			w.TextMember("arguments", dialect.ArgumentsOf(call))
 			w.EndObject()
 			w.EndObject()
 		}
 		w.EndList()
 	}
 	w.EndObject()
-}
-
-func argumentsOf(call *toolv1.ToolCall) string {
-	if arguments := call.GetArgumentsJson(); arguments != "" {
-		return arguments
-	}
-	return "{}"
 }
 
 // finishReason is the word for a stop reason.

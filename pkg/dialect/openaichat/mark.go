@@ -9,18 +9,18 @@ import (
 // markedSystem writes the content of a system message as texts with their marks; ends marks the last one.
 func (e *encoder) markedSystem(m *modelv1.ChatMessage, ends bool) {
 	parts := chat.Parts(m.GetContent())
-	e.w.BeginList()
+	e.Body.BeginList()
 	for i, part := range parts {
-		e.w.BeginObject()
+		e.Body.BeginObject()
 		e.text(part, ends && i == len(parts)-1)
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }
 
 // text writes the members of a part that is a text; ends marks it for the cache.
 func (e *encoder) text(part *contentv1.Content, ends bool) {
-	e.w.TextMember("type", "text")
-	e.w.TextMember("text", part.GetText().GetText())
-	e.marks.Write(e.w, part, ends)
+	e.Body.TextMember("type", "text")
+	e.Body.TextMember("text", part.GetText().GetText())
+	e.marks.Write(e.Body, part, ends)
 }

@@ -24,24 +24,24 @@ const (
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (e *encoder) messages() (err error) {
-	e.member("messages", func() {
-		e.w.BeginList()
+	e.Member("messages", func() {
+		e.Body.BeginList()
 		for i, m := range e.Messages {
 			if failure := e.message(i, m); failure != nil && err == nil {
 				err = failure
 			}
 		}
-		e.w.EndList()
+		e.Body.EndList()
 	})
 	return err
 }
 
 func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
-	e.w.BeginObject()
+	e.Body.BeginObject()
 	switch m.GetRole() {
 	case modelv1.Role_ROLE_USER:
-		e.w.TextMember("role", "user")
-		e.w.Key("content")
+		e.Body.TextMember("role", "user")
+		e.Body.Key("content")
 		err = e.userContent(m.GetContent())
 	case modelv1.Role_ROLE_ASSISTANT:
 		e.assistant(m)
@@ -52,15 +52,15 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 		if role == "" {
 			role = "system"
 		}
-		e.w.TextMember("role", role)
+		e.Body.TextMember("role", role)
 		if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && openai.HasMarks(m) {
-			e.w.Key("content")
+			e.Body.Key("content")
 			e.markedSystem(m, ends)
 		} else {
-			e.w.TextMember("content", chat.Text(m))
+			e.Body.TextMember("content", chat.Text(m))
 		}
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 	return err
 }
 
@@ -70,30 +70,30 @@ func (e *encoder) tooled(m *modelv1.ChatMessage) {
 	if failure := m.GetError(); failure != nil {
 		text = "Error: " + failure.GetMessage()
 	}
-	e.w.TextMember("role", "tool")
-	e.w.TextMember("content", text)
+	e.Body.TextMember("role", "tool")
+	e.Body.TextMember("content", text)
 	id := ""
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
 		id = ids[0]
 	}
-	e.w.TextMember("tool_call_id", id)
+	e.Body.TextMember("tool_call_id", id)
 }
 
 func (e *encoder) userContent(c *contentv1.MessageContent) (err error) {
 	list := c.GetList()
 	if list == nil {
-		e.w.Text(c.GetText())
+		e.Body.Text(c.GetText())
 		return nil
 	}
-	e.w.BeginList()
+	e.Body.BeginList()
 	for _, part := range list.GetParts() {
-		e.w.BeginObject()
+		e.Body.BeginObject()
 		if failure := e.userPart(part); failure != nil {
 			err = failure
 		}
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 	return err
 }
 
@@ -109,30 +109,30 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 		case contentv1.ImageDetail_IMAGE_DETAIL_ORIGINAL: // the format knows nothing closer
 			detail = contentv1.ImageDetail_IMAGE_DETAIL_HIGH
 		}
-		e.w.TextMember("type", "image_url")
-		e.w.Key("image_url")
-		e.w.BeginObject()
-		e.w.TextMember("url", p.Image.GetMedia().GetUri())
-		e.w.TextMember("detail", enum.Word(detail))
-		e.w.EndObject()
+		e.Body.TextMember("type", "image_url")
+		e.Body.Key("image_url")
+		e.Body.BeginObject()
+		e.Body.TextMember("url", p.Image.GetMedia().GetUri())
+		e.Body.TextMember("detail", enum.Word(detail))
+		e.Body.EndObject()
 	case *contentv1.Content_Audio:
 		_, data, inline := dialect.SplitDataURI(p.Audio.GetMedia().GetUri())
 		if !inline {
 			return unsupported("messages", "audio that is not a data URI")
 		}
-		e.w.TextMember("type", "input_audio")
-		e.w.Key("input_audio")
-		e.w.BeginObject()
-		e.w.TextMember("data", data)
-		e.w.TextMember("format", enum.Word(p.Audio.GetFormat()))
-		e.w.EndObject()
+		e.Body.TextMember("type", "input_audio")
+		e.Body.Key("input_audio")
+		e.Body.BeginObject()
+		e.Body.TextMember("data", data)
+		e.Body.TextMember("format", enum.Word(p.Audio.GetFormat()))
+		e.Body.EndObject()
 	case *contentv1.Content_Document:
-		e.w.TextMember("type", "file")
-		e.w.Key("file")
-		e.w.BeginObject()
-		e.w.TextMember("file_data", p.Document.GetMedia().GetUri())
-		e.w.TextMember("filename", p.Document.GetFilename())
-		e.w.EndObject()
+		e.Body.TextMember("type", "file")
+		e.Body.Key("file")
+		e.Body.BeginObject()
+		e.Body.TextMember("file_data", p.Document.GetMedia().GetUri())
+		e.Body.TextMember("filename", p.Document.GetFilename())
+		e.Body.EndObject()
 	case *contentv1.Content_Video:
 		return unsupported("messages", "video")
 	default:
@@ -144,10 +144,10 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 // assistant writes a model's message. Text and reasoning parts of a list become one text, each part on a line of its
 // own; reasoning that came in a member of its own goes back there; other parts have no place in the format.
 func (e *encoder) assistant(m *modelv1.ChatMessage) {
-	e.w.TextMember("role", "assistant")
+	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()
 	if list == nil {
-		e.w.TextMember("content", m.GetContent().GetText())
+		e.Body.TextMember("content", m.GetContent().GetText())
 		e.calls(m.GetToolCalls())
 		return
 	}
@@ -168,11 +168,11 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			}
 		}
 	}
-	e.w.TextMember("content", text.String())
+	e.Body.TextMember("content", text.String())
 	e.calls(m.GetToolCalls())
 	for _, member := range []string{memberReasoningContent, memberReasoning} {
 		if reasoning, ok := own[member]; ok {
-			e.w.TextMember(member, reasoning)
+			e.Body.TextMember(member, reasoning)
 		}
 	}
 }
@@ -193,22 +193,22 @@ func (e *encoder) calls(calls []*toolv1.ToolCall) {
 	if len(calls) == 0 {
 		return
 	}
-	e.w.Key("tool_calls")
-	e.w.BeginList()
+	e.Body.Key("tool_calls")
+	e.Body.BeginList()
 	for _, call := range calls {
 		arguments := call.GetArgumentsJson()
 		if arguments == "" {
 			arguments = "{}"
 		}
-		e.w.BeginObject()
-		e.w.TextMember("id", call.GetId())
-		e.w.TextMember("type", "function")
-		e.w.Key("function")
-		e.w.BeginObject()
-		e.w.TextMember("name", call.GetFunction())
-		e.w.TextMember("arguments", arguments)
-		e.w.EndObject()
-		e.w.EndObject()
+		e.Body.BeginObject()
+		e.Body.TextMember("id", call.GetId())
+		e.Body.TextMember("type", "function")
+		e.Body.Key("function")
+		e.Body.BeginObject()
+		e.Body.TextMember("name", call.GetFunction())
+		e.Body.TextMember("arguments", arguments)
+		e.Body.EndObject()
+		e.Body.EndObject()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 }

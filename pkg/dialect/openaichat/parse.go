@@ -74,7 +74,7 @@ type wireTool struct {
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
 	if err := jsonread.Unmarshal(body, &w); err != nil {
-		return nil, openai.Unreadable(err)
+		return nil, dialect.Unreadable(err)
 	}
 	switch {
 	case w.Model == "":
@@ -101,8 +101,6 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 
 // check refuses requests that cannot be answered as intended.
 func (w *wireRequest) check() error {
-	const none = "null"
-	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != none }
 	switch {
 	case len(w.Messages) == 0:
 		return dialect.Invalid("messages", "needs at least one message")
@@ -112,15 +110,15 @@ func (w *wireRequest) check() error {
 		return dialect.Invalid("max_completion_tokens", "is %d; give at least 1", *w.MaxCompletion)
 	case w.N != nil && (*w.N < 1 || *w.N > maxChoices):
 		return dialect.Invalid("n", "is %d; give 1 to %d", *w.N, maxChoices)
-	case given(w.Functions):
+	case jsonread.IsSet(w.Functions):
 		return dialect.NotSupported("functions", "is not supported here; give `tools`")
-	case given(w.FunctionCall):
+	case jsonread.IsSet(w.FunctionCall):
 		return dialect.NotSupported("function_call", "is not supported here; give `tool_choice`")
-	case given(w.Audio):
+	case jsonread.IsSet(w.Audio):
 		return dialect.NotSupported("audio", "spoken answers are not supported here")
 	case slices.ContainsFunc(w.Modalities, func(kind string) bool { return kind != "text" }):
 		return dialect.NotSupported("modalities", "no more than `text` is supported here")
-	case given(w.WebSearch):
+	case jsonread.IsSet(w.WebSearch):
 		return dialect.NotSupported("web_search_options", "is not supported here; give a tool that searches")
 	default:
 		return nil
@@ -137,9 +135,9 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 		case t.Function == nil || t.Function.Name == "":
 			return nil, dialect.Required(param + ".function.name")
 		}
-		schema := string(t.Function.Parameters)
-		if schema == "" || schema == "null" {
-			schema = `{"type":"object","properties":{}}`
+		schema := dialect.NoParameters
+		if jsonread.IsSet(t.Function.Parameters) {
+			schema = string(t.Function.Parameters)
 		}
 		tools = append(tools, &toolv1.ToolInfo{Name: t.Function.Name, Description: t.Function.Description, ParametersJson: schema})
 	}
@@ -148,18 +146,13 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 
 func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
 	const param = "tool_choice"
-	if len(w.ToolChoice) == 0 || string(w.ToolChoice) == "null" {
+	if !jsonread.IsSet(w.ToolChoice) {
 		return nil, nil
 	}
 	var word string
 	if json.Unmarshal(w.ToolChoice, &word) == nil {
-		switch word {
-		case "auto":
-			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), nil
-		case "none":
-			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), nil
-		case "required":
-			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), nil
+		if choice, ok := openai.ChoiceOf(word); ok {
+			return choice, nil
 		}
 		return nil, dialect.Invalid(param, "%q is none of auto, none, required", word)
 	}

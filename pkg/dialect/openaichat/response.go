@@ -275,21 +275,13 @@ func (l *logprobs) message() *modelv1.Logprobs {
 	return m
 }
 
-// message subtracts the cached tokens from the input, since they are counted separately. Impossible usage is nil.
+// message is the usage in the canonical form; nil if there is none, or if it is impossible.
 func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	m := chat.KnownUsage(&modelv1.ModelUsage{
+	return openai.Usage(&modelv1.ModelUsage{
 		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
 		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: u.Details.Written, ReasoningTokens: u.CompletionDetails.Reasoning,
 	})
-	if m == nil {
-		return nil
-	}
-	if m.GetTotalTokens() == 0 {
-		m.TotalTokens = chat.SumTokens(m.GetInputTokens(), m.GetOutputTokens())
-	}
-	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead()-m.GetInputTokensCacheWrite())
-	return m
 }

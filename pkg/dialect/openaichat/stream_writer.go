@@ -1,7 +1,6 @@
 package openaichat
 
 import (
-	"bytes"
 	"cmp"
 	"io"
 	"strings"
@@ -20,8 +19,7 @@ type streamWriter struct {
 	meta    dialect.ResponseMeta
 	choices map[int32]*streamed
 	// events are ready to be sent; data is the last one's data. Both are used again.
-	events bytes.Buffer
-	data   []byte
+	events, data []byte
 }
 
 // streamed is the written part of a choice.
@@ -56,9 +54,9 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 // send writes the events that are ready.
 func (s *streamWriter) send() error {
 	if s.err == nil {
-		_, s.err = s.w.Write(s.events.Bytes())
+		_, s.err = s.w.Write(s.events)
 	}
-	s.events.Reset()
+	s.events = s.events[:0]
 	return s.err
 }
 
@@ -89,7 +87,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 
 // Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
 func (s *streamWriter) Ping() error {
-	s.events.WriteString(": waiting\n\n")
+	s.events = append(s.events, ": waiting\n\n"...)
 	return s.send()
 }
 
@@ -115,7 +113,7 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 	for i, call := range all.calls {
 		if !c.calls[int32(i)] {
 			s.piece(index, func(w *jsonwrite.Writer) {
-				writeCallDelta(w, &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction(), Arguments: argumentsOf(call)})
+				writeCallDelta(w, &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction(), Arguments: dialect.ArgumentsOf(call)})
 			})
 		}
 	}
@@ -177,20 +175,8 @@ func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*jsonwrit
 	s.event(s.data)
 }
 
-// event formats an event. Line breaks between the tokens of foreign JSON would end it, and are equivalent to blanks.
-func (s *streamWriter) event(data []byte) {
-	s.events.WriteString("data: ")
-	for len(data) > 0 {
-		end := bytes.IndexAny(data, "\r\n")
-		if end < 0 {
-			s.events.Write(data)
-			break
-		}
-		s.events.Write(data[:end])
-		data = data[end+1:]
-	}
-	s.events.WriteString("\n\n")
-}
+// event formats an event.
+func (s *streamWriter) event(data []byte) { s.events = dialect.AppendEvent(s.events, "", data) }
 
 func writeCallDelta(w *jsonwrite.Writer, call *modelv1.ToolCallDelta) {
 	w.Key("tool_calls")

@@ -10,7 +10,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -32,7 +31,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		}
 	}
 	for _, call := range choice.GetMessage().GetToolCalls() {
-		a.items = append(a.items, callItem(newID(callID), statusCompleted, call.GetId(), call.GetFunction(), argumentsOf(call)))
+		a.items = append(a.items, callItem(newID(callID), statusCompleted, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call)))
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	a.write(w)
@@ -41,8 +40,6 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 
 // newID makes an id in the form of the vendor's.
 func newID(prefix string) string { return prefix + chat.NewID() }
-
-func argumentsOf(call *toolv1.ToolCall) string { return cmp.Or(call.GetArgumentsJson(), "{}") }
 
 // answer is an answer as it is written: as a body, or in the events at the two ends of a stream.
 type answer struct {

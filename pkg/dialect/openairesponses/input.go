@@ -14,14 +14,14 @@ import (
 
 // input writes the conversation as items.
 func (e *encoder) input() (err error) {
-	e.member("input", func() {
-		e.w.BeginList()
+	e.Member("input", func() {
+		e.Body.BeginList()
 		for i, m := range e.Messages {
 			if failure := e.message(i, m); failure != nil && err == nil {
 				err = failure
 			}
 		}
-		e.w.EndList()
+		e.Body.EndList()
 	})
 	return err
 }
@@ -41,39 +41,39 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) error {
 
 // prompt writes a message that is not the assistant's; ends marks its end for the prompt cache.
 func (e *encoder) prompt(role string, parts []*contentv1.Content, ends bool) error {
-	e.w.BeginObject()
-	e.w.TextMember("type", typeMessage)
-	e.w.TextMember("role", role)
-	e.w.Key("content")
+	e.Body.BeginObject()
+	e.Body.TextMember("type", typeMessage)
+	e.Body.TextMember("role", role)
+	e.Body.Key("content")
 	err := e.parts(parts, ends)
-	e.w.EndObject()
+	e.Body.EndObject()
 	return err
 }
 
 // parts writes content for the model.
 func (e *encoder) parts(parts []*contentv1.Content, ends bool) (err error) {
-	e.w.BeginList()
+	e.Body.BeginList()
 	for i, part := range parts {
-		e.w.BeginObject()
+		e.Body.BeginObject()
 		if failure := e.part(part, ends && i == len(parts)-1); failure != nil {
 			err = failure
 		}
-		e.w.EndObject()
+		e.Body.EndObject()
 	}
-	e.w.EndList()
+	e.Body.EndList()
 	return err
 }
 
 func (e *encoder) part(part *contentv1.Content, ends bool) error {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		e.w.TextMember("type", partInputText)
-		e.w.TextMember("text", p.Text.GetText())
-		e.marks.Write(e.w, part, ends)
+		e.Body.TextMember("type", partInputText)
+		e.Body.TextMember("text", p.Text.GetText())
+		e.marks.Write(e.Body, part, ends)
 	case *contentv1.Content_Image:
-		e.w.TextMember("type", partInputImage)
-		e.w.TextMember("image_url", p.Image.GetMedia().GetUri())
-		e.w.TextMember("detail", cmp.Or(enum.Word(p.Image.GetDetail()), "auto"))
+		e.Body.TextMember("type", partInputImage)
+		e.Body.TextMember("image_url", p.Image.GetMedia().GetUri())
+		e.Body.TextMember("detail", cmp.Or(enum.Word(p.Image.GetDetail()), "auto"))
 	case *contentv1.Content_Audio:
 		e.file(p.Audio.GetMedia().GetUri(), "audio."+enum.Word(p.Audio.GetFormat()))
 	case *contentv1.Content_Document:
@@ -88,13 +88,13 @@ func (e *encoder) part(part *contentv1.Content, ends bool) error {
 
 // file writes the members of a file: its data, or its address.
 func (e *encoder) file(uri, name string) {
-	e.w.TextMember("type", partInputFile)
+	e.Body.TextMember("type", partInputFile)
 	if _, _, inline := dialect.SplitDataURI(uri); !inline {
-		e.w.TextMember("file_url", uri)
+		e.Body.TextMember("file_url", uri)
 		return
 	}
-	e.w.TextMember("file_data", uri)
-	e.w.TextMember("filename", name)
+	e.Body.TextMember("file_data", uri)
+	e.Body.TextMember("filename", name)
 }
 
 // result writes a tool's result: its content, or the message of its error alone.
@@ -103,19 +103,19 @@ func (e *encoder) result(m *modelv1.ChatMessage) (err error) {
 	if ids := m.GetToolCallIds(); len(ids) > 0 {
 		id = ids[0]
 	}
-	e.w.BeginObject()
-	e.w.TextMember("type", typeResult)
-	e.w.TextMember("call_id", id)
-	e.w.Key("output")
+	e.Body.BeginObject()
+	e.Body.TextMember("type", typeResult)
+	e.Body.TextMember("call_id", id)
+	e.Body.Key("output")
 	switch {
 	case m.GetError() != nil:
-		e.w.Text(m.GetError().GetMessage())
+		e.Body.Text(m.GetError().GetMessage())
 	case m.GetContent().GetList() != nil:
 		err = e.parts(m.GetContent().GetList().GetParts(), false)
 	default:
-		e.w.Text(m.GetContent().GetText())
+		e.Body.Text(m.GetContent().GetText())
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 	return err
 }
 
@@ -163,18 +163,18 @@ func assistantParts(m *modelv1.ChatMessage) []*contentv1.Content {
 // texts writes texts of the assistant as one message. Its id is left out: a server that stores nothing requires the
 // reasoning before an item with an id, and the history may lack it.
 func (e *encoder) texts(parts []*contentv1.Content, calls bool) {
-	e.w.BeginObject()
-	e.w.TextMember("type", typeMessage)
-	e.w.TextMember("role", "assistant")
-	e.w.TextMember("status", statusCompleted)
-	e.w.TextUnlessEmpty("phase", e.phase(parts[0], calls))
-	e.w.Key("content")
-	e.w.BeginList()
+	e.Body.BeginObject()
+	e.Body.TextMember("type", typeMessage)
+	e.Body.TextMember("role", "assistant")
+	e.Body.TextMember("status", statusCompleted)
+	e.Body.TextUnlessEmpty("phase", e.phase(parts[0], calls))
+	e.Body.Key("content")
+	e.Body.BeginList()
 	for _, part := range parts {
-		writeText(e.w, part.GetText())
+		writeText(e.Body, part.GetText())
 	}
-	e.w.EndList()
-	e.w.EndObject()
+	e.Body.EndList()
+	e.Body.EndObject()
 }
 
 // phase is the phase of a message: the server's own, or if phases are sent, the one that it has by its place.
@@ -193,25 +193,25 @@ func (e *encoder) phase(part *contentv1.Content, calls bool) string {
 
 // reasoning writes a model's reasoning back: its id and its sealed form. The server does not take readable reasoning.
 func (e *encoder) reasoning(r *contentv1.Reasoning) {
-	e.w.BeginObject()
-	e.w.TextMember("type", typeReasoning)
-	e.w.TextUnlessEmpty("id", r.GetSignature())
-	e.w.RawMember("summary", "[]")
-	e.w.RawMember("content", "[]")
-	e.w.Key("encrypted_content")
+	e.Body.BeginObject()
+	e.Body.TextMember("type", typeReasoning)
+	e.Body.TextUnlessEmpty("id", r.GetSignature())
+	e.Body.RawMember("summary", "[]")
+	e.Body.RawMember("content", "[]")
+	e.Body.Key("encrypted_content")
 	if r.GetRedacted() {
-		e.w.Text(r.GetReasoning())
+		e.Body.Text(r.GetReasoning())
 	} else {
-		e.w.Null()
+		e.Body.Null()
 	}
-	e.w.EndObject()
+	e.Body.EndObject()
 }
 
 func (e *encoder) call(call *toolv1.ToolCall) {
-	e.w.BeginObject()
-	e.w.TextMember("type", typeCall)
-	e.w.TextMember("call_id", call.GetId())
-	e.w.TextMember("name", call.GetFunction())
-	e.w.TextMember("arguments", argumentsOf(call))
-	e.w.EndObject()
+	e.Body.BeginObject()
+	e.Body.TextMember("type", typeCall)
+	e.Body.TextMember("call_id", call.GetId())
+	e.Body.TextMember("name", call.GetFunction())
+	e.Body.TextMember("arguments", dialect.ArgumentsOf(call))
+	e.Body.EndObject()
 }

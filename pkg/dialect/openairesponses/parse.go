@@ -65,7 +65,7 @@ type wireTool struct {
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
 	if err := jsonread.Unmarshal(body, &w); err != nil {
-		return nil, openai.Unreadable(err)
+		return nil, dialect.Unreadable(err)
 	}
 	if err := w.check(); err != nil {
 		return nil, err
@@ -94,11 +94,11 @@ func (w *wireRequest) check() error {
 		return dialect.Required("input")
 	case w.Previous != "":
 		return notStored("previous_response_id")
-	case isSet(w.Conversation):
+	case jsonread.IsSet(w.Conversation):
 		return notStored("conversation")
 	case w.Background:
 		return dialect.NotSupported("background", "answers in the background are not supported here")
-	case isSet(w.Prompt):
+	case jsonread.IsSet(w.Prompt):
 		return dialect.NotSupported("prompt", "prompts that a vendor stores are not known here")
 	case w.MaxTokens != nil && *w.MaxTokens < 1:
 		return dialect.Invalid("max_output_tokens", "is %d; give at least 1", *w.MaxTokens)
@@ -122,30 +122,23 @@ func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 		case t.Name == "":
 			return nil, dialect.Required(param + ".name")
 		}
-		schema := string(t.Parameters)
-		if !isSet(t.Parameters) {
-			schema = `{"type":"object","properties":{}}`
+		schema := dialect.NoParameters
+		if jsonread.IsSet(t.Parameters) {
+			schema = string(t.Parameters)
 		}
 		tools = append(tools, &toolv1.ToolInfo{Name: t.Name, Description: t.Description, ParametersJson: schema})
 	}
 	return tools, nil
 }
 
-// modes are the choices among tools that name none.
-var modes = map[string]toolv1.ToolChoiceMode{
-	"auto":     toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO,
-	"none":     toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE,
-	"required": toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY,
-}
-
 func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
-	if !isSet(w.ToolChoice) {
+	if !jsonread.IsSet(w.ToolChoice) {
 		return nil, nil
 	}
 	var word string
 	if json.Unmarshal(w.ToolChoice, &word) == nil {
-		if mode, ok := modes[word]; ok {
-			return chat.ModeChoice(mode), nil
+		if choice, ok := openai.ChoiceOf(word); ok {
+			return choice, nil
 		}
 	}
 	var named struct {
@@ -173,7 +166,7 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 		return nil, dialect.NotSupported("text.format.type", "`json_object` is not supported here; give a `json_schema`")
 	case f.Type != "json_schema":
 		return nil, dialect.Invalid("text.format.type", "%q is none of text, json_schema", f.Type)
-	case f.Name == "" || !isSet(f.Schema):
+	case f.Name == "" || !jsonread.IsSet(f.Schema):
 		return nil, dialect.Invalid("text.format", "needs a name and a schema")
 	default:
 		c.ResponseSchema = &modelv1.ResponseSchema{Name: f.Name, JsonSchema: string(f.Schema), Description: f.Description, Strict: f.Strict}

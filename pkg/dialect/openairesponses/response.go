@@ -67,7 +67,7 @@ func (c Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 		return nil, malformed(err)
 	}
 	switch {
-	case r.Status == statusFailed, r.Items == nil && isSet(r.Error):
+	case r.Status == statusFailed, r.Items == nil && jsonread.IsSet(r.Error):
 		return nil, c.DecodeError(body)
 	case r.Items == nil:
 		return nil, malformed(nil)
@@ -76,8 +76,6 @@ func (c Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 	}
 	return r, nil
 }
-
-func isSet(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // Output implements dialect.Response. All items are one choice.
 func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
@@ -101,7 +99,7 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 	if r.ID != "" {
 		output.ResponseId = &r.ID
 	}
-	if isSet(r.Metadata) && string(r.Metadata) != "{}" {
+	if jsonread.IsSet(r.Metadata) && string(r.Metadata) != "{}" {
 		output.MetadataJson = string(r.Metadata)
 	}
 	chat.CompleteOutput(output)
@@ -146,23 +144,15 @@ func appendLogprobs(m *modelv1.Logprobs, parts []part) *modelv1.Logprobs {
 	return m
 }
 
-// message subtracts the cached tokens from the input, since they are counted separately. Impossible usage is nil.
+// message is the usage in the canonical form; nil if there is none, or if it is impossible.
 func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	m := chat.KnownUsage(&modelv1.ModelUsage{
+	return openai.Usage(&modelv1.ModelUsage{
 		InputTokens: u.Input, OutputTokens: u.Output, TotalTokens: u.Total,
 		InputTokensCacheRead: unlessZero(u.Details.Cached), InputTokensCacheWrite: unlessZero(u.Details.Written), ReasoningTokens: u.OutputDetails.Reasoning,
 	})
-	if m == nil {
-		return nil
-	}
-	if m.GetTotalTokens() == 0 {
-		m.TotalTokens = chat.SumTokens(m.GetInputTokens(), m.GetOutputTokens())
-	}
-	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead()-m.GetInputTokensCacheWrite())
-	return m
 }
 
 // unlessZero is a count; zero is none, since the server sends it whether or not it caches.

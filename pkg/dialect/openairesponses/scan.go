@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
 )
 
@@ -46,7 +47,7 @@ func scanResponse(doc []byte, facts *dialect.Facts) {
 	if id, ok := jsonscan.Text(found[2].Of(doc)); ok {
 		facts.ID = id
 	}
-	facts.Failed = facts.Failed || r.Status == statusFailed || r.Status == "" && isSet(found[4].Of(doc))
+	facts.Failed = facts.Failed || r.Status == statusFailed || r.Status == "" && jsonread.IsSet(found[4].Of(doc))
 	if r.Status == statusCompleted || r.Status == statusIncomplete {
 		_ = json.Unmarshal(found[5].Of(doc), &r.Incomplete)
 		facts.StopReason = r.stopReason(dialect.Says(doc, `"call_id"`))

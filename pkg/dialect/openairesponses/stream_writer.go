@@ -192,7 +192,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 	for i, call := range m.GetToolCalls() {
 		piece := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
 		if open := s.calls[int32(i)]; open == nil || open.arguments.Len() == 0 {
-			piece.Arguments = argumentsOf(call)
+			piece.Arguments = dialect.ArgumentsOf(call)
 		}
 		s.growCall(piece)
 	}
@@ -376,7 +376,7 @@ func (s *streamWriter) event(kind string, members func(*jsonwrite.Writer)) {
 	w.EndObject()
 	s.data = w.Bytes()
 	s.sequence++
-	s.frame = append(append(append(append(append(s.frame[:0], "event: "...), kind...), "\ndata: "...), s.data...), "\n\n"...)
+	s.frame = dialect.AppendEvent(s.frame[:0], kind, s.data)
 	s.send(s.frame)
 }
 

@@ -3,6 +3,7 @@ package jsonread
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // Raw is an undecoded value. Unmarshal makes it a part of the document, whereas a json.RawMessage is a copy: the
@@ -40,4 +41,18 @@ func (t *TextOrRaw) UnmarshalJSON(raw []byte) error {
 }
 
 // Absent reports whether the member is missing or null.
-func (t TextOrRaw) Absent() bool { return !t.IsText && (len(t.Raw) == 0 || string(t.Raw) == "null") }
+func (t TextOrRaw) Absent() bool { return !t.IsText && !IsSet(t.Raw) }
+
+// IsSet reports whether the undecoded value of a member is there, and not null.
+func IsSet(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// IsObject reports whether a document is a JSON object.
+func IsObject(document string) bool { return begins(document, '{') }
+
+// IsList reports whether a document is a JSON list.
+func IsList(document string) bool { return begins(document, '[') }
+
+func begins(document string, bracket byte) bool {
+	trimmed := strings.TrimLeft(document, " \t\r\n")
+	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))
+}

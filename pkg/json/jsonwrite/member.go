@@ -72,6 +72,11 @@ func (w *Writer) OptFloat(name string, f *float64) {
 // TextList writes a member that is a list of texts.
 func (w *Writer) TextList(name string, texts []string) {
 	w.Key(name)
+	w.Texts(texts)
+}
+
+// Texts writes a list of texts.
+func (w *Writer) Texts(texts []string) {
 	w.BeginList()
 	for _, text := range texts {
 		w.Text(text)

@@ -98,6 +98,14 @@ func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailure
 // answers of any model's maximal length fit.
 const DefaultMaxAnswerBytes = 64 << 20
 
+// Streams reports whether the request is to be streamed: as asked, else if its answer is watched.
+func (r *Request) Streams(asked *bool) bool {
+	if asked != nil {
+		return *asked
+	}
+	return r.Stream != nil || r.Progress != nil
+}
+
 // AnswerBound is MaxAnswerBytes with its default.
 func (r *Request) AnswerBound() int64 {
 	if r.MaxAnswerBytes > 0 {

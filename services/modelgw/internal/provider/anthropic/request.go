@@ -96,10 +96,8 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	}
 	p.Members = slices.Concat(withoutReplaced(given, m.members), m.members)
 	p.compact(compacted, m.generation.window())
-	p.Stream = p.thinks || c.GetMaxTokens() >= streamFrom || r.Stream != nil || r.Progress != nil
-	if m.args.Streaming.always != nil {
-		p.Stream = *m.args.Streaming.always
-	}
+	always := m.args.Streaming.always
+	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
 	return p, nil
 }
 

@@ -71,17 +71,9 @@ func (m *model) request(r *provider.Request) *format.Request {
 	c.Seed = nil
 	thinking, _ := m.thinking(c)
 	return &format.Request{
-		Request:  dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: c, Stream: m.streams(r)},
+		Request:  dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming)},
 		Thinking: thinking, Safety: m.safety,
 	}
-}
-
-// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched.
-func (m *model) streams(r *provider.Request) bool {
-	if m.args.Streaming != nil {
-		return *m.args.Streaming
-	}
-	return r.Stream != nil || r.Progress != nil
 }
 
 // attempt is one attempt of a call.

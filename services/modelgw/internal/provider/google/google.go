@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -161,7 +162,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 
 // isSet reports whether an argument is given, and not as false or null.
 func isSet(argument json.RawMessage) bool {
-	return len(argument) > 0 && string(argument) != "null" && string(argument) != "false"
+	return jsonread.IsSet(argument) && string(argument) != "false"
 }
 
 // thresholds are those of the content filter.

@@ -46,7 +46,7 @@ func (m *model) chatRequest(r *provider.Request) *openaichat.Request {
 	config := chat.Merge(r.Config)
 	request := &openaichat.Request{
 		Request: dialect.Request{
-			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config, Stream: m.streams(r), Members: m.members(),
+			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config, Stream: r.Streams(m.args.Streaming), Members: m.members(),
 		},
 		CacheMarks: m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
@@ -64,14 +64,6 @@ func (m *model) chatRequest(r *provider.Request) *openaichat.Request {
 		config.MaxTokens = new(max(visionTokens, config.GetMaxTokens()))
 	}
 	return request
-}
-
-// streams reports whether a request is streamed: as the model argument sets it, else if the answer is watched.
-func (m *model) streams(r *provider.Request) bool {
-	if m.args.Streaming != nil {
-		return *m.args.Streaming
-	}
-	return r.Stream != nil || r.Progress != nil
 }
 
 func (m *model) members() []dialect.Member {

@@ -55,8 +55,8 @@ func (n name) takesCacheMarks() bool { return n.isAtLeast(5, 6) }
 func (n name) isNewest() bool { return n.isAtLeast(5, 6) || n.isCodeName() }
 
 // samples reports whether the model takes options of sampling with this configuration: it does not while it reasons.
-// The o series, the first codex and the first gpt-5 always reason, gpt-5.5 and later unless they are told not to, the models between them
-// and those with a code name if they are told to.
+// The o series, the first codex and the first gpt-5 always reason. Models from gpt-5.5 on reason unless the effort is
+// `none`; the models between them, and those with a code name, reason if an effort is set.
 func (n name) samples(c *modelv1.GenerateConfig) bool {
 	effort, pro := c.GetReasoningEffort(), c.GetReasoningMode() == "pro"
 	switch {

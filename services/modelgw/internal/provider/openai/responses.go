@@ -78,7 +78,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	request := &openairesponses.Request{
 		Request: dialect.Request{
 			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
-			Stream: m.streams(r) && !m.unverified.stream.Load(), Members: m.members(),
+			Stream: r.Streams(m.args.Streaming) && !m.unverified.stream.Load(), Members: m.members(),
 		},
 		SealReasoning: m.name.takesReasoning() && !m.stores(extra),
 		Phases:        m.args.ResponsesPhase != nil && *m.args.ResponsesPhase,

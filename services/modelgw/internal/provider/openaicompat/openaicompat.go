@@ -154,11 +154,8 @@ var newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	request := &openaichat.Request{StrictTools: m.args.StrictTools, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: reduced(r.Tools), Choice: r.ToolChoice, Config: r.Config, Stream: r.Stream != nil || r.Progress != nil,
+		Model: m.name, Messages: r.Messages, Tools: reduced(r.Tools), Choice: r.ToolChoice, Config: r.Config, Stream: r.Streams(m.args.Stream),
 	}}
-	if m.args.Stream != nil {
-		request.Stream = *m.args.Stream
-	}
 	if request.StrictTools == nil {
 		request.StrictTools = new(true)
 	}
