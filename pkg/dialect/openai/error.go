@@ -1,5 +1,5 @@
-// Package openai is what the formats of OpenAI's APIs share: errors, log-probabilities, and the marks for the prompt
-// cache. The formats are packages of their own, beside this one.
+// Package openai is what the formats of OpenAI's APIs share: errors, choices among tools, usage, log-probabilities, and
+// the marks for the prompt cache. The formats are packages of their own, beside this one.
 package openai
 
 import (
