@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds a removal: a process may create files as fast as they are removed.
-const patience = time.Minute
+// patience bounds a removal: a process may create files as fast as they are removed. A slow machine takes over a minute
+// for some thousand folders within each other.
+const patience = 5 * time.Minute
 
 // maxOpen bounds the folders that are open at once. What lies deeper is moved up before it is removed.
 const maxOpen = 64
@@ -34,7 +35,7 @@ func Remove(path string) error {
 
 // RemoveAt removes the folder of that name in an open one, with all in it, however deep that is. It follows no links.
 // What cannot be removed stays, perhaps higher up in the folder, and the first reason is the error; EBUSY, when it
-// takes more than a minute.
+// takes more than five minutes.
 func RemoveAt(parent int, name string) error {
 	top, err := open(parent, name)
 	if err != nil {
