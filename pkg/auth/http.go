@@ -30,12 +30,18 @@ func Refuse(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", Challenge)
 }
 
-// Token is the token of a request, in either of the headers where vendors' clients send a key.
-func Token(h http.Header) string {
-	if key := h.Get("X-Api-Key"); key != "" {
-		return key
+// VendorToken is the token of a request, wherever vendors' clients send a key: in one of three headers, or in the
+// address as the member `key` of the query.
+func VendorToken(r *http.Request) string {
+	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
+		if key := r.Header.Get(name); key != "" {
+			return key
+		}
 	}
-	return Bearer(h.Get("Authorization"))
+	if token := Bearer(r.Header.Get("Authorization")); token != "" || r.URL.RawQuery == "" {
+		return token
+	}
+	return r.URL.Query().Get("key")
 }
 
 // Guard passes requests with a known bearer token to the handler, and answers others in the form of all errors of the

@@ -124,7 +124,8 @@ type Format struct {
 	Name string
 	// IDPrefix is the prefix of the ids of answers.
 	IDPrefix string
-	// OutputBounds are the members of a request that bound output tokens, the effective one first.
+	// OutputBounds are the members of a request that bound output tokens, the effective one first. A dot is before the
+	// name of a member within a member.
 	OutputBounds []string
 	// Options are the members of a request that options of a configuration have, where the names differ.
 	Options map[string]string
@@ -170,6 +171,9 @@ type ResponseMeta struct {
 	Created int64
 	// IncludeUsage adds the usage to a stream, in formats that leave it out otherwise.
 	IncludeUsage bool
+	// Request is the request that is answered, as ParseRequest returned it: some formats repeat parts of it, and name its
+	// tools as it did. Nil repeats nothing.
+	Request *Request
 }
 
 // Response is a decoded answer: from a body, or from a stream as far as it was received. A provider finds data beyond

@@ -37,7 +37,7 @@ func forward(address string, within time.Duration, known auth.Authenticator, log
 		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := auth.Admit(r.Context(), known, auth.Token(r.Header))
+		_, err := auth.Admit(r.Context(), known, auth.VendorToken(r))
 		if err != nil {
 			w.Header().Set("Connection", "close") // modelgw refuses the request.
 			proxy.ServeHTTP(w, r)

@@ -163,7 +163,9 @@ func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/", auth.Guard(deps.Auth, paced(api, cfg.WriteTimeout)))
 	if vendor != nil {
-		mux.Handle("/v1/", vendor)
+		for _, prefix := range []string{"/v1/", "/v1beta/", "/models/"} {
+			mux.Handle(prefix, vendor)
+		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, rpcerr.RouteNotFound(r.Method, headtail.Cut(r.URL.Path, maxShownPath)))

@@ -325,6 +325,21 @@ func TestVendorShapesArePassedOn(t *testing.T) {
 	assert.Equal(t, " and more", string(rest))
 }
 
+// Gemini's clients ask below paths of their own, and may have the token in a header of their own or in the address.
+func TestGeminisPathsArePassedOn(t *testing.T) {
+	t.Parallel()
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.String()+" "+r.Header.Get("X-Goog-Api-Key"))
+	}))
+	defer behind.Close()
+	addr := startWith(t, &runs{}, gateway.Config{}, strings.TrimPrefix(behind.URL, "http://"))
+	for _, path := range []string{"/v1beta/models/a/b:generateContent?alt=sse", "/models/a/b:generateContent?key=mine"} {
+		resp, body := call(t, http.MethodPost, "http://"+addr+path, "{}", map[string]string{"X-Goog-Api-Key": "mine"})
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Equal(t, path+" mine", body)
+	}
+}
+
 func TestAClientThatNeverReadsFreesModelgw(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})

@@ -534,8 +534,8 @@ func TestInterfacesThatAreNotSpokenAreSaidSo(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)
 	for path, step := range map[string]string{
-		"/v1/responses": "/v1/chat/completions", "/v1/responses/resp_1": "/v1/chat/completions", "/v1/completions": "/v1/chat/completions", "/v1/embeddings": "/v1/embeddings",
-		"/v1/complete": "/v1/messages", "/v1/messages/batches": "/v1/messages", "/v1/files": "/v1/files", "/v1/models/x:generateContent": "/v1/chat/completions",
+		"/v1/responses/resp_1": "/v1/responses", "/v1/completions": "/v1/chat/completions", "/v1/embeddings": "/v1/embeddings",
+		"/v1/complete": "/v1/messages", "/v1/messages/batches": "/v1/messages", "/v1/files": "/v1/files",
 		"/v1/chat/completions/": "/v1/chat/completions",
 	} {
 		answer := g.post(t, path, `{"model":"mockllm/model"}`)
@@ -546,8 +546,6 @@ func TestInterfacesThatAreNotSpokenAreSaidSo(t *testing.T) {
 		assert.NotEqual(t, "model_not_found", code, path)
 		assert.Contains(t, []string{"invalid_request_error", "not_found_error"}, kind, path)
 	}
-	answer := g.do(t.Context(), t, http.MethodGet, "/v1/responses", "", "Connection", "Upgrade", "Upgrade", "websocket")
-	assert.Equal(t, http.StatusUpgradeRequired, answer.StatusCode, "clients turn to HTTP at once")
 }
 
 // What is wrong with a request is said in few words, and nothing of the server.

@@ -292,7 +292,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return s, nil
 }
 
-// Handler serves models below /v1/, in the shapes of vendors. It knows its callers itself.
+// Handler serves models below the prefixes of internal/endpoint, in the shapes of vendors. It knows its callers itself.
 func (s *Service) Handler() http.Handler { return s.web }
 
 // register adds the providers.

@@ -26,7 +26,9 @@ var (
 // Format implements dialect.Codec. Ids of answers have no prefix.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, OutputBounds: []string{"maxOutputTokens"},
+		Name: Name, OutputBounds: []string{
+			"generationConfig.maxOutputTokens", "generationConfig.max_output_tokens", "generation_config.maxOutputTokens", "generation_config.max_output_tokens",
+		},
 		Options: map[string]string{
 			"max_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK", "stop_seqs": "stopSequences", "num_choices": "candidateCount",
 			"frequency_penalty": "frequencyPenalty", "presence_penalty": "presencePenalty", "logprobs": "responseLogprobs", "top_logprobs": "logprobs",

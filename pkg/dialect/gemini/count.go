@@ -6,8 +6,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// modelPrefix precedes a model's name where it is in a body.
-const modelPrefix = "models/"
+// ModelPrefix precedes a model's name where it is in a body, and in lists of models.
+const ModelPrefix = "models/"
 
 // AppendCountRequest implements dialect.TokenCounter.
 func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) {
@@ -15,7 +15,7 @@ func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) 
 	e.Body.BeginObject()
 	e.Body.Key("generateContentRequest")
 	e.Body.BeginObject()
-	e.Body.TextMember("model", modelPrefix+r.Model)
+	e.Body.TextMember("model", ModelPrefix+r.Model)
 	e.members()
 	e.Body.EndObject()
 	e.Body.EndObject()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -25,7 +26,8 @@ type wireRequest struct {
 	Cached string `json:"cachedContent"`
 }
 
-// wireTool is a list of functions. Any other member is a tool of the server.
+// wireTool is a list of functions. Any other member is a tool that only the server can run, which is left out: the model
+// has one offer less.
 type wireTool map[string]json.RawMessage
 
 const memberFunctions = "functionDeclarations"
@@ -95,7 +97,7 @@ func (w *wireRequest) request() (*dialect.Request, error) {
 	if r.Tools, err = w.tools(); err != nil {
 		return nil, err
 	}
-	if r.Choice, err = w.choice(); err != nil {
+	if err = w.choose(r); err != nil {
 		return nil, err
 	}
 	r.Config, err = w.config()
@@ -105,11 +107,6 @@ func (w *wireRequest) request() (*dialect.Request, error) {
 func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 	var tools []*toolv1.ToolInfo
 	for i, tool := range w.Tools {
-		for name := range tool {
-			if name != memberFunctions {
-				return nil, dialect.NotSupported(fmt.Sprintf("tools[%d].%s", i, name), "is not supported here; `%s` are", memberFunctions)
-			}
-		}
 		param := fmt.Sprintf("tools[%d].%s", i, memberFunctions)
 		var functions []functionDeclaration
 		if raw := tool[memberFunctions]; raw != nil && jsonread.Unmarshal(raw, &functions) != nil {
@@ -164,30 +161,38 @@ func lowerTypes(value any) (changed bool) {
 	return changed
 }
 
-func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
+// choose reads the choice among the tools. Where several may be called, the others are not on offer.
+func (w *wireRequest) choose(r *dialect.Request) error {
 	if w.ToolConfig == nil {
-		return nil, nil
+		return nil
 	}
 	const param = "toolConfig.functionCallingConfig"
 	c := w.ToolConfig.Calling
-	switch {
-	case len(c.Allowed) > 1:
-		return nil, dialect.NotSupported(param+".allowedFunctionNames", "more than one name is not supported here; send only the functions that may be called")
-	case len(c.Allowed) == 1 && (c.Mode == modeAny || c.Mode == modeValidated):
-		return chat.FunctionChoice(c.Allowed[0]), nil
+	if c.Mode == modeAny || c.Mode == modeValidated {
+		switch len(c.Allowed) {
+		case 0:
+		case 1:
+			r.Choice = chat.FunctionChoice(c.Allowed[0])
+			return nil
+		default:
+			r.Tools = slices.DeleteFunc(r.Tools, func(t *toolv1.ToolInfo) bool { return !slices.Contains(c.Allowed, t.GetName()) })
+		}
+		if c.Mode == modeAny && len(r.Tools) == 0 {
+			return dialect.NotSupported(param, "demands a call, but none of the functions that may be called is on offer")
+		}
 	}
 	switch c.Mode {
 	case "", "MODE_UNSPECIFIED":
-		return nil, nil
 	case modeAuto, modeValidated:
-		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), nil
+		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
 	case modeAny:
-		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), nil
+		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
 	case modeNone:
-		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), nil
+		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE)
 	default:
-		return nil, dialect.Invalid(param+".mode", "%q is none of AUTO, ANY, NONE, VALIDATED", c.Mode)
+		return dialect.Invalid(param+".mode", "%q is none of AUTO, ANY, NONE, VALIDATED", c.Mode)
 	}
+	return nil
 }
 
 // paramConfig precedes the names of the options.

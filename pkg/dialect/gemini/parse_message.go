@@ -37,6 +37,9 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 	}
 	for i := range w.Contents {
 		turn, param := &w.Contents[i], fmt.Sprintf("contents[%d]", i)
+		for j := range turn.Parts {
+			turn.Parts[j].standardize()
+		}
 		var err error
 		switch turn.Role {
 		case roleUser, "", "function":
@@ -108,6 +111,14 @@ func (c *conversation) user(turn *content, param string) error {
 	}
 	said()
 	return nil
+}
+
+// standardize brings the bytes of a part to the alphabet that all vendors read.
+func (p *part) standardize() {
+	p.Signature = standard(p.Signature)
+	if p.Inline != nil {
+		p.Inline.Data = standard(p.Inline.Data)
+	}
 }
 
 // read reads a part that is a text or media.

@@ -1,7 +1,9 @@
 package gemini
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -42,4 +44,41 @@ func anchored(part *contentv1.Content) (callID string, ok bool) {
 // sealed makes a sealed part. summary is the thought, if it is known.
 func sealed(signature string, summary *string) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: signature, Summary: summary, Redacted: true}}}
+}
+
+// Signatures are bytes in the format. Clients decode them, and encode them anew in either alphabet of base64: a text
+// that is none would not survive, so that it is encoded with a mark before it.
+
+// mark is before a text that is no base64 of its own, as bytes.
+const mark = "evalfleet:"
+
+// wrapped is a signature of any vendor as a client of the format keeps it.
+func wrapped(signature string) string {
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	if err == nil && base64.StdEncoding.EncodeToString(raw) == signature && !strings.HasPrefix(string(raw), mark) {
+		return signature
+	}
+	return base64.StdEncoding.EncodeToString([]byte(mark + signature))
+}
+
+// unwrapped is the signature that was wrapped.
+func unwrapped(signature string) string {
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	if text, ours := strings.CutPrefix(string(raw), mark); err == nil && ours {
+		return text
+	}
+	return signature
+}
+
+// standard returns base64 in the usual alphabet and with its padding; any other text unchanged.
+func standard(encoded string) string {
+	if len(encoded)%4 == 0 && !strings.ContainsAny(encoded, "-_") {
+		return encoded
+	}
+	plain := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(encoded), "=")
+	raw, err := base64.RawStdEncoding.DecodeString(plain)
+	if err != nil {
+		return encoded
+	}
+	return base64.StdEncoding.EncodeToString(raw)
 }

@@ -1,6 +1,9 @@
 package gemini_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -97,11 +101,10 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"contents":[{"parts":[{"functionResponse":{}}]}]}`:                                                    "functionResponse.name",
 		`{` + turn + `,"systemInstruction":{"parts":[{"inlineData":{}}]}}`:                                      "systemInstruction.parts[0]",
 		`{` + turn + `,"cachedContent":"cachedContents/x"}`:                                                     "cachedContent",
-		`{` + turn + `,"tools":[{"googleSearch":{}}]}`:                                                          "tools[0].googleSearch",
 		`{` + turn + `,"tools":[{"functionDeclarations":{}}]}`:                                                  "tools[0].functionDeclarations",
 		`{` + turn + `,"tools":[{"functionDeclarations":[{}]}]}`:                                                "tools[0].functionDeclarations[0].name",
 		`{` + turn + `,"toolConfig":{"functionCallingConfig":{"mode":"SOME"}}}`:                                 "functionCallingConfig.mode",
-		`{` + turn + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["a","b"]}}}`: "allowedFunctionNames",
+		`{` + turn + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["a","b"]}}}`: "none of the functions that may be called",
 		`{` + turn + `,"generationConfig":{"maxOutputTokens":0}}`:                                               "generationConfig.maxOutputTokens",
 		`{` + turn + `,"generationConfig":{"candidateCount":1000000}}`:                                          "1 to 1024",
 		`{` + turn + `,"generationConfig":{"topK":-1}}`:                                                         "generationConfig.topK",
@@ -140,5 +143,47 @@ func TestTokensAreCountedOfARequestOrOfItsTurnsAlone(t *testing.T) {
 		r, err := gemini.Codec{}.ParseCountRequest([]byte(body))
 		require.NoError(t, err)
 		assert.Equal(t, "x", chat.Text(r.Messages[0]))
+	}
+}
+
+// Bytes have either alphabet of base64, with or without padding: the vendor's own clients write the one, its documents
+// the other.
+func TestBytesInEitherAlphabet(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{"+/+/AA==", "-_-_AA==", "-_-_AA"} {
+		r, err := gemini.Codec{}.ParseRequest([]byte(`{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"` + data + `"}}]}]}`))
+		require.NoError(t, err, data)
+		parts := chat.Parts(r.Messages[0].GetContent())
+		assert.Equal(t, "data:image/png;base64,+/+/AA==", parts[0].GetImage().GetMedia().GetUri(), data)
+	}
+}
+
+// A client decodes a signature and encodes it anew, in the other alphabet. Signatures of any vendor survive that,
+// whatever their form.
+func TestSignaturesSurviveAClientThatDecodesThem(t *testing.T) {
+	t.Parallel()
+	for _, signature := range []string{"+/+/AA==", "gAAA-_x=", "any text", "ZXZhbGZsZWV0Ong="} {
+		m := chat.Assistant("")
+		m.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: signature, Redacted: true}}}, chat.TextPart("So."))
+		body, err := gemini.Codec{}.AppendResponse(nil, chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP), dialect.ResponseMeta{})
+		require.NoError(t, err)
+		var said struct {
+			Candidates []struct {
+				Content struct {
+					Parts []struct {
+						Text      string `json:"text"`
+						Signature []byte `json:"thoughtSignature"`
+					} `json:"parts"`
+				} `json:"content"`
+			} `json:"candidates"`
+		}
+		require.NoError(t, json.Unmarshal(body, &said), "a signature is bytes: %s", body)
+		part := said.Candidates[0].Content.Parts[0]
+		again := fmt.Sprintf(`{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":%q,"thoughtSignature":%q}]}]}`,
+			part.Text, base64.URLEncoding.EncodeToString(part.Signature))
+		r, err := gemini.Codec{}.ParseRequest([]byte(again))
+		require.NoError(t, err)
+		parts := chat.Parts(r.Messages[1].GetContent())
+		assert.Equal(t, signature, parts[0].GetReasoning().GetReasoning())
 	}
 }

@@ -133,7 +133,11 @@ func (t *turnWriter) flush() {
 
 // end ends a part, with the signature.
 func (t *turnWriter) end() {
-	t.w.TextUnlessEmpty("thoughtSignature", t.seal)
+	seal := t.seal
+	if t.answer {
+		seal = wrapped(seal)
+	}
+	t.w.TextUnlessEmpty("thoughtSignature", seal)
 	t.seal = ""
 	t.w.EndObject()
 }

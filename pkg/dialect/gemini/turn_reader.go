@@ -56,7 +56,7 @@ func (t *turnReader) sealed(p *part) {
 			summary, t.parts = &r.Reasoning, t.parts[:last]
 		}
 	}
-	t.parts = append(t.parts, sealed(p.Signature, summary))
+	t.parts = append(t.parts, sealed(unwrapped(p.Signature), summary))
 }
 
 // randomID makes an id for a call: some models give their calls none.
@@ -75,7 +75,7 @@ func (t *turnReader) call(p *part) {
 	default:
 		id = randomID(p.Call.Name)
 	}
-	t.parts = append(t.parts, anchor(id, p.Signature))
+	t.parts = append(t.parts, anchor(id, unwrapped(p.Signature)))
 	t.calls = append(t.calls, dialect.ToolCall(id, p.Call.Name, p.Call.arguments(), t.tools))
 }
 

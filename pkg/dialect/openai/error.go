@@ -140,6 +140,7 @@ var (
 		dialect.Wrong:        {typeInvalid, "invalid_value"},
 		dialect.Missing:      {typeInvalid, "missing_required_parameter"},
 		dialect.Unsupported:  {typeInvalid, "unsupported_parameter"},
+		dialect.NoThreads:    {typeInvalid, "previous_response_not_found"},
 		dialect.UnknownModel: {typeInvalid, "model_not_found"},
 		dialect.TooLong:      {typeInvalid, codeTooLong},
 		dialect.QuotaSpent:   {QuotaSpent, QuotaSpent},

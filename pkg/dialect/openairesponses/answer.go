@@ -10,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -31,7 +32,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		}
 	}
 	for _, call := range choice.GetMessage().GetToolCalls() {
-		a.items = append(a.items, callItem(newID(callID), statusCompleted, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call)))
+		a.items = append(a.items, newCall(call, a.tools()).item(statusCompleted))
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	a.write(w)
@@ -86,9 +87,7 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.RawMember("instructions", "null")
 	w.RawMember("metadata", "{}")
 	w.TextMember("model", a.meta.Model)
-	w.RawMember("parallel_tool_calls", "true")
-	w.TextMember("tool_choice", "auto")
-	w.RawMember("tools", "[]")
+	a.writeOffer(w)
 	w.Key("output")
 	w.BeginList()
 	for _, it := range a.items {
@@ -98,6 +97,50 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.Key("usage")
 	writeUsage(w, a.usage)
 	w.EndObject()
+}
+
+// tools are the tools of the request.
+func (a *answer) tools() []*toolv1.ToolInfo {
+	if a.meta.Request == nil {
+		return nil
+	}
+	return a.meta.Request.Tools
+}
+
+// writeOffer repeats what the request says of calls.
+func (a *answer) writeOffer(w *jsonwrite.Writer) {
+	r := a.meta.Request
+	if r == nil {
+		r = &dialect.Request{}
+	}
+	w.BoolMember("parallel_tool_calls", r.Config == nil || r.Config.ParallelToolCalls == nil || r.Config.GetParallelToolCalls())
+	w.Key("tool_choice")
+	switch choice := r.Choice; {
+	case choice.GetFunction() != "":
+		named := wireNameOf(choice.GetFunction(), r.Tools)
+		w.BeginObject()
+		w.TextMember("type", named.kind())
+		w.TextUnlessEmpty("namespace", named.Namespace)
+		w.TextMember("name", named.Name)
+		w.EndObject()
+	default:
+		w.Text(openai.ChoiceWord(choice.GetMode()))
+	}
+	w.Key("tools")
+	w.BeginList()
+	for _, t := range r.Tools {
+		named := wireNameOf(t.GetName(), r.Tools)
+		w.BeginObject()
+		w.TextMember("type", named.kind())
+		w.TextUnlessEmpty("namespace", named.Namespace)
+		w.TextMember("name", named.Name)
+		w.TextMember("description", t.GetDescription())
+		if !named.Custom {
+			w.RawMember("parameters", t.GetParametersJson())
+		}
+		w.EndObject()
+	}
+	w.EndList()
 }
 
 func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
@@ -188,16 +231,59 @@ func readable(r *contentv1.Reasoning) string {
 	return r.GetReasoning()
 }
 
-// callID is the prefix of the ids of calls as items.
-const callID = "fc_"
+// writtenCall is a call as an item.
+type writtenCall struct {
+	id, callID string
+	named      wireName
+	// arguments are the arguments, or the text of a custom tool.
+	arguments string
+}
 
-func callItem(id, status, call, function, arguments string) string {
-	w := jsonwrite.NewWriter(128 + 2*len(arguments))
-	beginItem(w, typeCall, id)
+// beginCall returns a call without its arguments. tools are those of the request.
+func beginCall(callID, function string, tools []*toolv1.ToolInfo) *writtenCall {
+	c := &writtenCall{callID: callID, named: wireNameOf(function, tools)}
+	c.id = newID(c.kind().prefix)
+	return c
+}
+
+// newCall returns a whole call.
+func newCall(call *toolv1.ToolCall, tools []*toolv1.ToolInfo) *writtenCall {
+	c := beginCall(call.GetId(), call.GetFunction(), tools)
+	if c.arguments = dialect.ArgumentsOf(call); c.named.Custom {
+		c.arguments = customText(call)
+	}
+	return c
+}
+
+// callKind is how a kind of call is written.
+type callKind struct {
+	// prefix is that of the item's id, item its type, and member its arguments.
+	prefix, item, member string
+	// events begins the names of the events of its arguments.
+	events string
+}
+
+var (
+	functionCall = &callKind{"fc_", typeCall, "arguments", eventArguments}
+	customTool   = &callKind{"ctc_", typeCustomCall, "input", eventInput}
+)
+
+func (c *writtenCall) kind() *callKind {
+	if c.named.Custom {
+		return customTool
+	}
+	return functionCall
+}
+
+// item returns the call as an item.
+func (c *writtenCall) item(status string) string {
+	w := jsonwrite.NewWriter(128 + 2*len(c.arguments))
+	beginItem(w, c.kind().item, c.id)
 	w.TextMember("status", status)
-	w.TextMember("call_id", call)
-	w.TextMember("name", function)
-	w.TextMember("arguments", arguments)
+	w.TextMember("call_id", c.callID)
+	w.TextUnlessEmpty("namespace", c.named.Namespace)
+	w.TextMember("name", c.named.Name)
+	w.TextMember(c.kind().member, c.arguments)
 	w.EndObject()
 	return w.String()
 }

@@ -20,6 +20,12 @@ const (
 	typeCall      = "function_call"
 	typeResult    = "function_call_output"
 	typeImage     = "image_generation_call"
+	typeSearch    = "web_search_call"
+	// Of tools that take a text.
+	typeCustomCall   = "custom_tool_call"
+	typeCustomResult = "custom_tool_call_output"
+	// typeTools are tools that a client adds to those of the request.
+	typeTools = "additional_tools"
 )
 
 // Types of parts of a message.
@@ -45,9 +51,12 @@ type item struct {
 	Seal    string `json:"encrypted_content"`
 	// Of a call, and of its output.
 	CallID    string            `json:"call_id"`
+	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
 	Arguments dialect.Arguments `json:"arguments"`
+	Input     string            `json:"input"`
 	Output    content           `json:"output"`
+	Tools     []wireTool        `json:"tools"`
 	// Result and Format are of a drawn image: its data in base64, and its format.
 	Result string `json:"result"`
 	Format string `json:"output_format"`

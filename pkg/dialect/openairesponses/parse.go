@@ -2,14 +2,10 @@ package openairesponses
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
@@ -53,13 +49,6 @@ type wireText struct {
 	} `json:"format"`
 }
 
-type wireTool struct {
-	Type        string          `json:"type"`
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
-}
-
 // ParseRequest implements dialect.Codec. Members without a place in the canonical form, such as `store` and `metadata`,
 // are ignored; what would change the answer and cannot be expressed is refused.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
@@ -70,15 +59,19 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	if err := w.check(); err != nil {
 		return nil, err
 	}
-	r := &dialect.Request{Model: w.Model, Stream: w.Stream}
-	var err error
-	if r.Messages, err = w.messages(); err != nil {
+	items, err := w.items()
+	if err != nil {
 		return nil, err
 	}
-	if r.Tools, err = w.tools(); err != nil {
+	tools, err := w.offer(items)
+	if err != nil {
 		return nil, err
 	}
-	if r.Choice, err = w.choice(); err != nil {
+	r := &dialect.Request{Model: w.Model, Stream: w.Stream, Tools: tools.tools}
+	if r.Messages, err = w.messages(items, tools); err != nil {
+		return nil, err
+	}
+	if r.Choice, err = tools.choice(w.ToolChoice); err != nil {
 		return nil, err
 	}
 	r.Config, err = w.config()
@@ -110,45 +103,6 @@ func (w *wireRequest) check() error {
 // notStored is the error for a conversation whose beginning the vendor is expected to store.
 func notStored(param string) error {
 	return &dialect.RequestError{Cause: dialect.NoThreads, Param: param, Message: "conversations are not stored here; send all of it as `input`"}
-}
-
-func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
-	var tools []*toolv1.ToolInfo
-	for i, t := range w.Tools {
-		param := fmt.Sprintf("tools[%d]", i)
-		switch {
-		case t.Type != "function":
-			return nil, dialect.NotSupported(param+".type", "%q is not supported here; `function` is", t.Type)
-		case t.Name == "":
-			return nil, dialect.Required(param + ".name")
-		}
-		schema := dialect.NoParameters
-		if jsonread.IsSet(t.Parameters) {
-			schema = string(t.Parameters)
-		}
-		tools = append(tools, &toolv1.ToolInfo{Name: t.Name, Description: t.Description, ParametersJson: schema})
-	}
-	return tools, nil
-}
-
-func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
-	if !jsonread.IsSet(w.ToolChoice) {
-		return nil, nil
-	}
-	var word string
-	if json.Unmarshal(w.ToolChoice, &word) == nil {
-		if choice, ok := openai.ChoiceOf(word); ok {
-			return choice, nil
-		}
-	}
-	var named struct {
-		Type string `json:"type"`
-		Name string `json:"name"`
-	}
-	if json.Unmarshal(w.ToolChoice, &named) != nil || named.Type != "function" || named.Name == "" {
-		return nil, dialect.Invalid("tool_choice", "is neither auto, none nor required, nor the name of a function")
-	}
-	return chat.FunctionChoice(named.Name), nil
 }
 
 func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {

@@ -20,24 +20,32 @@ type conversation struct {
 	parts []*contentv1.Content
 	// called are the functions of the calls so far, by id.
 	called map[string]string
+	tools  *offer
+}
+
+// items reads the input; a text has none.
+func (w *wireRequest) items() (items []item, err error) {
+	if w.Input.IsText {
+		return nil, nil
+	}
+	if err := jsonread.Unmarshal(w.Input.Raw, &items); err != nil {
+		return nil, dialect.Invalid("input", "is neither a text nor a list of items: %v", err)
+	}
+	if len(items) == 0 {
+		return nil, dialect.Invalid("input", "needs at least one item")
+	}
+	return items, nil
 }
 
 // messages reads the instructions and the input.
-func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
-	c := &conversation{called: map[string]string{}}
+func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessage, error) {
+	c := &conversation{called: map[string]string{}, tools: tools}
 	if w.Instructions != "" {
 		c.add(chat.System(w.Instructions))
 	}
 	if w.Input.IsText {
 		c.add(chat.User(w.Input.Text))
 		return c.messages, nil
-	}
-	var items []item
-	if err := jsonread.Unmarshal(w.Input.Raw, &items); err != nil {
-		return nil, dialect.Invalid("input", "is neither a text nor a list of items: %v", err)
-	}
-	if len(items) == 0 {
-		return nil, dialect.Invalid("input", "needs at least one item")
 	}
 	for i := range items {
 		if err := c.item(&items[i], fmt.Sprintf("input[%d]", i)); err != nil {
@@ -92,17 +100,21 @@ func (c *conversation) item(it *item, param string) error {
 		}
 		c.assistant()
 		c.parts = append(c.parts, it.parts()...)
-	case typeCall:
+	case typeCall, typeCustomCall:
 		switch {
 		case it.CallID == "":
 			return dialect.Required(param + ".call_id")
 		case it.Name == "":
 			return dialect.Required(param + ".name")
 		}
+		name := c.tools.nameOf(it.Namespace, it.Name, it.Type == typeCustomCall)
+		call := dialect.ToolCall(it.CallID, name, string(it.Arguments), nil)
+		if it.Type == typeCustomCall {
+			call = customCall(it.CallID, name, it.Input)
+		}
 		m := c.assistant()
-		m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), nil))
-		c.called[it.CallID] = it.Name
-	case typeResult:
+		m.ToolCalls, c.called[it.CallID] = append(m.ToolCalls, call), name
+	case typeResult, typeCustomResult:
 		content, err := it.Output.read(param + ".output")
 		if err != nil {
 			return err
@@ -110,6 +122,7 @@ func (c *conversation) item(it *item, param string) error {
 		c.add(&modelv1.ChatMessage{
 			Id: chat.NewID(), Role: modelv1.Role_ROLE_TOOL, Content: content, ToolCallIds: []string{it.CallID}, Function: c.called[it.CallID],
 		})
+	case typeTools, typeSearch: // Tools are read before; what the vendor searched for is not in the canonical form.
 	case "item_reference":
 		return notStored(param)
 	default:

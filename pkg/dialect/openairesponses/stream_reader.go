@@ -26,6 +26,7 @@ const (
 	eventError      = "error"
 
 	eventArguments = "response.function_call_arguments"
+	eventInput     = "response.custom_tool_call_input"
 	eventText      = "response.output_text"
 	eventRefusal   = "response.refusal"
 	eventReasoning = "response.reasoning_text"

@@ -17,7 +17,8 @@ import (
 //
 //	created in_progress (item added, part added, delta*, text done, part done, item done)* (completed | incomplete)
 //
-// A call has no parts. It stays open until the end, since pieces of several calls may alternate.
+// A call has no parts. It stays open until the end, since pieces of several calls may alternate. The text of a custom
+// tool is written at the end: its pieces are JSON, which the text is not.
 type streamWriter struct {
 	w        io.Writer
 	meta     dialect.ResponseMeta
@@ -52,9 +53,10 @@ type openItem struct {
 
 // openCall is a call that grows.
 type openCall struct {
-	id, callID, function string
-	place                int
-	arguments            strings.Builder
+	*writtenCall
+	place int
+	// pieces are the arguments so far.
+	pieces strings.Builder
 }
 
 // partEvents are the events of a kind of part.
@@ -191,10 +193,13 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 	}
 	for i, call := range m.GetToolCalls() {
 		piece := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
-		if open := s.calls[int32(i)]; open == nil || open.arguments.Len() == 0 {
+		if open := s.calls[int32(i)]; open == nil || open.pieces.Len() == 0 {
 			piece.Arguments = dialect.ArgumentsOf(call)
 		}
 		s.growCall(piece)
+		if open := s.calls[int32(i)]; open.named.Custom {
+			open.arguments = customText(call)
+		}
 	}
 }
 
@@ -319,29 +324,33 @@ func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
 	call := s.calls[piece.GetIndex()]
 	if call == nil {
 		s.end(nil)
-		call = &openCall{id: newID(callID), callID: piece.GetId(), function: piece.GetFunction(), place: len(s.items)}
+		call = &openCall{writtenCall: beginCall(piece.GetId(), piece.GetFunction(), (&answer{meta: s.meta}).tools()), place: len(s.items)}
 		s.calls[piece.GetIndex()], s.order = call, append(s.order, call)
 		s.items = append(s.items, call.item(statusInProgress))
 		s.itemEvent(eventAdded, call.place)
 	}
-	if piece.GetArguments() != "" {
-		call.arguments.WriteString(piece.GetArguments())
+	if piece.GetArguments() == "" {
+		return
+	}
+	call.pieces.WriteString(piece.GetArguments())
+	if !call.named.Custom {
 		s.callEvent(call, ".delta", "delta", piece.GetArguments())
 	}
 }
 
 func (s *streamWriter) endCall(call *openCall) {
-	s.callEvent(call, ".done", "arguments", call.arguments.String())
+	if call.named.Custom {
+		s.callEvent(call, ".delta", "delta", call.arguments)
+	} else {
+		call.arguments = call.pieces.String()
+	}
+	s.callEvent(call, ".done", call.kind().member, call.arguments)
 	s.items[call.place] = call.item(statusCompleted)
 	s.itemEvent(eventItemDone, call.place)
 }
 
-func (c *openCall) item(status string) string {
-	return callItem(c.id, status, c.callID, c.function, c.arguments.String())
-}
-
 func (s *streamWriter) callEvent(call *openCall, stage, member, value string) {
-	s.event(eventArguments+stage, func(w *jsonwrite.Writer) {
+	s.event(call.kind().events+stage, func(w *jsonwrite.Writer) {
 		w.TextMember("item_id", call.id)
 		w.IntMember("output_index", int64(call.place))
 		w.TextMember(member, value)

@@ -155,7 +155,7 @@ func sdk(t *testing.T, h *home, models ...string) map[string]map[string]object {
 	python, err := filepath.Abs(filepath.Join(repository, ".tools", "venv-sdk", "bin", "python"))
 	require.NoError(t, err)
 	if !exists(filepath.Join(filepath.Dir(python), "..", "requirements.stamp")) {
-		t.Skip("the clients of OpenAI and Anthropic are not there; make setup fetches them")
+		t.Skip("the clients of OpenAI, Anthropic and Google are not there; make setup fetches them")
 	}
 	c := exec.CommandContext(within(t), python, append([]string{"testdata/sdk.py", "http://" + h.address()}, models...)...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TOKEN=" + h.token()}
@@ -200,6 +200,21 @@ func TestOfficialClientsTalkToAnyModel(t *testing.T) {
 				"400": []any{"BadRequestError", 400.0, "invalid_request_error", true},
 				"429": []any{"RateLimitError", 429.0, "rate_limit_error", true},
 			}, said["anthropic"][model], "Anthropic's client, %s", model)
+			assert.Equal(t, object{
+				"text": []any{"hello there", "completed", true}, "stream": []any{"hello there", "completed", true},
+				"tools":          []any{"add", object{"x": 1.0, "y": 2.0}, "it is 3"},
+				"streamed tools": object{"x": 1.0, "y": 2.0}, "image": "a picture",
+				"404":    []any{"NotFoundError", 404.0, "invalid_request_error", true},
+				"400":    []any{"BadRequestError", 400.0, "invalid_request_error", true},
+				"429":    []any{"RateLimitError", 429.0, "rate_limit_error", true},
+				"stored": []any{"BadRequestError", 400.0, "invalid_request_error", true},
+			}, said["responses"][model], "OpenAI's client with the Responses API, %s", model)
+			assert.Equal(t, object{
+				"text": []any{"hello there", "STOP", true}, "stream": []any{"hello there", "STOP", true},
+				"tools": []any{"add", object{"x": 1.0, "y": 2.0}, "it is 3"},
+				"image": "a picture", "count": true, "listed": true,
+				"401": []any{401.0, "UNAUTHENTICATED"}, "404": []any{404.0, "NOT_FOUND"}, "429": []any{429.0, "RESOURCE_EXHAUSTED"},
+			}, said["google"][model], "Google's client, %s", model)
 		}
 	})
 }

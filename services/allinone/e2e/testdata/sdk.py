@@ -1,14 +1,17 @@
-"""Talks to models through the official clients of OpenAI and Anthropic, and prints what they said as JSON: an object by client, then by model, then by what was tried.
+"""Talks to models through the official clients of OpenAI (both of its APIs), Anthropic and Google, and prints what they said as JSON: an object by client, then by model, then by what was tried.
 
 Arguments: the server's address, and the models. The token is in the environment: TOKEN.
 """
 
+import base64
 import json
 import os
 import sys
 
 import anthropic
 import openai
+from google import genai
+from google.genai import errors, types
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x", "y"]}
@@ -106,8 +109,88 @@ def with_anthropic(url, token, model):
     return out
 
 
+def with_responses(url, token, model):
+    client = openai.OpenAI(base_url=url + "/v1", api_key=token, max_retries=0)
+
+    def ask(messages, **options):
+        return client.responses.create(**{"model": model, "input": messages, "store": False, **options})
+
+    out = {}
+    answer = ask("hi", max_output_tokens=100)
+    out["text"] = [answer.output_text, answer.status, answer.usage.total_tokens > 0]
+
+    with client.responses.stream(model=model, input="hi") as stream:
+        text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
+        whole = stream.get_final_response()
+    out["stream"] = [text, whole.status, whole.usage.total_tokens > 0]
+
+    tools = [{"type": "function", "name": "add", "description": "Adds.", "parameters": SCHEMA, "strict": False}]
+    first = ask("add", tools=tools)
+    call = next(i for i in first.output if i.type == "function_call")
+    said = {"type": "function_call_output", "call_id": call.call_id, "output": "tool says 3"}
+    last = ask([{"role": "user", "content": "add"}, *first.output, said], tools=tools)
+    out["tools"] = [call.name, json.loads(call.arguments), last.output_text]
+
+    with client.responses.stream(model=model, input="add", tools=tools) as stream:
+        whole = stream.get_final_response()
+    out["streamed tools"] = json.loads(next(i for i in whole.output if i.type == "function_call").arguments)
+
+    image = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64," + PIXEL}
+    out["image"] = ask([{"role": "user", "content": [{"type": "input_text", "text": "look"}, image]}]).output_text
+
+    out["404"] = failure(lambda: ask("hi", model="nobody/x"), openai)
+    out["400"] = failure(lambda: ask([{"role": "critic", "content": "x"}]), openai)
+    out["429"] = failure(lambda: ask("hi", model=model.split("/")[0] + "/gpt-busy"), openai)
+    out["stored"] = failure(lambda: ask("hi", previous_response_id="resp_1"), openai)
+    return out
+
+
+def with_google(url, token, model):
+    def client(key):
+        return genai.Client(api_key=key, http_options=types.HttpOptions(base_url=url))
+
+    google = client(token)
+
+    def ask(contents, model=model, **options):
+        return google.models.generate_content(model=model, contents=contents, config=types.GenerateContentConfig(**options))
+
+    def fails(call):
+        try:
+            call()
+        except errors.APIError as e:
+            return [e.code, e.status]
+        return "no failure"
+
+    out = {}
+    answer = ask("hi", max_output_tokens=100)
+    out["text"] = [answer.text, answer.candidates[0].finish_reason, answer.usage_metadata.total_token_count > 0]
+
+    chunks = list(google.models.generate_content_stream(model=model, contents="hi"))
+    out["stream"] = ["".join(c.text or "" for c in chunks), chunks[-1].candidates[0].finish_reason, chunks[-1].usage_metadata.total_token_count > 0]
+
+    tools = [types.Tool(function_declarations=[types.FunctionDeclaration(name="add", description="Adds.", parameters_json_schema=SCHEMA)])]
+    first = ask("add", tools=tools)
+    call = first.function_calls[0]
+    said = types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response={"result": "tool says 3"}))
+    turns = [types.UserContent("add"), first.candidates[0].content, types.Content(role="user", parts=[said])]
+    out["tools"] = [call.name, call.args, ask(turns, tools=tools).text]
+
+    image = types.Part.from_bytes(data=base64.b64decode(PIXEL), mime_type="image/png")
+    out["image"] = ask(["look", image]).text
+    out["count"] = google.models.count_tokens(model=model, contents="hi there").total_tokens > 0
+
+    stranger = client("wrong")
+    out["401"] = fails(lambda: stranger.models.generate_content(model=model, contents="hi"))
+    out["404"] = fails(lambda: ask("hi", model="nobody/x"))
+    out["429"] = fails(lambda: ask("hi", model=model.split("/")[0] + "/gpt-busy"))
+    out["listed"] = "models/mockllm/model" in [m.name for m in google.models.list()]
+    return out
+
+
 url, models, token = sys.argv[1], sys.argv[2:], os.environ["TOKEN"]
 json.dump({
     "openai": {m: with_openai(url, token, m) for m in models},
+    "responses": {m: with_responses(url, token, m) for m in models},
     "anthropic": {m: with_anthropic(url, token, m) for m in models},
+    "google": {m: with_google(url, token, m) for m in models},
 }, sys.stdout)

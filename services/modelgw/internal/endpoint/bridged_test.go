@@ -116,7 +116,11 @@ func (b *bridged) ask(t *goldentest.T, c goldentest.Case) *httptest.ResponseReco
 			headers.Set(name, fmt.Sprint(value))
 		}
 	}
-	return b.do(t, fmt.Sprint(c.At("input", "method")), fmt.Sprint(c.At("input", "path")), headers, sent)
+	path := fmt.Sprint(c.At("input", "path"))
+	if prefix, call, ok := strings.Cut(path, "/models/"); ok { // Gemini's format names the model there.
+		path = prefix + "/models/" + bridge + "/" + call
+	}
+	return b.do(t, fmt.Sprint(c.At("input", "method")), path, headers, sent)
 }
 
 // post asks for an answer in a format.
@@ -138,10 +142,54 @@ func (b *bridged) do(t *goldentest.T, method, path string, headers http.Header, 
 // folded is a stream as the one answer that it makes, so that streams are alike which cut it in other places.
 func folded(t *goldentest.T, events []event) any {
 	t.Helper()
-	if len(events) > 0 && events[0].name == "" {
+	require.NotEmpty(t, events)
+	first, _ := events[0].data.(map[string]any)
+	switch {
+	case first["candidates"] != nil:
+		return foldCandidates(events)
+	case events[0].name == "":
 		return foldChunks(t, events)
+	case first["response"] != nil:
+		return foldResponse(t, events)
+	default:
+		return foldMessage(t, events)
 	}
-	return foldMessage(t, events)
+}
+
+// foldResponse makes one answer of the events of the Responses API: the answer of the last one, and the order of all.
+func foldResponse(t *goldentest.T, events []event) any {
+	t.Helper()
+	var order []string
+	before := -1.0
+	for _, e := range events {
+		data, ok := e.data.(map[string]any)
+		require.True(t, ok)
+		require.Equal(t, e.name, data["type"], "the event's name is the type of its data")
+		number, err := strconv.ParseFloat(fmt.Sprint(data["sequence_number"]), 64)
+		require.NoError(t, err)
+		require.Greater(t, number, before, "the number of an event rises")
+		before = number
+		if len(order) == 0 || order[len(order)-1] != e.name {
+			order = append(order, e.name)
+		}
+	}
+	last, _ := events[len(events)-1].data.(map[string]any)
+	return map[string]any{"response": last["response"], "order": order}
+}
+
+// foldCandidates makes one answer of the events of Gemini's API: the last one, with the parts of all.
+func foldCandidates(events []event) any {
+	var parts []any
+	for _, e := range events {
+		data, _ := e.data.(map[string]any)
+		if candidates, _ := data["candidates"].([]any); len(candidates) > 0 {
+			content, _ := candidates[0].(map[string]any)["content"].(map[string]any)
+			more, _ := content["parts"].([]any)
+			parts = append(parts, more...)
+			content["parts"] = parts
+		}
+	}
+	return events[len(events)-1].data
 }
 
 // event is one event of a stream. Its data is a JSON value, or the text at the end of a stream of chunks.

@@ -23,6 +23,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if err != nil {
 		return err
 	}
+	x.address.complete(a)
 	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		r.Config.Cache = &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
 	}
 	about := dialect.ResponseMeta{
-		ID: x.about.IDPrefix + strings.TrimPrefix(x.id, "req_"), Model: a.Model, Created: time.Now().Unix(), IncludeUsage: a.IncludeUsage,
+		ID: x.about.IDPrefix + strings.TrimPrefix(x.id, "req_"), Model: a.Model, Created: time.Now().Unix(), IncludeUsage: a.IncludeUsage, Request: a,
 	}
 	if a.Stream {
 		return e.follow(ctx, x, r, about)
@@ -85,7 +86,8 @@ var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off b
 // follow answers with events. The header is sent with the first piece, so that an earlier failure has a status of its
 // own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta) error {
-	w := x.NewStreamWriter(x.out, about)
+	sink := x.sink()
+	w := x.NewStreamWriter(sink, about)
 	err := e.deps.Models.Follow(ctx, r, e.cfg.MaxRetryWait, func(event *modelv1.StreamGenerateResponse) (err error) {
 		switch event := event.GetEvent().(type) {
 		case *modelv1.StreamGenerateResponse_Delta:
@@ -99,7 +101,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 				return &refusal{Failure: x.TooLong(said)}
 			}
 			x.beginStream()
-			err = w.Close(event.Completed.GetOutput())
+			err = errors.Join(w.Close(event.Completed.GetOutput()), sink.Close())
 		case *modelv1.StreamGenerateResponse_Heartbeat:
 			if !x.begun {
 				return nil
@@ -124,14 +126,19 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	// The stream ends as the vendor's would: with an event that names the failure.
 	failure := x.refusalOf(err)
 	e.log(ctx, x, err, time.Since(x.start))
-	return errors.Join(w.Fail(failure.Failure), x.out.FlushError())
+	return errors.Join(w.Fail(failure.Failure), sink.Close(), x.out.FlushError())
 }
 
 func (x *exchange) beginStream() {
-	if !x.begun {
-		x.out.Header().Set("Cache-Control", "no-cache")
-		x.begin(http.StatusOK, "text/event-stream; charset=utf-8", -1)
+	if x.begun {
+		return
 	}
+	kind := "text/event-stream; charset=utf-8"
+	if x.address.list {
+		kind = "application/json; charset=utf-8"
+	}
+	x.out.Header().Set("Cache-Control", "no-cache")
+	x.begin(http.StatusOK, kind, -1)
 }
 
 // estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
@@ -140,6 +147,7 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, _ *provider.Model
 	if err != nil {
 		return err
 	}
+	x.address.complete(a)
 	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
 		Parent: resource.Project(x.project), Model: a.Model, Account: x.account, Messages: a.Messages, Tools: a.Tools,
 	})

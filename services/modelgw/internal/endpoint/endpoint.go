@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -108,7 +109,7 @@ type Endpoints struct {
 	mux  http.ServeMux
 }
 
-// New returns the endpoints, which are an http.Handler for all below /v1/.
+// New returns the endpoints, which are an http.Handler for all below the paths of Prefixes.
 func New(cfg Config, deps Deps) *Endpoints {
 	if deps.Metrics == nil {
 		deps.Metrics = telemetry.NewCallMetrics(nil)
@@ -119,6 +120,9 @@ func New(cfg Config, deps Deps) *Endpoints {
 	}
 	return e
 }
+
+// Prefixes are the paths below which the vendors' clients ask. Gemini's have two versions, and some have none.
+var Prefixes = []string{"/v1/", "/v1beta/", "/models/"}
 
 // ServeHTTP implements http.Handler.
 func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }
@@ -135,11 +139,15 @@ func (e *Endpoints) routes() []route {
 	always := func(f *format) func(*http.Request) *format { return func(*http.Request) *format { return f } }
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", always(chatCompletions), e.generate},
+		{http.MethodPost, "/v1/responses", always(responses), e.generate},
 		{http.MethodPost, "/v1/messages", always(messages), e.generate},
 		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},
-		{http.MethodGet, "/v1/models/{model...}", formatOf, e.getModel},
-		{"", "/v1/", formatOf, notSpoken},
+		{"", "/v1/models/{model...}", formatOf, e.modelOrMethod},
+		{http.MethodGet, "/v1beta/models", always(generateContent), e.listModels},
+		{"", "/v1beta/models/{model...}", always(generateContent), e.modelOrMethod},
+		{"", "/models/{model...}", always(generateContent), e.modelOrMethod},
+		{"", "/", formatOf, notSpoken},
 	}
 }
 
@@ -157,6 +165,8 @@ type exchange struct {
 	triesAgain bool
 	// project and account are named by the client.
 	project, account string
+	// address is what the address of the request says beside its format; zero in formats that have all in the body.
+	address address
 }
 
 // Headers of the platform.
@@ -215,15 +225,16 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 			err = rpcerr.Hidden(x.id)
 		}
 	}()
-	ctx, err = auth.Admit(ctx, e.deps.Auth, auth.Token(x.request.Header))
+	ctx, err = auth.Admit(ctx, e.deps.Auth, auth.VendorToken(x.request))
 	if err != nil {
 		auth.Refuse(x.out)
 		return err
 	}
+	if strings.EqualFold(x.request.Header.Get("Upgrade"), "websocket") {
+		x.out.Header().Set("Upgrade", "HTTP/1.1")
+		return refuse(http.StatusUpgradeRequired, "there are no websockets here ("+x.request.URL.Path+"); ask over HTTP")
+	}
 	if route.method != "" && x.request.Method != route.method {
-		if geminiCall.MatchString(x.request.URL.Path) {
-			return notSpoken(ctx, x)
-		}
 		x.out.Header().Set("Allow", route.method)
 		return refuse(http.StatusMethodNotAllowed, x.request.URL.Path+" takes "+route.method)
 	}

@@ -2,11 +2,14 @@ package endpoint
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 )
 
 // format is a served format of a vendor: its codec, and its use of HTTP.
@@ -16,6 +19,9 @@ type format struct {
 	about dialect.Format
 	// counter counts tokens; nil if the format has no request for it.
 	counter dialect.TokenCounter
+	// named are the members of a request that may name the model, and modelPrefix is before the name there.
+	named       []string
+	modelPrefix string
 	// idHeader is the header that names a request in an answer.
 	idHeader string
 	// passed are the client's headers that reach the vendor, in the canonical form.
@@ -25,22 +31,53 @@ type format struct {
 	entry func(model) []byte
 }
 
-// formatOf returns the format of the client if several vendors share a path: Anthropic's clients send a version.
+// formatOf returns the format of the client if several vendors share a path: Anthropic's clients send a version, and
+// Google's a key in a header of their own or their name.
 func formatOf(r *http.Request) *format {
-	if r.Header.Get(versionHeader) != "" || strings.HasPrefix(r.URL.Path, "/v1/messages") {
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v1/messages"), r.Header.Get(versionHeader) != "":
 		return messages
+	case r.Header.Get("X-Goog-Api-Key") != "", r.Header.Get(googleClientHeader) != "", geminiPath.MatchString(r.URL.Path):
+		return generateContent
+	case strings.HasPrefix(r.URL.Path, "/v1/responses"):
+		return responses
+	default:
+		return chatCompletions
 	}
-	return chatCompletions
 }
 
-const versionHeader = "Anthropic-Version"
+const (
+	versionHeader      = "Anthropic-Version"
+	googleClientHeader = "X-Goog-Api-Client"
+)
+
+// geminiPath is a path that only clients of Gemini's API use.
+var geminiPath = regexp.MustCompile(`^/(v1beta/|models/|v1/models/.*:\w+$)`)
+
+// openaiHeaders are the headers of OpenAI's clients that reach the vendor.
+var openaiHeaders = []string{"Accept", "User-Agent", "Idempotency-Key", "X-Client-Request-Id", "Openai-Beta", "Openai-Organization", "Openai-Project"}
+
+// inBody are the usual members that name the model.
+var inBody = []string{modelMember}
 
 // chatCompletions is OpenAI's chat completions.
 var chatCompletions = &format{
 	Codec:    openaichat.Codec{},
 	about:    openaichat.Codec{}.Format(),
+	named:    inBody,
 	idHeader: "X-Request-Id",
-	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", "X-Client-Request-Id", "Openai-Beta", "Openai-Organization", "Openai-Project"},
+	passed:   openaiHeaders,
+	list:     openaiModels,
+	entry:    openaiModel,
+}
+
+// responses is OpenAI's Responses API.
+var responses = &format{
+	Codec:    openairesponses.Codec{},
+	about:    openairesponses.Codec{}.Format(),
+	named:    inBody,
+	idHeader: "X-Request-Id",
+	passed:   openaiHeaders,
 	list:     openaiModels,
 	entry:    openaiModel,
 }
@@ -50,8 +87,22 @@ var messages = &format{
 	Codec:    anthropic.Codec{},
 	about:    anthropic.Codec{}.Format(),
 	counter:  anthropic.Codec{},
+	named:    inBody,
 	idHeader: "Request-Id",
 	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
 	list:     anthropicModels,
 	entry:    anthropicModel,
+}
+
+// generateContent is Gemini's API. The address of a request names the model and the method.
+var generateContent = &format{
+	Codec:       gemini.Codec{},
+	about:       gemini.Codec{}.Format(),
+	counter:     gemini.Codec{},
+	named:       []string{"generateContentRequest.model", "generate_content_request.model", modelMember},
+	modelPrefix: gemini.ModelPrefix,
+	idHeader:    "X-Request-Id",
+	passed:      []string{"Accept", "User-Agent", googleClientHeader},
+	list:        geminiModels,
+	entry:       geminiModel,
 }

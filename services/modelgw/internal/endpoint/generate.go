@@ -1,10 +1,14 @@
 package endpoint
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -19,9 +23,9 @@ const modelMember = "model"
 
 // generate answers a request for an answer of a model, in the lane that fits.
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
-	return e.choose(ctx, x, "", func(r *relay, found []jsonscan.Span) error {
+	return e.choose(ctx, x, x.address.below(), func(r *relay, found *members) error {
 		call := &generate.Call{Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait}
-		call.Config = &modelv1.GenerateConfig{MaxTokens: outputBound(r.body.Bytes, found[1:]), MaxRetries: new(int32(e.cfg.MaxRetries))}
+		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound, MaxRetries: new(int32(e.cfg.MaxRetries))}
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
 }
@@ -30,7 +34,8 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 // takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
-	return e.choose(ctx, x, "/count_tokens", func(r *relay, _ []jsonscan.Span) error {
+	below := cmp.Or(x.address.below(), "/count_tokens")
+	return e.choose(ctx, x, below, func(r *relay, _ *members) error {
 		return r.run(ctx, &generate.Call{Model: r.model, Origin: x.origin()}, nil)
 	}, e.estimate)
 }
@@ -38,7 +43,7 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 // choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its
 // path, else converted.
 func (e *Endpoints) choose(
-	ctx context.Context, x *exchange, below string, direct func(*relay, []jsonscan.Span) error,
+	ctx context.Context, x *exchange, below string, direct func(*relay, *members) error,
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,
 ) error {
 	b, err := readBody(x.request, e.cfg.MaxBodyBytes)
@@ -50,50 +55,98 @@ func (e *Endpoints) choose(
 	if err != nil {
 		return err
 	}
-	name, isText := jsonscan.Text(found[0].Of(b.Bytes))
-	if !isText || name == "" {
+	name := x.address.model
+	if x.address.method == "" {
+		name, _ = jsonscan.Text(found.model.Of(b.Bytes))
+	}
+	if name == "" {
 		return dialect.Required(modelMember)
 	}
 	m, err := e.open(x, name)
 	if err != nil {
 		return err
 	}
-	upstream := m.Capabilities().Upstream
-	if upstream == nil || upstream.Dialect != x.about.Name || x.request.Header.Get(cacheHeader) != "" {
+	upstream := m.Capabilities().Upstream(x.about.Name)
+	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" {
 		if !jsonscan.AtMost(b.Bytes, bound.RequestValues) {
 			return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
 		}
 		return converted(ctx, x, m, b.Bytes)
 	}
 	url := upstream.URL + below
-	if query := x.request.URL.RawQuery; query != "" {
+	if query := x.query(); query != "" {
 		url += "?" + query
 	}
-	return direct(&relay{exchange: x, endpoints: e, model: m, upstream: upstream, url: url, body: splice(b, found[0], upstream.Model)}, found)
+	body := spliced{Buffer: b}
+	if found.model.Found() {
+		body = splice(b, found.model, x.modelPrefix+upstream.Model)
+	}
+	return direct(&relay{exchange: x, endpoints: e, model: m, upstream: upstream, url: url, body: body}, found)
 }
 
-// scan finds the values that the lanes need: the model, and the bounds of output tokens.
-func (f *format) scan(doc []byte) ([]jsonscan.Span, error) {
-	names := append([]string{modelMember}, f.about.OutputBounds...)
-	found := make([]jsonscan.Span, len(names))
-	err := jsonscan.Object(doc, names, found)
+// members are the members of a request that the lanes need.
+type members struct {
+	// model is the name of the model.
+	model jsonscan.Span
+	// outputBound bounds output tokens; nil if the request does not.
+	outputBound *int64
+}
+
+// scan finds them.
+func (f *format) scan(doc []byte) (*members, error) {
+	found, err := locate(doc, append(slices.Clip(f.named), f.about.OutputBounds...))
+	if err != nil {
+		return nil, err
+	}
+	m := &members{}
+	for i, span := range found {
+		switch n, isInt := jsonscan.Int(span.Of(doc)); {
+		case !span.Found():
+		case i < len(f.named):
+			m.model = cmp.Or(m.model, span)
+		case m.outputBound == nil && isInt && n > 0:
+			m.outputBound = &n
+		}
+	}
+	return m, nil
+}
+
+// locate finds members of a document. In a name, a dot is before the name of a member within a member.
+func locate(doc []byte, names []string) ([]jsonscan.Span, error) {
+	var heads []string
+	for _, name := range names {
+		if head, _, _ := strings.Cut(name, "."); !slices.Contains(heads, head) {
+			heads = append(heads, head)
+		}
+	}
+	outer := make([]jsonscan.Span, len(heads))
+	err := jsonscan.Object(doc, heads, outer)
 	if duplicate, ok := errors.AsType[*jsonscan.DuplicateError](err); ok {
 		return nil, dialect.Invalid(duplicate.Name, "is there more than once")
 	}
 	if err != nil {
 		return nil, dialect.Invalid("", "the body %v", err)
 	}
-	return found, nil
-}
-
-// outputBound returns the bound of output tokens; nil where the request has none.
-func outputBound(doc []byte, found []jsonscan.Span) *int64 {
-	for _, span := range found {
-		if n, ok := jsonscan.Int(span.Of(doc)); ok && n > 0 {
-			return &n
+	found := make([]jsonscan.Span, len(names))
+	for i, name := range names {
+		head, inner, nested := strings.Cut(name, ".")
+		span := outer[slices.Index(heads, head)]
+		if !nested {
+			found[i] = span
+			continue
+		}
+		if !bytes.HasPrefix(span.Of(doc), []byte("{")) {
+			continue // It is not there, or null, or wrong, which who reads it says.
+		}
+		within, err := locate(span.Of(doc), []string{inner})
+		if err != nil {
+			return nil, err
+		}
+		if within[0].Found() {
+			found[i] = jsonscan.Span{Start: span.Start + within[0].Start, End: span.Start + within[0].End}
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // origin identifies on whose behalf a call is made.

@@ -28,7 +28,7 @@ import (
 // it.
 
 // formats are those whose cases are replayed, by the names of their dialects in the record.
-var formats = map[string]*format{"openai-chat": chatCompletions, "anthropic": messages}
+var formats = map[string]*format{"openai-chat": chatCompletions, "openai-responses": responses, "anthropic": messages, "google": generateContent}
 
 // target is the model that serves all cases.
 const target = "target"
@@ -121,7 +121,7 @@ func TestGoldenModelNames(t *testing.T) {
 }
 
 // spoken are the paths of the served formats, and unknown paths.
-var spoken = regexp.MustCompile(`^/(v1/(chat/completions|messages|embeddings).*|health|)$`)
+var spoken = regexp.MustCompile(`^/(v1/(chat/completions|responses|messages|embeddings).*|(v1/|v1beta/)?models/.*|health|)$`)
 
 // replay reads the request of a case, and compares what reaches the model.
 func (f *format) replay(t *goldentest.T, c goldentest.Case) {
@@ -139,7 +139,44 @@ func (f *format) replay(t *goldentest.T, c goldentest.Case) {
 			delete(message, "function") // An orphan's tool has no name.
 		}
 	}
+	if f == responses || f == generateContent {
+		want, seen = asContent(want).(map[string]any), asContent(seen).(map[string]any)
+	}
 	t.Equal(want, seen, match.EmptyAsAbsent("*"))
+}
+
+// asContent is what reaches the model without what is the same in another form: a text and a list of this text alone,
+// data by which a client's own vendor knows a message or a tool again, and that a model made a message.
+func asContent(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		fixed := map[string]any{}
+		for name, member := range value {
+			list, _ := member.([]any)
+			switch {
+			case name == "source", name == "options", name == "internal" && strings.HasPrefix(fmt.Sprint(member), "map[message_"):
+			case name == "content" && (member == "" || list != nil && len(list) == 0):
+			case name == "content" && len(list) == 1 && isPlainText(asContent(list[0])):
+				fixed[name] = list[0].(map[string]any)["text"]
+			default:
+				fixed[name] = asContent(member)
+			}
+		}
+		return fixed
+	case []any:
+		fixed := make([]any, len(value))
+		for i, item := range value {
+			fixed[i] = asContent(item)
+		}
+		return fixed
+	default:
+		return value
+	}
+}
+
+func isPlainText(part any) bool {
+	p, _ := part.(map[string]any)
+	return p["type"] == "text" && len(p) == 2
 }
 
 // compareAnswer writes the scripted output of a case in the client's format.
@@ -151,7 +188,8 @@ func compareAnswer(t *goldentest.T, format *format, c goldentest.Case) {
 	output, err := chat.ParseOutput(written(t, c, "output"))
 	require.NoError(t, err)
 	want, _ := c.At("expect", "response").(map[string]any)
-	answer, err := format.AppendResponse(nil, output, dialect.ResponseMeta{ID: fmt.Sprint(want["id"]), Model: fmt.Sprint(want["model"]), Created: 1})
+	asked, _ := format.ParseRequest(written(t, c, "request")) // A refused request is repeated as none.
+	answer, err := format.AppendResponse(nil, output, dialect.ResponseMeta{ID: fmt.Sprint(want["id"]), Model: fmt.Sprint(want["model"]), Created: 1, Request: asked})
 	if refused, _ := c.At("expect", "error").(map[string]any); refused != nil {
 		require.Error(t, err)
 		return
@@ -176,7 +214,7 @@ func (f *format) saw(t *goldentest.T, c goldentest.Case) (map[string]any, error)
 		a.Config = withheld(a.Config)
 	}
 	for _, m := range a.Messages {
-		if f == chatCompletions && m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
+		if (f == chatCompletions || f == responses) && m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
 			m.Model = target
 		}
 	}
@@ -205,8 +243,9 @@ func asRecorded(tools any) any {
 	return tools
 }
 
-// plain is an answer without what differs by design in every one: its id and its model, which the endpoints take from
-// the request, the blanks in arguments, counts of caches that are zero, and content without a word, which the vendor
+// plain is an answer without what differs by design in every one: ids and the model, which the endpoints take from the
+// request, members about the request and the state of an answer, which the bridge leaves out or repeats, Gemini's
+// ratings and the text that its client library adds, the blanks in arguments, counts of caches that are zero, and content without a word, which the vendor
 // writes as null. A line break that the record has before the texts of a list is a quirk of the bridge.
 func plain(value any) any {
 	switch value := value.(type) {
@@ -215,7 +254,9 @@ func plain(value any) any {
 		for name, member := range value {
 			text, isText := member.(string)
 			switch {
-			case name == "model", name == "caller", name == "request_id", name == "id" && (value["object"] != nil || value["type"] == "message"):
+			case name == "model", name == "caller", name == "request_id", name == "id" && (value["object"] != nil || value["type"] != nil || value["args"] != nil):
+			case name == "status" && value["code"] == nil, name == "metadata" && value["object"] == "response", name == "tools" && value["object"] == "response":
+			case name == "modelVersion", name == "responseId", name == "safetyRatings", name == "text" && value["candidates"] != nil:
 			case strings.HasPrefix(name, "cache_") && fmt.Sprint(member) == "0":
 			case (name == "arguments" || name == "partial_json") && isText && json.Valid([]byte(text)):
 				var arguments bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -129,6 +130,34 @@ func anthropicModel(m model) []byte {
 	w.TextMember("id", m.name)
 	w.TextMember("display_name", m.name)
 	w.TextMember("created_at", "1970-01-01T00:00:00Z")
+	w.EndObject()
+	return w.Bytes()
+}
+
+func geminiModels(models []model) []byte {
+	var w jsonwrite.Writer
+	w.BeginObject()
+	w.Key("models")
+	w.BeginList()
+	for _, m := range models {
+		w.Raw(string(geminiModel(m)))
+	}
+	w.EndList()
+	w.EndObject()
+	return w.Bytes()
+}
+
+func geminiModel(m model) []byte {
+	var w jsonwrite.Writer
+	w.BeginObject()
+	w.TextMember("name", gemini.ModelPrefix+m.name)
+	w.TextMember("displayName", m.name)
+	w.Key("supportedGenerationMethods")
+	w.BeginList()
+	for _, method := range []string{methodGenerate, methodStream, methodCount} {
+		w.Text(method)
+	}
+	w.EndList()
 	w.EndObject()
 	return w.Bytes()
 }

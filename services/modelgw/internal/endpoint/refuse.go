@@ -34,7 +34,7 @@ func refuse(status int, message string) *refusal {
 const statusClosed = 499
 
 // unknownCaller is the message for a caller without a token. It does not disclose where the token is on the server.
-const unknownCaller = "the platform's token is missing or not known; send it as `Authorization: Bearer …` or `x-api-key`, where a vendor's key would be"
+const unknownCaller = "the platform's token is missing or not known; send it as `Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`, where a vendor's key would be"
 
 // refuse answers with a failure, in the shape of the vendor.
 func (x *exchange) refuse(err error) {

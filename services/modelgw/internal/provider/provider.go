@@ -165,8 +165,18 @@ type Capabilities struct {
 	ExtraBody, ExtraBodyDropped []string
 	// Features are the model's supported inputs and features.
 	Features *modelv1.Capabilities
-	// Upstream is the target for unchanged requests in a vendor's own format; nil if there is none.
-	Upstream *Upstream
+	// Upstreams are the targets for unchanged requests in formats of vendors, at most one for each dialect.
+	Upstreams []*Upstream
+}
+
+// Upstream returns the target for unchanged requests in a dialect; nil if there is none.
+func (c Capabilities) Upstream(dialect string) *Upstream {
+	for _, u := range c.Upstreams {
+		if u.Dialect == dialect {
+			return u
+		}
+	}
+	return nil
 }
 
 // Connections is MaxConnections with its default.

@@ -10,7 +10,7 @@ type Upstream struct {
 	Dialect string
 	// Provider is the name for errors.
 	Provider string
-	// URL is where requests are posted.
+	// URL is where requests are posted. In a dialect that has the method in the address, a colon and the method follow.
 	URL string
 	// Model is the name by which the API knows the model.
 	Model string

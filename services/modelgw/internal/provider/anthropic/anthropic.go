@@ -155,7 +155,7 @@ type model struct {
 	endpoint   string
 	headers    http.Header // account and version
 	betas      []string
-	upstream   *provider.Upstream
+	upstreams  []*provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -184,7 +184,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	case !access.APIKey.IsZero():
 		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
-	m.upstream = m.exchange.Upstream(m.endpoint+path, string(m.name), m.authorize)
+	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.endpoint+path, string(m.name), m.authorize)}
 	return m, nil
 }
 
@@ -268,7 +268,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Ignored:   ignored,
 		Dropped:   m.dropped(),
 		ExtraBody: passedOn,
-		Upstream:  m.upstream,
+		Upstreams: m.upstreams,
 	}
 }
 

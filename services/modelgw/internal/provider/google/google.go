@@ -118,6 +118,8 @@ type model struct {
 	// base is the address of the model, to which the name of a method is added.
 	base   string
 	header http.Header
+	// upstreams are made once.
+	upstreams []*provider.Upstream
 }
 
 var versions = regexp.MustCompile(`^v\d[a-z0-9]*$`)
@@ -157,7 +159,15 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		m.header.Set("X-Goog-Api-Key", access.APIKey.Reveal())
 	}
 	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey), Provider: Name, Quirks: quirks}
+	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.base, spec.Model, m.authorize)}
 	return m, nil
+}
+
+// authorize sets the account's credential on a request, replacing those of a client.
+func (m *model) authorize(h http.Header) {
+	h.Del("Authorization")
+	h.Del("X-Goog-Api-Key")
+	maps.Copy(h, m.header)
 }
 
 // isSet reports whether an argument is given, and not as false or null.
@@ -213,6 +223,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Audio: true, Video: true, ToolResultImages: true, ResponseSchema: true, Reasoning: m.name.thinks(),
 			Streaming: m.args.Streaming == nil || *m.args.Streaming,
 		},
+		Upstreams: m.upstreams,
 	}
 }
 

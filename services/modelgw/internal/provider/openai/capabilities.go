@@ -47,7 +47,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},
-		Upstream: m.upstream,
+		Upstreams: m.upstreams,
 	}
 	if m.usesResponses(c) {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesIgnored), slices.Clone(responsesDropped), responsesExtraBody

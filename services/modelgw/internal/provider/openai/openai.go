@@ -139,8 +139,9 @@ type model struct {
 	unverified unverified
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
-	// upstream is the target for unchanged requests: in chat completions, unless another API is set for the model.
-	upstream *provider.Upstream
+	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
+	// own address, and chat completions at any other.
+	upstreams []*provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -169,9 +170,11 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.client.Headers = h.headers
 	m.responses = m.client.Exchange
 	m.responses.Codec = openairesponses.Codec{}
-	m.upstream = m.client.Upstream(spec.Model)
-	if asked := m.args.ResponsesAPI; asked != nil && *asked {
-		m.upstream = m.responses.Upstream(access.Endpoint+responsesPath, spec.Model, m.client.Authorize)
+	if asked := m.args.ResponsesAPI; asked == nil || !*asked {
+		m.upstreams = append(m.upstreams, m.client.Upstream(spec.Model))
+	}
+	if asked := m.args.ResponsesAPI; asked == nil && m.atVendor || asked != nil && *asked {
+		m.upstreams = append(m.upstreams, m.responses.Upstream(access.Endpoint+responsesPath, spec.Model, m.client.Authorize))
 	}
 	return m, nil
 }

@@ -77,8 +77,8 @@ type model struct {
 	name   string
 	args   arguments
 	client *chatapi.Client
-	// upstream is the client's, made once.
-	upstream *provider.Upstream
+	// upstreams are made once.
+	upstreams []*provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -109,7 +109,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.client = chatapi.New(Name+"/"+service, access, transport.RedactSecrets(h.http, access.APIKey), quirks(service))
-	m.upstream = m.client.Upstream(name)
+	m.upstreams = []*provider.Upstream{m.client.Upstream(name)}
 	return m, nil
 }
 
@@ -123,7 +123,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
 		},
-		Upstream: m.upstream,
+		Upstreams: m.upstreams,
 	}
 }
 

@@ -1,0 +1,175 @@
+package modelgw_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+// serveGemini serves the endpoints of a gateway whose provider google is at a vendor's.
+func serveGemini(t *testing.T, v *vendor) *web {
+	t.Helper()
+	return serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("vendor-key"), v.URL
+	})
+}
+
+const geminiPath = "/v1beta/models/"
+
+func TestGeminiGoesThroughUntouched(t *testing.T) {
+	t.Parallel()
+	const answered = `{"candidates":[{"content":{"parts":[{"text":"\u00e9"}]},"finishReason":"STOP"}],  "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":2,"totalTokenCount":7},"new":1.0}`
+	v := vendorWith(t, says(http.StatusOK, "application/json", answered))
+	g := serveGemini(t, v)
+	const body = `{"contents":[{"parts":[{"text":"\u00e9"}]}] ,"safetySettings":[],"generationConfig":{"maxOutputTokens":9},"new":{"model":"x"}}`
+	for version, headers := range map[string][]string{
+		"/v1beta": {"Authorization", "", "X-Goog-Api-Key", "right", "X-Goog-Api-Client", "genai"},
+		"/v1":     {"Authorization", "Bearer right"},
+		"":        {"X-Api-Key", "right"},
+	} {
+		answer := g.post(t, version+"/models/google/gemini-2.5-flash:generateContent?prettyPrint=false", body, headers...)
+		assert.Equal(t, answered, read(t, answer))
+		assert.Equal(t, body, string(waittest.For(t, v.body, "the body that reaches the vendor")))
+		asked := waittest.For(t, v.asked, "the request that reaches the vendor")
+		assert.Equal(t, "/v1beta/models/gemini-2.5-flash:generateContent?prettyPrint=false", asked.URL.String())
+		assert.Equal(t, "vendor-key", asked.Header.Get("X-Goog-Api-Key"))
+		assert.Empty(t, asked.Header.Get("Authorization"))
+	}
+	assert.Equal(t, int64(21), g.spent(t))
+}
+
+// A token in the address is the platform's, and stays here.
+func TestAKeyInTheAddress(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[]}`))
+	g := serveGemini(t, v)
+	read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?key=right&x=1", `{"contents":[]}`, "Authorization", ""))
+	assert.Equal(t, "x=1", waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery)
+	refused := g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?key=wrong", `{}`, "Authorization", "")
+	assert.Equal(t, http.StatusUnauthorized, refused.StatusCode)
+	assert.Contains(t, read(t, refused), `"status":"UNAUTHENTICATED"`)
+}
+
+func TestAStreamOfGeminiIsCounted(t *testing.T) {
+	t.Parallel()
+	const stream = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\r\n\r\n" +
+		"data: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":5,\"candidatesTokenCount\":9,\"totalTokenCount\":14}}\r\n\r\n"
+	v := vendorWith(t, says(http.StatusOK, "text/event-stream", stream))
+	g := serveGemini(t, v)
+	assert.Equal(t, stream, read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:streamGenerateContent?alt=sse", `{"contents":[]}`)))
+	assert.Equal(t, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse", waittest.For(t, v.asked, "the request that reaches the vendor").URL.String())
+	require.Eventually(t, func() bool { return g.spent(t) == 14 }, waitLimit, tick, "the call is settled")
+}
+
+func TestTokensOfGeminiAreCountedByTheVendorOrEstimated(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"totalTokens": 42}`))
+	g := serveGemini(t, v)
+	const turn = `"contents":[{"role":"user","parts":[{"text":"12345678"}]}]`
+	body := `{"generateContentRequest":{ "model":"models/google/gemini-2.5-flash",` + turn + `}}`
+	assert.Equal(t, `{"totalTokens": 42}`, read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:countTokens", body)))
+	assert.Equal(t, strings.Replace(body, "google/", "", 1), string(waittest.For(t, v.body, "the body that reaches the vendor")))
+	assert.JSONEq(t, `{"totalTokens": 2}`, read(t, g.post(t, geminiPath+"mockllm/m:countTokens", `{`+turn+`}`)))
+	assert.JSONEq(t, `{"totalTokens": 2}`, read(t, g.post(t, geminiPath+"mockllm/m:countTokens", `{"generateContentRequest":{`+turn+`}}`)))
+	assert.Zero(t, g.spent(t), "counting costs nothing")
+}
+
+// Any model answers Gemini's clients, at once, as events, and as the list that a client gets which asks for no events.
+func TestAnyModelSpeaksGemini(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, withScript(t, "words", `{"default": {"text": "one two three"}}`))
+	const question = `{"contents":[{"parts":[{"text":"q"}]}],"generationConfig":{"maxOutputTokens":50}}`
+	type answer struct {
+		Candidates []struct {
+			Content      struct{ Parts []struct{ Text string } }
+			FinishReason string
+		}
+		Usage *struct{} `json:"usageMetadata"`
+		Model string    `json:"modelVersion"`
+	}
+	text := func(pieces []answer) (said string) {
+		for _, piece := range pieces {
+			for _, c := range piece.Candidates {
+				for _, part := range c.Content.Parts {
+					said += part.Text
+				}
+			}
+		}
+		last := pieces[len(pieces)-1]
+		require.NotEmpty(t, last.Candidates)
+		assert.Equal(t, "STOP", last.Candidates[0].FinishReason)
+		assert.NotNil(t, last.Usage)
+		assert.Equal(t, "mockllm/words", last.Model)
+		return said
+	}
+	var whole answer
+	require.NoError(t, json.Unmarshal([]byte(read(t, g.post(t, geminiPath+"mockllm/words:generateContent", question))), &whole))
+	want := text([]answer{whole})
+	require.NotEmpty(t, want)
+
+	list := g.post(t, geminiPath+"mockllm/words:streamGenerateContent", question)
+	assert.Contains(t, list.Header.Get("Content-Type"), "application/json")
+	var listed []answer
+	require.NoError(t, json.Unmarshal([]byte(read(t, list)), &listed))
+	assert.Equal(t, want, text(listed))
+
+	var streamed []answer
+	for line := range strings.SplitSeq(read(t, g.post(t, geminiPath+"mockllm/words:streamGenerateContent?alt=sse", question)), "\n") {
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			var piece answer
+			require.NoError(t, json.Unmarshal([]byte(data), &piece))
+			streamed = append(streamed, piece)
+		}
+	}
+	assert.Equal(t, want, text(streamed))
+}
+
+func TestErrorsOfGeminiHaveTheirShape(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	for name, tt := range map[string]struct {
+		path, body, status, says string
+		code                     int
+	}{
+		"unknown model":  {"gemini-2.5-flash:generateContent", `{}`, "NOT_FOUND", "<provider>/<model>", 404},
+		"no turn":        {"mockllm/m:generateContent", `{}`, "INVALID_ARGUMENT", "contents", 400},
+		"no JSON":        {"mockllm/m:generateContent", `[]`, "INVALID_ARGUMENT", "no JSON object", 400},
+		"unknown method": {"mockllm/m:embedContent", `{}`, "NOT_FOUND", "generateContent", 404},
+		"no method":      {"mockllm/m", `{}`, "NOT_FOUND", "generateContent", 404},
+	} {
+		answer := g.post(t, geminiPath+tt.path, tt.body)
+		assert.Equal(t, tt.code, answer.StatusCode, name)
+		var said struct {
+			Error struct {
+				Code            int
+				Message, Status string
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(read(t, answer)), &said), name)
+		assert.Equal(t, tt.code, said.Error.Code, name)
+		assert.Equal(t, tt.status, said.Error.Status, name)
+		assert.Contains(t, said.Error.Message, tt.says, name)
+	}
+	put := g.do(t.Context(), t, http.MethodPut, geminiPath+"mockllm/m", "")
+	assert.Equal(t, http.StatusMethodNotAllowed, put.StatusCode)
+	assert.Equal(t, "GET, POST", put.Header.Get("Allow"))
+}
+
+func TestModelsAreListedForGooglesClients(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	const entry = `{"name":"models/mockllm/model","displayName":"mockllm/model","supportedGenerationMethods":["generateContent","streamGenerateContent","countTokens"]}`
+	for path, header := range map[string]string{"/v1beta/models?pageSize=5": "X", "/v1/models": "X-Goog-Api-Client"} {
+		assert.JSONEq(t, fmt.Sprintf(`{"models":[%s]}`, entry), read(t, g.do(t.Context(), t, http.MethodGet, path, "", header, "genai")), path)
+	}
+	assert.JSONEq(t, entry, read(t, g.do(t.Context(), t, http.MethodGet, "/v1beta/models/mockllm/model", "")))
+}
