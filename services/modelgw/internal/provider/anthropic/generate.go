@@ -46,25 +46,34 @@ type attempt struct {
 	*model
 	plan    *plan
 	request *provider.Request
-	// raw is the first answer, if it is to be recorded.
+	// raw is the answer to the first request, if it is to be recorded: the recorded request is the first one.
 	raw []byte
 	// left is how much of the answer, with all its paused turns, may still be read.
 	left int64
 }
 
 // run requests the answer, and sends a turn that the server paused back to it until the turn has ended. The usage of
-// each paused turn is counted.
-func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+// each paused turn is counted, also if a later request fails.
+func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (_ *modelv1.ModelOutput, err error) {
 	var content []json.RawMessage
 	var usage *modelv1.ModelUsage
+	defer func() {
+		if err != nil && usage != nil && a.request.Unfinished != nil {
+			a.request.Unfinished(usage, 0)
+		}
+	}()
 	var contextTokens *int64
 	for pauses := 0; ; pauses++ {
 		answer, err := a.exchange.Post(ctx, a.request, a.call(path), body, &a.left)
-		if a.raw == nil {
+		if pauses == 0 {
 			a.raw = answer.Raw
 		}
-		if err != nil || answer.Stopped != nil {
-			return answer.Stopped, err
+		if err != nil {
+			return nil, err
+		}
+		if answer.Stopped != nil {
+			answer.Stopped.Usage = chat.AddUsage(usage, answer.Stopped.GetUsage())
+			return answer.Stopped, nil
 		}
 		message := answer.Response.(*format.Message) // as its codec documents
 		taken := message.TokenUsage()

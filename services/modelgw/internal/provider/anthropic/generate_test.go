@@ -176,6 +176,49 @@ func TestAPausedTurnIsGivenBackUntilItEnds(t *testing.T) {
 	assert.Contains(t, response.Call.GetResponseJson(), "pause_turn")
 }
 
+// Turns before a request that fails have been paid for. What is recorded of the failure is the first request, and no
+// answer to another.
+func TestTheUsageOfPausedTurnsCountsWhenALaterRequestFails(t *testing.T) {
+	t.Parallel()
+	const paused = `{"id":"a","model":"served","content":[{"type":"text","text":"so far"}],"stop_reason":"pause_turn","usage":{"input_tokens":5,"output_tokens":1}}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		stops  bool
+	}{
+		"an error": {http.StatusInternalServerError, `{"type":"error","error":{"type":"api_error","message":"the second answer"}}`, false},
+		"a stop":   {http.StatusBadRequest, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}`, true},
+	} {
+		requests := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if requests++; requests > 1 {
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+				return
+			}
+			_, _ = io.WriteString(w, paused)
+		}))
+		p, err := openModel(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: server.URL}, provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		var counted int64
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordFailures,
+			Unfinished: func(said *modelv1.ModelUsage, _ int64) { counted += said.GetInputTokens() },
+		})
+		server.Close()
+		if tt.stops {
+			require.NoError(t, err, name)
+			assert.Equal(t, int64(5), response.Output.GetUsage().GetInputTokens(), name)
+			continue
+		}
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%s: %v", name, err)
+		assert.Equal(t, int64(5), counted, name)
+		assert.NotContains(t, failure.Call.String(), "the second answer", name)
+	}
+}
+
 func TestThinkingIsCountedWhereTheServerDoesNotSay(t *testing.T) {
 	t.Parallel()
 	const thought = `{"model":"served","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"thinking","thinking":"so","signature":"t"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":9`
