@@ -28,7 +28,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		return err
 	}
 	r := &modelv1.GenerateRequest{
-		Parent: resource.Project(x.project), RequestId: x.request.Header.Get(keyHeader), Model: a.Model, Account: x.account,
+		Parent: resource.Project(x.project), RequestId: x.request.Header.Get(keyHeader), Model: m.FullName(), Account: x.account,
 		Messages: a.Messages, Tools: a.Tools, ToolChoice: a.Choice, Config: a.Config,
 	}
 	if len(r.GetRequestId()) > maxKeyBytes {
@@ -142,14 +142,14 @@ func (x *exchange) beginStream() {
 }
 
 // estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
-func (e *Endpoints) estimate(ctx context.Context, x *exchange, _ *provider.Model, doc []byte) error {
+func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
 	a, err := x.counter.ParseCountRequest(doc)
 	if err != nil {
 		return err
 	}
 	x.address.complete(a)
 	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
-		Parent: resource.Project(x.project), Model: a.Model, Account: x.account, Messages: a.Messages, Tools: a.Tools,
+		Parent: resource.Project(x.project), Model: m.FullName(), Account: x.account, Messages: a.Messages, Tools: a.Tools,
 	})
 	if err != nil {
 		return err

@@ -13,9 +13,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +48,9 @@ type Config struct {
 	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. If it asks for more, the client
 	// gets the error at once, since it would have left before the end of the wait. Zero is no bound. Default 1m.
 	MaxRetryWait time.Duration `yaml:"max_retry_wait" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRY_WAIT"`
+	// Aliases are further names of models, each with the model that serves it, such as `gpt-5: openai/gpt-5`. A star at
+	// the end of a name stands for any rest: of several that fit, the longest counts. They win over models' own names.
+	Aliases map[string]string `yaml:"aliases"`
 }
 
 // SetDefaults sets the fields whose default is not zero.
@@ -69,6 +75,11 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxRetryWait < 0 {
 		faults = append(faults, errors.New("max_retry_wait: must not be negative; 0 is no bound"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Aliases)) {
+		if _, _, err := provider.SplitName(c.Aliases[name]); err != nil || name == "" {
+			faults = append(faults, fmt.Errorf("aliases.%s: %q is no model; write <provider>/<model>", name, c.Aliases[name]))
+		}
 	}
 	return errors.Join(faults...)
 }

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type model struct{ name, owner string }
 
 // open opens the model of a request. An unknown model is answered as the vendor does, with the way to list the models.
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
+	name = e.cfg.served(name)
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
 	unknown := rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND)
@@ -32,6 +34,21 @@ func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 		return nil, unknownModel("the model `" + cut(name) + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are")
 	}
 	return m, err
+}
+
+// served returns the model that serves a name.
+func (c *Config) served(name string) string {
+	best, model := -1, name
+	for alias, served := range c.Aliases {
+		stem, pattern := strings.CutSuffix(alias, "*")
+		switch {
+		case alias == name:
+			return served
+		case pattern && strings.HasPrefix(name, stem) && len(stem) > best:
+			best, model = len(stem), served
+		}
+	}
+	return model
 }
 
 func unknownModel(message string) error {
@@ -57,9 +74,14 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxNamed], "") + "…"
 }
 
-// listModels lists the models of providers that have an account. Providers accept other names too.
+// listModels lists the aliases, and the models of providers that have an account. Providers accept other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
+	for _, name := range slices.Sorted(maps.Keys(e.cfg.Aliases)) {
+		if owner, _, _ := strings.Cut(e.cfg.Aliases[name], "/"); !strings.HasSuffix(name, "*") {
+			all = append(all, model{name, owner})
+		}
+	}
 	for _, kind := range e.deps.Registry.Kinds() {
 		if len(kind.Accounts) > 0 && !slices.ContainsFunc(kind.Accounts, (*modelv1.Account).GetUsable) {
 			continue
@@ -72,11 +94,12 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
-	m, err := e.open(x, x.request.PathValue("model"))
+	name := x.request.PathValue("model")
+	m, err := e.open(x, name)
 	if err != nil {
 		return err
 	}
-	return x.send(http.StatusOK, x.entry(model{m.FullName(), m.Kind.Name}))
+	return x.send(http.StatusOK, x.entry(model{name, m.Kind.Name}))
 }
 
 func openaiModels(models []model) []byte {
