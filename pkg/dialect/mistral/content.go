@@ -110,9 +110,7 @@ func (c Content) Parts(tags bool) []*contentv1.Content {
 	for i := range c.Chunks {
 		chunk := &c.Chunks[i]
 		if chunk.Type == chunkReference {
-			if cited != nil {
-				cited.Citations = append(cited.Citations, chunk.citation())
-			}
+			chunk.cite(cited)
 			continue
 		}
 		cited = nil
@@ -148,13 +146,16 @@ func (c *Chunk) thought(separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// citation is the source that a chunk names.
-func (c *Chunk) citation() *contentv1.Citation {
+// cite adds the source that a chunk names to a text; nil is none.
+func (c *Chunk) cite(text *contentv1.Text) {
+	if text == nil {
+		return
+	}
 	citation := &contentv1.Citation{Title: &c.Title, Source: &contentv1.Citation_Url{Url: c.URL}}
 	if c.Description != nil {
 		citation.Cited = &contentv1.Citation_CitedText{CitedText: *c.Description}
 	}
-	return citation
+	text.Citations = append(text.Citations, citation)
 }
 
 // image is an image that is within the answer; of any other only the address is kept, as a text, since a viewer would
@@ -163,13 +164,18 @@ func (c *Chunk) image() *contentv1.Content {
 	if dialect.CheckInline("", c.ImageURL.url) != nil {
 		return chat.TextPart("image that was not fetched: " + c.ImageURL.url)
 	}
-	image := chat.ImagePart(c.ImageURL.url)
-	detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(c.ImageURL.detail, "auto"))
+	image, ok := c.ImageURL.part()
 	if !ok {
-		detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
+		image.GetImage().Detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
 	}
-	image.GetImage().Detail = detail
 	return image
+}
+
+// part is the image; ok is false if its detail is unknown.
+func (u *imageURL) part() (image *contentv1.Content, ok bool) {
+	image = chat.ImagePart(u.url)
+	image.GetImage().Detail, ok = enum.Parse[contentv1.ImageDetail](cmp.Or(u.detail, "auto"))
+	return image, ok
 }
 
 // Read returns the content of a client's message. param is where it is.
@@ -177,12 +183,18 @@ func (c Content) Read(param string) (*contentv1.MessageContent, error) {
 	if c.IsText {
 		return chat.TextContent(c.Text), nil
 	}
-	parts := make([]*contentv1.Content, len(c.Chunks))
+	parts := make([]*contentv1.Content, 0, len(c.Chunks))
+	var cited *contentv1.Text // the text that the following sources are about
 	for i := range c.Chunks {
-		var err error
-		if parts[i], err = c.Chunks[i].read(fmt.Sprintf("%s[%d]", param, i)); err != nil {
+		if chunk := &c.Chunks[i]; chunk.Type == chunkReference {
+			chunk.cite(cited)
+			continue
+		}
+		part, err := c.Chunks[i].read(fmt.Sprintf("%s[%d]", param, i))
+		if err != nil {
 			return nil, err
 		}
+		parts, cited = append(parts, part), part.GetText()
 	}
 	return chat.ListContent(parts...), nil
 }
@@ -200,12 +212,10 @@ func (c *Chunk) read(param string) (*contentv1.Content, error) {
 		if err := dialect.CheckInline(param+".image_url", c.ImageURL.url); err != nil {
 			return nil, err
 		}
-		detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(c.ImageURL.detail, "auto"))
+		image, ok := c.ImageURL.part()
 		if !ok {
 			return nil, dialect.Invalid(param+".image_url.detail", "%q is none of auto, low, high", c.ImageURL.detail)
 		}
-		image := chat.ImagePart(c.ImageURL.url)
-		image.GetImage().Detail = detail
 		return image, nil
 	case chunkDocument:
 		if err := dialect.CheckInline(param+".document_url", c.DocumentURL); err != nil {

@@ -12,25 +12,18 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
-// conversation collects items as messages: neighbouring items of the assistant are one message.
-type conversation struct {
-	messages []*modelv1.ChatMessage
-	// turn is the assistant's message that is being collected, with the parts of its content; nil if there is none.
-	turn  *modelv1.ChatMessage
-	parts []*contentv1.Content
-	// called are the functions of the calls so far, by id.
-	called map[string]string
-}
+// conversation collects items as messages.
+type conversation struct{ dialect.Turns }
 
 // messages reads the instructions and the input.
 func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
-	c := &conversation{called: map[string]string{}}
+	c := &conversation{}
 	if w.Instructions != "" {
-		c.add(chat.System(w.Instructions))
+		c.Add(chat.System(w.Instructions))
 	}
 	if w.Input.IsText {
-		c.add(chat.User(w.Input.Text))
-		return c.messages, nil
+		c.Add(chat.User(w.Input.Text))
+		return c.Messages(), nil
 	}
 	var items []item
 	if err := jsonread.Unmarshal(w.Input.Raw, &items); err != nil {
@@ -44,37 +37,7 @@ func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
 			return nil, err
 		}
 	}
-	c.end()
-	return c.messages, nil
-}
-
-// add appends a message that is not the assistant's.
-func (c *conversation) add(m *modelv1.ChatMessage) {
-	c.end()
-	c.messages = append(c.messages, m)
-}
-
-// assistant returns the assistant's message that is being collected.
-func (c *conversation) assistant() *modelv1.ChatMessage {
-	if c.turn == nil {
-		c.turn = &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
-	}
-	return c.turn
-}
-
-// end appends the assistant's message. One plain text is its content as such.
-func (c *conversation) end() {
-	if c.turn == nil {
-		return
-	}
-	switch first := append(c.parts, chat.TextPart(""))[0]; {
-	case len(c.parts) < 2 && first.GetText() != nil && first.GetInternalJson() == "" && !first.GetText().GetRefusal():
-		c.turn.Content = chat.TextContent(first.GetText().GetText())
-	default:
-		c.turn.Content = chat.ListContent(c.parts...)
-	}
-	c.messages = append(c.messages, c.turn)
-	c.turn, c.parts = nil, nil
+	return c.Messages(), nil
 }
 
 // item adds an item. One without a type is a message.
@@ -84,14 +47,12 @@ func (c *conversation) item(it *item, param string) error {
 	case typeMessage:
 		return c.message(it, param)
 	case typeReasoning:
-		c.assistant()
-		c.parts = append(c.parts, it.parts()...)
+		c.Say(it.parts()...)
 	case typeImage:
 		if err := dialect.CheckBase64(param+".result", it.Result); err != nil {
 			return err
 		}
-		c.assistant()
-		c.parts = append(c.parts, it.parts()...)
+		c.Say(it.parts()...)
 	case typeCall:
 		switch {
 		case it.CallID == "":
@@ -99,17 +60,13 @@ func (c *conversation) item(it *item, param string) error {
 		case it.Name == "":
 			return dialect.Required(param + ".name")
 		}
-		m := c.assistant()
-		m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), nil))
-		c.called[it.CallID] = it.Name
+		c.Call(dialect.ToolCall(it.CallID, it.Name, string(it.Arguments), nil))
 	case typeResult:
 		content, err := it.Output.read(param + ".output")
 		if err != nil {
 			return err
 		}
-		c.add(&modelv1.ChatMessage{
-			Id: chat.NewID(), Role: modelv1.Role_ROLE_TOOL, Content: content, ToolCallIds: []string{it.CallID}, Function: c.called[it.CallID],
-		})
+		c.Result(it.CallID, content)
 	case "item_reference":
 		return notStored(param)
 	default:
@@ -121,8 +78,7 @@ func (c *conversation) item(it *item, param string) error {
 func (c *conversation) message(it *item, param string) error {
 	roles := map[string]modelv1.Role{"system": modelv1.Role_ROLE_SYSTEM, "developer": modelv1.Role_ROLE_SYSTEM, "user": modelv1.Role_ROLE_USER}
 	if it.Role == "assistant" {
-		c.assistant()
-		c.parts = append(c.parts, it.parts()...)
+		c.Say(it.parts()...)
 		return nil
 	}
 	role, ok := roles[it.Role]
@@ -133,7 +89,7 @@ func (c *conversation) message(it *item, param string) error {
 	if err != nil {
 		return err
 	}
-	c.add(&modelv1.ChatMessage{Id: chat.NewID(), Role: role, Content: content})
+	c.Add(&modelv1.ChatMessage{Id: chat.NewID(), Role: role, Content: content})
 	return nil
 }
 
