@@ -54,6 +54,15 @@ func WriteDocument(w *jsonwrite.Writer, document *contentv1.Document) {
 	w.EndObject()
 }
 
+// WriteReferences writes those sources of a text that have an address, as chunks.
+func WriteReferences(w *jsonwrite.Writer, citations []*contentv1.Citation) {
+	for _, citation := range citations {
+		if citation.GetUrl() != "" {
+			WriteReference(w, citation)
+		}
+	}
+}
+
 // WriteReference writes a source of a text as a chunk.
 func WriteReference(w *jsonwrite.Writer, citation *contentv1.Citation) {
 	w.BeginObject()
@@ -81,28 +90,18 @@ func WritePart(w *jsonwrite.Writer, part *contentv1.Content) (ok bool) {
 	return true
 }
 
-// WriteAnswer writes a part of an answer as chunks: a text with its sources, the readable form of reasoning, or an image.
-// Parts of other kinds, and reasoning without a readable form, have none.
+// WriteAnswer writes a part of an answer as a chunk: a text, the readable form of reasoning, or an image. Parts of other
+// kinds, and reasoning without a readable form, have none.
 func WriteAnswer(w *jsonwrite.Writer, part *contentv1.Content) {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
 		WriteText(w, p.Text.GetText())
-		WriteReferences(w, p.Text.GetCitations())
 	case *contentv1.Content_Reasoning:
 		if thought := Readable(p.Reasoning); thought != "" {
 			WriteThinking(w, thought)
 		}
 	case *contentv1.Content_Image:
 		WriteImage(w, p.Image)
-	}
-}
-
-// WriteReferences writes those sources of a text that have an address.
-func WriteReferences(w *jsonwrite.Writer, citations []*contentv1.Citation) {
-	for _, citation := range citations {
-		if citation.GetUrl() != "" {
-			WriteReference(w, citation)
-		}
 	}
 }
 

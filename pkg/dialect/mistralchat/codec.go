@@ -4,7 +4,8 @@
 // those of OpenAI's chat completions ([openai]); the content of messages consists of Mistral's chunks, in which reasoning
 // has a place of its own ([mistral]).
 //
-// Log-probabilities are not in the canonical form here: requests for them are refused, and answers have none.
+// Log-probabilities are left out: requests for them are refused, and answers have none. The format has no place for the
+// sources of a text, for what tools of a server did, nor for sealed reasoning, of which a client gets the summary.
 //
 // [openai]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/openai
 // [mistral]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/mistral

@@ -106,14 +106,11 @@ func (s *streamWriter) rest(index int32, m *modelv1.ChatMessage) {
 			if rest, _ := texts.Of(p.Text.GetText()); rest != "" {
 				s.text(index, rest)
 			}
-			if len(p.Text.GetCitations()) > 0 {
-				s.content(index, func(w *jsonwrite.Writer) { mistral.WriteReferences(w, p.Text.GetCitations()) })
-			}
 		case *contentv1.Content_Reasoning:
 			if rest, _ := reasoning.Of(mistral.Readable(p.Reasoning)); rest != "" {
 				s.reasoning(index, rest)
 			}
-		default:
+		case *contentv1.Content_Image:
 			s.content(index, func(w *jsonwrite.Writer) { mistral.WriteAnswer(w, part) })
 		}
 	}

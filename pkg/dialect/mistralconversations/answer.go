@@ -98,6 +98,7 @@ func (a *answer) output(parts []*contentv1.Content) {
 		a.BeginList()
 		for _, part := range parts {
 			mistral.WriteAnswer(a.Writer, part)
+			mistral.WriteReferences(a.Writer, part.GetText().GetCitations())
 		}
 		a.EndList()
 	}

@@ -5,8 +5,8 @@
 // and the chunks of messages are those of Mistral's chat completions ([mistral]).
 //
 // The format has no reason why an answer ended: one with calls ended with them, and any other is said to have stopped.
-// Conversations that the server stores, agents, and the server's tools beside web search and the code interpreter are not
-// in the canonical form: requests for them are refused.
+// Of sealed reasoning a client gets the summary. Conversations that the server stores, agents, and tools of the server
+// that are not offered in the place of a function are not in the canonical form: requests for them are refused.
 //
 // [mistral]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect/mistral
 package mistralconversations

@@ -78,7 +78,7 @@ func nameOf(use *contentv1.ToolUse) string {
 	if _, known := kinds[use.GetName()]; known {
 		return use.GetName()
 	}
-	switch use.GetToolType() { //nolint:exhaustive // All others have their own names.
+	switch use.GetToolType() {
 	case contentv1.ToolUseType_TOOL_USE_TYPE_WEB_SEARCH:
 		return ToolSearch
 	case contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION:

@@ -57,12 +57,7 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	if r.Tools, err = openai.ReadFunctions(w.Tools); err != nil {
 		return nil, err
 	}
-	const choice = "completion_args.tool_choice"
-	required := openai.ChoiceRequired
-	if string(w.Arguments.ToolChoice) == `"`+mistral.AnyTool+`"` {
-		required = mistral.AnyTool
-	}
-	if r.Choice, err = openai.ReadChoice(w.Arguments.ToolChoice, choice, required); err != nil {
+	if r.Choice, err = openai.ReadChoice(w.Arguments.ToolChoice, "completion_args.tool_choice", mistral.AnyTool); err != nil {
 		return nil, err
 	}
 	r.Config, err = w.Arguments.config()

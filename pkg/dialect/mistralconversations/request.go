@@ -87,7 +87,7 @@ func instructions(messages []*modelv1.ChatMessage) string {
 }
 
 func isSystem(m *modelv1.ChatMessage) bool {
-	switch m.GetRole() { //nolint:exhaustive // All others are the system's.
+	switch m.GetRole() {
 	case modelv1.Role_ROLE_USER, modelv1.Role_ROLE_ASSISTANT, modelv1.Role_ROLE_TOOL:
 		return false
 	default:

@@ -58,8 +58,8 @@ func WriteFunction(w *jsonwrite.Writer, tool *toolv1.ToolInfo, strict *bool) {
 	w.EndObject()
 }
 
-// ReadChoice reads a choice among tools: a word, of which required is that for any tool, or the name of a function. It is
-// nil if there is none.
+// ReadChoice reads a choice among tools: a word, or the name of a function. required is the vendor's word for any tool,
+// beside OpenAI's. The choice is nil if there is none.
 func ReadChoice(raw json.RawMessage, param, required string) (*toolv1.ToolChoice, error) {
 	if !jsonread.IsSet(raw) {
 		return nil, nil
