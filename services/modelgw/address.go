@@ -32,9 +32,12 @@ func (c *Config) RefuseOwn(addresses ...string) error {
 // baseURLs are the base URLs of all accounts, by the names under which an operator sets them.
 func (c *Config) baseURLs() map[string]string {
 	all := map[string]string{
-		"OPENAI_BASE_URL (modelgw.openai.base_url)":       c.OpenAI.BaseURL,
-		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL,
-		"GOOGLE_BASE_URL (modelgw.google.base_url)":       c.Google.BaseURL,
+		"OPENAI_BASE_URL (modelgw.openai.base_url)":                     c.OpenAI.BaseURL,
+		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)":               c.Anthropic.BaseURL,
+		"GOOGLE_BASE_URL (modelgw.google.base_url)":                     c.Google.BaseURL,
+		"MISTRAL_BASE_URL (modelgw.mistral.base_url)":                   c.Mistral.BaseURL,
+		"AZUREAI_MISTRAL_BASE_URL (modelgw.mistral.azure.base_url)":     c.Mistral.Azure.BaseURL,
+		"AZURE_MISTRAL_BASE_URL (modelgw.mistral.azure.azure_base_url)": c.Mistral.Azure.AzureBaseURL,
 	}
 	for name, account := range c.OpenAI.Accounts {
 		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
@@ -44,6 +47,9 @@ func (c *Config) baseURLs() map[string]string {
 	}
 	for name, account := range c.Google.Accounts {
 		all["modelgw.google.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.Mistral.Accounts {
+		all["modelgw.mistral.accounts."+name+".base_url"] = account.BaseURL
 	}
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL

@@ -38,9 +38,10 @@ func TestTheKeyOfAnAccountIsToldToNobody(t *testing.T) {
 			w := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
 				c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret(key), v.URL+"/v1"
 				c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret(key), v.URL
+				c.Mistral.APIKey, c.Mistral.BaseURL = config.NewSecret(key), v.URL
 				c.Endpoints.MaxRetries = 0
 			})
-			for _, model := range []string{"openai/gpt-4o", "anthropic/claude-haiku-4-5"} {
+			for _, model := range []string{"openai/gpt-4o", "anthropic/claude-haiku-4-5", "mistral/mistral-large-latest"} {
 				for _, path := range []string{chatPath, messagesPath} {
 					for _, stream := range []bool{false, true} {
 						body := fmt.Sprintf(`{"model":"%s","stream":%v,"max_tokens":10,"messages":[{"role":"user","content":"q"}]}`, model, stream)

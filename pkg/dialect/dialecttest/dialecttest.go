@@ -42,6 +42,13 @@ type Harness struct {
 	NoReasoning bool
 	// NoCacheWrites means that the format does not count what was written to a cache separately.
 	NoCacheWrites bool
+	// NoReasoningTokens means that the format does not count the tokens of reasoning separately.
+	NoReasoningTokens bool
+	// NoStopReasons means that the format has no place for the reason why an answer ended, except that it has calls.
+	NoStopReasons bool
+	// NoNamedChoice means that the format has no place for a choice of one tool: a request offers that tool alone, and
+	// asks for a call of any.
+	NoNamedChoice bool
 	// WholeCalls means that calls are never in pieces.
 	WholeCalls bool
 	// NoStopSequences means that the format has no place for texts that end an answer.
@@ -140,6 +147,12 @@ func outputs(h Harness) map[string]*modelv1.ModelOutput {
 		}
 		if h.NoCacheWrites {
 			output.Usage.InputTokensCacheWrite = nil
+		}
+		if h.NoReasoningTokens {
+			output.Usage.ReasoningTokens = nil
+		}
+		if choice := output.Choices[0]; h.NoStopReasons && choice.GetStopReason() != modelv1.StopReason_STOP_REASON_TOOL_CALLS {
+			choice.StopReason = stop
 		}
 	}
 	return all

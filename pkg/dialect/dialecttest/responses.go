@@ -161,7 +161,9 @@ func longScans(t *testing.T, h Harness) {
 	var facts dialect.Facts
 	h.Codec.ScanUsage(encode(t, h, output), &facts)
 	assert.Equal(t, meta(h).ID, facts.ID)
-	assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
+	if !h.NoStopReasons {
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
+	}
 	assert.Equal(t, []int64{5, 7}, []int64{facts.Usage.GetInputTokens(), facts.Usage.GetOutputTokens()})
 }
 

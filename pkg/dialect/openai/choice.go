@@ -7,16 +7,17 @@ import (
 
 // Words for the choices among tools that name none.
 const (
-	choiceAuto     = "auto"
-	choiceNone     = "none"
-	choiceRequired = "required"
+	choiceAuto = "auto"
+	choiceNone = "none"
+	// ChoiceRequired is the word for any tool.
+	ChoiceRequired = "required"
 )
 
 // ChoiceWord is the word for a choice among tools that names none.
 func ChoiceWord(mode toolv1.ToolChoiceMode) string {
 	switch mode {
 	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
-		return choiceRequired
+		return ChoiceRequired
 	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
 		return choiceNone
 	default:
@@ -31,7 +32,7 @@ func ChoiceOf(word string) (choice *toolv1.ToolChoice, ok bool) {
 		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), true
 	case choiceNone:
 		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), true
-	case choiceRequired:
+	case ChoiceRequired:
 		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), true
 	default:
 		return nil, false

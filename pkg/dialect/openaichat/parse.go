@@ -2,42 +2,39 @@ package openaichat
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // wireRequest is a client's request on the wire.
 type wireRequest struct {
-	Model            string             `json:"model"`
-	Messages         []wireMessage      `json:"messages"`
-	Tools            []wireTool         `json:"tools"`
-	ToolChoice       json.RawMessage    `json:"tool_choice"`
-	Stream           *bool              `json:"stream"`
-	StreamOptions    *streamOptions     `json:"stream_options"`
-	MaxTokens        *int64             `json:"max_tokens"`
-	MaxCompletion    *int64             `json:"max_completion_tokens"`
-	Temperature      *float64           `json:"temperature"`
-	TopP             *float64           `json:"top_p"`
-	FrequencyPenalty *float64           `json:"frequency_penalty"`
-	PresencePenalty  *float64           `json:"presence_penalty"`
-	Stop             json.RawMessage    `json:"stop"`
-	Seed             *int64             `json:"seed"`
-	N                *int32             `json:"n"`
-	LogitBias        map[string]float64 `json:"logit_bias"`
-	Logprobs         *bool              `json:"logprobs"`
-	TopLogprobs      *int32             `json:"top_logprobs"`
-	Parallel         *bool              `json:"parallel_tool_calls"`
-	Effort           *string            `json:"reasoning_effort"`
-	Verbosity        *string            `json:"verbosity"`
-	Format           *responseFormat    `json:"response_format"`
+	Model            string                 `json:"model"`
+	Messages         []wireMessage          `json:"messages"`
+	Tools            []openai.Function      `json:"tools"`
+	ToolChoice       json.RawMessage        `json:"tool_choice"`
+	Stream           *bool                  `json:"stream"`
+	StreamOptions    *streamOptions         `json:"stream_options"`
+	MaxTokens        *int64                 `json:"max_tokens"`
+	MaxCompletion    *int64                 `json:"max_completion_tokens"`
+	Temperature      *float64               `json:"temperature"`
+	TopP             *float64               `json:"top_p"`
+	FrequencyPenalty *float64               `json:"frequency_penalty"`
+	PresencePenalty  *float64               `json:"presence_penalty"`
+	Stop             json.RawMessage        `json:"stop"`
+	Seed             *int64                 `json:"seed"`
+	N                *int32                 `json:"n"`
+	LogitBias        map[string]float64     `json:"logit_bias"`
+	Logprobs         *bool                  `json:"logprobs"`
+	TopLogprobs      *int32                 `json:"top_logprobs"`
+	Parallel         *bool                  `json:"parallel_tool_calls"`
+	Effort           *string                `json:"reasoning_effort"`
+	Verbosity        *string                `json:"verbosity"`
+	Format           *openai.ResponseFormat `json:"response_format"`
 	// Not expressible in the canonical form.
 	Functions    json.RawMessage `json:"functions"`
 	FunctionCall json.RawMessage `json:"function_call"`
@@ -48,25 +45,6 @@ type wireRequest struct {
 
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
-}
-
-type responseFormat struct {
-	Type   string `json:"type"`
-	Schema struct {
-		Name        string          `json:"name"`
-		Description *string         `json:"description"`
-		Schema      json.RawMessage `json:"schema"`
-		Strict      *bool           `json:"strict"`
-	} `json:"json_schema"`
-}
-
-type wireTool struct {
-	Type     string `json:"type"`
-	Function *struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-	} `json:"function"`
 }
 
 // ParseRequest implements dialect.Codec. Members without a place in the canonical form, such as `user` and `metadata`,
@@ -87,10 +65,10 @@ func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	if r.Messages, err = w.messages(); err != nil {
 		return nil, err
 	}
-	if r.Tools, err = w.tools(); err != nil {
+	if r.Tools, err = openai.ReadFunctions(w.Tools); err != nil {
 		return nil, err
 	}
-	if r.Choice, err = w.choice(); err != nil {
+	if r.Choice, err = openai.ReadChoice(w.ToolChoice, "tool_choice", openai.ChoiceRequired); err != nil {
 		return nil, err
 	}
 	if r.Config, err = w.config(); err != nil {
@@ -125,49 +103,6 @@ func (w *wireRequest) check() error {
 	}
 }
 
-func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
-	var tools []*toolv1.ToolInfo
-	for i, t := range w.Tools {
-		param := fmt.Sprintf("tools[%d]", i)
-		switch {
-		case t.Type != "function":
-			return nil, dialect.NotSupported(param+".type", "%q is not supported here; `function` is", t.Type)
-		case t.Function == nil || t.Function.Name == "":
-			return nil, dialect.Required(param + ".function.name")
-		}
-		schema := dialect.NoParameters
-		if jsonread.IsSet(t.Function.Parameters) {
-			schema = string(t.Function.Parameters)
-		}
-		tools = append(tools, &toolv1.ToolInfo{Name: t.Function.Name, Description: t.Function.Description, ParametersJson: schema})
-	}
-	return tools, nil
-}
-
-func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
-	const param = "tool_choice"
-	if !jsonread.IsSet(w.ToolChoice) {
-		return nil, nil
-	}
-	var word string
-	if json.Unmarshal(w.ToolChoice, &word) == nil {
-		if choice, ok := openai.ChoiceOf(word); ok {
-			return choice, nil
-		}
-		return nil, dialect.Invalid(param, "%q is none of auto, none, required", word)
-	}
-	var named struct {
-		Type     string `json:"type"`
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	}
-	if err := json.Unmarshal(w.ToolChoice, &named); err != nil || named.Type != "function" || named.Function.Name == "" {
-		return nil, dialect.Invalid(param, "is neither auto, none nor required, nor the name of a function")
-	}
-	return chat.FunctionChoice(named.Function.Name), nil
-}
-
 func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	c := &modelv1.GenerateConfig{
 		MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, FrequencyPenalty: w.FrequencyPenalty, PresencePenalty: w.PresencePenalty,
@@ -176,12 +111,9 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	if w.MaxCompletion != nil {
 		c.MaxTokens = w.MaxCompletion
 	}
-	stops, err := w.stops()
-	if err != nil {
+	var err error
+	if c.StopSeqs, err = openai.ReadStops(w.Stop, "stop"); err != nil {
 		return nil, err
-	}
-	if stops != nil {
-		c.StopSeqs = &modelv1.StringList{Values: stops}
 	}
 	if w.LogitBias != nil {
 		c.LogitBias = &modelv1.LogitBias{Values: map[int64]float64{}}
@@ -193,47 +125,6 @@ func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 			c.LogitBias.Values[id] = bias
 		}
 	}
-	c.ResponseSchema, err = w.schema()
+	c.ResponseSchema, err = openai.ReadResponseSchema(w.Format, "response_format")
 	return c, err
-}
-
-// schema reads the schema that the answer is to have.
-func (w *wireRequest) schema() (*modelv1.ResponseSchema, error) {
-	if w.Format == nil {
-		return nil, nil
-	}
-	const param = "response_format.type"
-	switch w.Format.Type {
-	case "json_schema":
-		s := w.Format.Schema
-		if s.Name == "" || len(s.Schema) == 0 {
-			return nil, dialect.Invalid("response_format.json_schema", "needs a name and a schema")
-		}
-		return &modelv1.ResponseSchema{Name: s.Name, JsonSchema: string(s.Schema), Description: s.Description, Strict: s.Strict}, nil
-	case "text":
-		return nil, nil
-	case "json_object":
-		return nil, dialect.NotSupported(param, "`json_object` is not supported here; give a `json_schema`")
-	default:
-		return nil, dialect.Invalid(param, "%q is none of text, json_schema", w.Format.Type)
-	}
-}
-
-// stops reads one stop sequence, or a list of them.
-func (w *wireRequest) stops() ([]string, error) {
-	var one *string
-	if len(w.Stop) == 0 {
-		return nil, nil
-	}
-	if json.Unmarshal(w.Stop, &one) == nil {
-		if one == nil {
-			return nil, nil
-		}
-		return []string{*one}, nil
-	}
-	var list []string
-	if json.Unmarshal(w.Stop, &list) != nil {
-		return nil, dialect.Invalid("stop", "is neither a text nor a list of texts")
-	}
-	return list, nil
 }

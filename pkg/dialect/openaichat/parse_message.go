@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -21,7 +22,7 @@ type wireMessage struct {
 	ReasoningContent string             `json:"reasoning_content"`
 	Reasoning        string             `json:"reasoning"`
 	ReasoningDetails []json.RawMessage  `json:"reasoning_details"`
-	ToolCalls        []toolCall         `json:"tool_calls"`
+	ToolCalls        []openai.Call      `json:"tool_calls"`
 	ToolCallID       string             `json:"tool_call_id"`
 }
 

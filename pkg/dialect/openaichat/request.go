@@ -7,7 +7,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
@@ -76,41 +75,14 @@ func (e *encoder) tools() {
 	e.Member("tools", func() {
 		e.Body.BeginList()
 		for _, tool := range e.Tools {
-			e.tool(tool)
+			openai.WriteFunction(e.Body, tool, e.StrictTools)
 		}
 		e.Body.EndList()
 	})
-	e.Member("tool_choice", e.choice)
+	e.Member("tool_choice", func() { openai.WriteChoice(e.Body, e.Choice, openai.ChoiceRequired) })
 	if e.Config != nil && e.Config.ParallelToolCalls != nil {
 		e.Member("parallel_tool_calls", func() { e.Body.Bool(e.Config.GetParallelToolCalls()) })
 	}
-}
-
-func (e *encoder) tool(tool *toolv1.ToolInfo) {
-	e.Body.BeginObject()
-	e.Body.TextMember("type", "function")
-	e.Body.Key("function")
-	e.Body.BeginObject()
-	e.Body.TextMember("name", tool.GetName())
-	e.Body.TextMember("description", tool.GetDescription())
-	e.Body.RawUnlessEmpty("parameters", tool.GetParametersJson())
-	e.Body.OptBool("strict", e.StrictTools)
-	e.Body.EndObject()
-	e.Body.EndObject()
-}
-
-func (e *encoder) choice() {
-	if name := e.Choice.GetFunction(); name != "" {
-		e.Body.BeginObject()
-		e.Body.TextMember("type", "function")
-		e.Body.Key("function")
-		e.Body.BeginObject()
-		e.Body.TextMember("name", name)
-		e.Body.EndObject()
-		e.Body.EndObject()
-		return
-	}
-	e.Body.Text(openai.ChoiceWord(e.Choice.GetMode()))
 }
 
 // options writes the options of the configuration that are set.
@@ -141,7 +113,7 @@ func (e *encoder) options() {
 		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
 	}
 	if c.ResponseSchema != nil {
-		e.Member("response_format", func() { e.responseFormat(c.GetResponseSchema()) })
+		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })
 	}
 	if e.Stream {
 		e.Member("stream", func() { e.Body.Bool(true) })
@@ -160,18 +132,5 @@ func (e *encoder) logitBias(bias map[int64]float64) {
 		e.Body.Key(itoa(token))
 		e.Body.Float(bias[token])
 	}
-	e.Body.EndObject()
-}
-
-func (e *encoder) responseFormat(schema *modelv1.ResponseSchema) {
-	e.Body.BeginObject()
-	e.Body.TextMember("type", "json_schema")
-	e.Body.Key("json_schema")
-	e.Body.BeginObject()
-	e.Body.TextMember("name", schema.GetName())
-	e.Body.OptText("description", schema.Description)
-	e.Body.RawUnlessEmpty("schema", schema.GetJsonSchema())
-	e.Body.OptBool("strict", schema.Strict)
-	e.Body.EndObject()
 	e.Body.EndObject()
 }

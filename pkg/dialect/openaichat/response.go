@@ -39,7 +39,7 @@ type message struct {
 	ReasoningContent string            `json:"reasoning_content"`
 	Reasoning        string            `json:"reasoning"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
-	ToolCalls        []toolCall        `json:"tool_calls"`
+	ToolCalls        []openai.Call     `json:"tool_calls"`
 }
 
 // content is a text, null, or a list of parts that are texts.
@@ -67,16 +67,6 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 		*c += content(part.Text)
 	}
 	return nil
-}
-
-type toolCall struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
-	Type     string `json:"type"`
-	Function struct {
-		Name      string            `json:"name"`
-		Arguments dialect.Arguments `json:"arguments"`
-	} `json:"function"`
 }
 
 type filterResult struct {
@@ -141,12 +131,7 @@ func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
 	m := &modelv1.ChatMessage{
 		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
-		Content: c.Message.content(),
-	}
-	for _, call := range c.Message.ToolCalls {
-		if call.Function.Name != "" {
-			m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(call.ID, call.Function.Name, string(call.Function.Arguments), tools))
-		}
+		Content: c.Message.content(), ToolCalls: openai.ReadCalls(c.Message.ToolCalls, tools),
 	}
 	return &modelv1.Choice{
 		Message: m, StopReason: chat.ProviderStopReason(c.FinishReason), StopDetails: c.stopDetails(), Logprobs: c.Logprobs.message(),

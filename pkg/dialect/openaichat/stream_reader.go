@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
@@ -15,11 +16,8 @@ import (
 // done is the data of the last event of a stream.
 const done = "[DONE]"
 
-const (
-	// maxChoices bounds the choices of one answer, and maxCalls the calls of one choice: a server sends their indices.
-	maxChoices = 1024
-	maxCalls   = 4096
-)
+// maxChoices bounds the choices of one answer: a server sends their indices.
+const maxChoices = 1024
 
 // ReadEvents implements dialect.Codec.
 func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
@@ -40,12 +38,7 @@ type streamReader struct {
 // texts collects the parts of one choice that grow.
 type texts struct {
 	content, refusal, reasoningContent, reasoning strings.Builder
-	calls                                         []*callTexts
-}
-
-type callTexts struct {
-	id, name  string
-	arguments strings.Builder
+	calls                                         openai.Calls
 }
 
 // Add implements dialect.StreamReader.
@@ -134,10 +127,12 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 	whole.Message.ReasoningDetails = append(whole.Message.ReasoningDetails, piece.ReasoningDetails...)
 	deltas := textDeltas(c.Index, piece)
 	for i := range piece.ToolCalls {
-		delta, err := t.addCall(c.Index, &piece.ToolCalls[i])
+		call, err := t.calls.Add(&piece.ToolCalls[i])
 		if err != nil {
-			return nil, err
+			return nil, malformed(err)
 		}
+		delta := dialect.CallDelta(call)
+		delta.Choice = int32(c.Index)
 		deltas = append(deltas, delta)
 	}
 	return deltas, nil
@@ -154,47 +149,13 @@ func textDeltas(index int, piece *message) []*modelv1.GenerateDelta {
 	return deltas
 }
 
-// addCall adds a piece of a tool call. Without an index it belongs to the last call, or to a new one if it has an id.
-func (t *texts) addCall(index int, piece *toolCall) (*modelv1.GenerateDelta, error) {
-	at := len(t.calls) - 1
-	switch {
-	case piece.Index != nil:
-		at = *piece.Index
-	case piece.ID != "" || at < 0:
-		at++
-	}
-	if at < 0 || at >= maxCalls {
-		return nil, malformed(fmt.Errorf("a tool call has the index %d", at))
-	}
-	for len(t.calls) <= at {
-		t.calls = append(t.calls, &callTexts{})
-	}
-	call := t.calls[at]
-	delta := &modelv1.ToolCallDelta{Index: int32(at), Arguments: string(piece.Function.Arguments)}
-	if call.id == "" && piece.ID != "" {
-		call.id, delta.Id = piece.ID, piece.ID
-	}
-	if call.name == "" && piece.Function.Name != "" {
-		call.name, delta.Function = piece.Function.Name, piece.Function.Name
-	}
-	call.arguments.WriteString(string(piece.Function.Arguments))
-	return &modelv1.GenerateDelta{
-		Choice: int32(index), Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta},
-	}, nil
-}
-
 // Response implements dialect.StreamReader.
 func (s *streamReader) Response() dialect.Response {
 	for i := range s.texts {
 		t, m := s.texts[i], s.whole.Choices[i].Message
 		m.Content, m.Refusal = content(t.content.String()), t.refusal.String()
 		m.ReasoningContent, m.Reasoning = t.reasoningContent.String(), t.reasoning.String()
-		m.ToolCalls = nil
-		for _, c := range t.calls {
-			call := toolCall{ID: c.id}
-			call.Function.Name, call.Function.Arguments = c.name, dialect.Arguments(c.arguments.String())
-			m.ToolCalls = append(m.ToolCalls, call)
-		}
+		m.ToolCalls = t.calls.All()
 	}
 	return &s.whole
 }

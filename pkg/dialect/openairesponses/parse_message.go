@@ -12,15 +12,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
-// conversation collects items as messages: neighbouring items of the assistant are one message.
+// conversation collects items as messages.
 type conversation struct {
-	messages []*modelv1.ChatMessage
-	// turn is the assistant's message that is being collected, with the parts of its content; nil if there is none.
-	turn  *modelv1.ChatMessage
-	parts []*contentv1.Content
-	// called are the functions of the calls so far, by id.
-	called map[string]string
-	tools  *offer
+	dialect.Turns
+	tools *offer
 }
 
 // items reads the input; a text has none.
@@ -39,50 +34,20 @@ func (w *wireRequest) items() (items []item, err error) {
 
 // messages reads the instructions and the input.
 func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessage, error) {
-	c := &conversation{called: map[string]string{}, tools: tools}
+	c := &conversation{tools: tools}
 	if w.Instructions != "" {
-		c.add(chat.System(w.Instructions))
+		c.Add(chat.System(w.Instructions))
 	}
 	if w.Input.IsText {
-		c.add(chat.User(w.Input.Text))
-		return c.messages, nil
+		c.Add(chat.User(w.Input.Text))
+		return c.Messages(), nil
 	}
 	for i := range items {
 		if err := c.item(&items[i], fmt.Sprintf("input[%d]", i)); err != nil {
 			return nil, err
 		}
 	}
-	c.end()
-	return c.messages, nil
-}
-
-// add appends a message that is not the assistant's.
-func (c *conversation) add(m *modelv1.ChatMessage) {
-	c.end()
-	c.messages = append(c.messages, m)
-}
-
-// assistant returns the assistant's message that is being collected.
-func (c *conversation) assistant() *modelv1.ChatMessage {
-	if c.turn == nil {
-		c.turn = &modelv1.ChatMessage{Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE}
-	}
-	return c.turn
-}
-
-// end appends the assistant's message. One plain text is its content as such.
-func (c *conversation) end() {
-	if c.turn == nil {
-		return
-	}
-	switch first := append(c.parts, chat.TextPart(""))[0]; {
-	case len(c.parts) < 2 && first.GetText() != nil && first.GetInternalJson() == "" && !first.GetText().GetRefusal():
-		c.turn.Content = chat.TextContent(first.GetText().GetText())
-	default:
-		c.turn.Content = chat.ListContent(c.parts...)
-	}
-	c.messages = append(c.messages, c.turn)
-	c.turn, c.parts = nil, nil
+	return c.Messages(), nil
 }
 
 // item adds an item. One without a type is a message.
@@ -92,14 +57,12 @@ func (c *conversation) item(it *item, param string) error {
 	case typeMessage:
 		return c.message(it, param)
 	case typeReasoning:
-		c.assistant()
-		c.parts = append(c.parts, it.parts()...)
+		c.Say(it.parts()...)
 	case typeImage:
 		if err := dialect.CheckBase64(param+".result", it.Result); err != nil {
 			return err
 		}
-		c.assistant()
-		c.parts = append(c.parts, it.parts()...)
+		c.Say(it.parts()...)
 	case typeCall, typeCustomCall:
 		switch {
 		case it.CallID == "":
@@ -108,20 +71,17 @@ func (c *conversation) item(it *item, param string) error {
 			return dialect.Required(param + ".name")
 		}
 		name := c.tools.nameOf(it.Namespace, it.Name, it.Type == typeCustomCall)
-		call := dialect.ToolCall(it.CallID, name, string(it.Arguments), nil)
 		if it.Type == typeCustomCall {
-			call = customCall(it.CallID, name, it.Input)
+			c.Call(customCall(it.CallID, name, it.Input))
+		} else {
+			c.Call(dialect.ToolCall(it.CallID, name, string(it.Arguments), nil))
 		}
-		m := c.assistant()
-		m.ToolCalls, c.called[it.CallID] = append(m.ToolCalls, call), name
 	case typeResult, typeCustomResult:
 		content, err := it.Output.read(param + ".output")
 		if err != nil {
 			return err
 		}
-		c.add(&modelv1.ChatMessage{
-			Id: chat.NewID(), Role: modelv1.Role_ROLE_TOOL, Content: content, ToolCallIds: []string{it.CallID}, Function: c.called[it.CallID],
-		})
+		c.Result(it.CallID, content)
 	case typeTools, typeSearch: // Tools are read before; what the vendor searched for is not in the canonical form.
 	case "item_reference":
 		return notStored(param)
@@ -134,8 +94,7 @@ func (c *conversation) item(it *item, param string) error {
 func (c *conversation) message(it *item, param string) error {
 	roles := map[string]modelv1.Role{"system": modelv1.Role_ROLE_SYSTEM, "developer": modelv1.Role_ROLE_SYSTEM, "user": modelv1.Role_ROLE_USER}
 	if it.Role == "assistant" {
-		c.assistant()
-		c.parts = append(c.parts, it.parts()...)
+		c.Say(it.parts()...)
 		return nil
 	}
 	role, ok := roles[it.Role]
@@ -146,7 +105,7 @@ func (c *conversation) message(it *item, param string) error {
 	if err != nil {
 		return err
 	}
-	c.add(&modelv1.ChatMessage{Id: chat.NewID(), Role: role, Content: content})
+	c.Add(&modelv1.ChatMessage{Id: chat.NewID(), Role: role, Content: content})
 	return nil
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -148,13 +148,16 @@ func quirks(service string) exchange.Quirks {
 	}
 }
 
+// extended are keywords of JSON Schema that many servers refuse in a tool's parameters.
+var extended = []string{"pattern", "minLength", "maxLength", "minimum", "maximum", "examples"}
+
 // newer are names whose bound of output tokens has another member.
 var newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	request := &openaichat.Request{StrictTools: m.args.StrictTools, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: reduced(r.Tools), Choice: r.ToolChoice, Config: r.Config, Stream: r.Streams(m.args.Stream),
+		Model: m.name, Messages: r.Messages, Tools: toolschema.Without(r.Tools, extended...), Choice: r.ToolChoice, Config: r.Config, Stream: r.Streams(m.args.Stream),
 	}}
 	if request.StrictTools == nil {
 		request.StrictTools = new(true)
@@ -163,16 +166,4 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		request.MaxTokensMember = "max_completion_tokens"
 	}
 	return m.client.Do(ctx, r, request)
-}
-
-// reduced returns tools whose schemas lack the keywords that many of these servers refuse.
-func reduced(tools []*toolv1.ToolInfo) []*toolv1.ToolInfo {
-	all := make([]*toolv1.ToolInfo, len(tools))
-	for i, tool := range tools {
-		all[i] = &toolv1.ToolInfo{
-			Name: tool.GetName(), Description: tool.GetDescription(), OptionsJson: tool.GetOptionsJson(),
-			ParametersJson: withoutExtendedKeywords(tool.GetParametersJson()),
-		}
-	}
-	return all
 }

@@ -63,10 +63,17 @@ const (
 
 	defaultResponseStream = `data: {"type":"response.completed","response":` + defaultResponse + "}\n\n"
 
-	messagesPath  = "/v1/messages"
-	responsesPath = "/v1/responses"
-	countPath     = "/v1/messages/count_tokens"
-	defaultCount  = `{"input_tokens":7}`
+	defaultConversation = `{"object":"conversation.response","conversation_id":"conv_0","outputs":[{"object":"entry","type":"message.output","id":"msg_0","role":"assistant",` +
+		`"model":"served-model","content":"Done."}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`
+
+	defaultConversationStream = `data: {"type":"message.output.delta","id":"msg_0","content":"Done."}` + "\n\n" +
+		`data: {"type":"conversation.response.done","usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}` + "\n\n"
+
+	messagesPath      = "/v1/messages"
+	responsesPath     = "/v1/responses"
+	conversationsPath = "/v1/conversations"
+	countPath         = "/v1/messages/count_tokens"
+	defaultCount      = `{"input_tokens":7}`
 )
 
 // recorder is a server that records requests and returns recorded answers in order, repeating the last one.
@@ -130,6 +137,8 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 		whole, stream = defaultMessage, defaultMessageStream
 	case u.Path == responsesPath:
 		whole, stream = defaultResponse, defaultResponseStream
+	case u.Path == conversationsPath:
+		whole, stream = defaultConversation, defaultConversationStream
 	case u.Path == countPath:
 		whole = defaultCount
 	case streams || strings.HasSuffix(u.Path, geminiWhole):

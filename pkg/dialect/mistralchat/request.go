@@ -1,0 +1,203 @@
+package mistralchat
+
+import (
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// AppendRequest implements dialect.Codec. A user's message after a tool's result becomes a part of that result, since the
+// API refuses it there, and NoContent replaces empty texts. extra_body has no meaning: the API refuses unknown members.
+func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
+	e := &encoder{Request: r, MemberWriter: dialect.MemberWriter{Body: jsonwrite.Append(dst, 1024+r.Size()), Overrides: dialect.MembersOf(r)}, config: r.Config}
+	if e.config == nil {
+		e.config = &modelv1.GenerateConfig{}
+	}
+	e.Body.BeginObject()
+	e.Member("model", func() { e.Body.Text(r.Model) })
+	var err error
+	e.Member("messages", func() { err = e.messages() })
+	if err != nil {
+		return nil, err
+	}
+	e.tools()
+	e.options()
+	e.Overrides.Write(e.Body)
+	e.Body.EndObject()
+	return e.Body.Bytes(), nil
+}
+
+// encoder writes one request.
+type encoder struct {
+	*dialect.Request
+	dialect.MemberWriter
+	// config is the request's, and never nil.
+	config *modelv1.GenerateConfig
+}
+
+// unsupported is the error for content that the format cannot express.
+func unsupported(what string) error {
+	return &dialect.UnsupportedError{API: "Mistral's chat completions", What: what, Field: "messages"}
+}
+
+func (e *encoder) tools() {
+	if len(e.Tools) == 0 {
+		return
+	}
+	e.Member("tools", func() {
+		e.Body.BeginList()
+		for _, tool := range e.Tools {
+			openai.WriteFunction(e.Body, tool, nil)
+		}
+		e.Body.EndList()
+	})
+	if e.Choice != nil {
+		e.Member("tool_choice", func() { openai.WriteChoice(e.Body, e.Choice, mistral.AnyTool) })
+	}
+	if e.config.ParallelToolCalls != nil {
+		e.Member("parallel_tool_calls", func() { e.Body.Bool(e.config.GetParallelToolCalls()) })
+	}
+}
+
+// options writes the options of the configuration that are set and that the format has.
+func (e *encoder) options() {
+	c := e.config
+	dialect.OptInt(&e.MemberWriter, "max_tokens", c.MaxTokens)
+	e.OptFloat("temperature", c.Temperature)
+	e.OptFloat("top_p", c.TopP)
+	dialect.OptInt(&e.MemberWriter, "top_k", c.TopK)
+	e.OptFloat("presence_penalty", c.PresencePenalty)
+	e.OptFloat("frequency_penalty", c.FrequencyPenalty)
+	if c.StopSeqs != nil {
+		e.Member("stop", func() { e.Body.Texts(c.GetStopSeqs().GetValues()) })
+	}
+	dialect.OptInt(&e.MemberWriter, "random_seed", c.Seed)
+	dialect.OptInt(&e.MemberWriter, "n", c.NumChoices)
+	if c.ReasoningEffort != nil {
+		e.Member("reasoning_effort", func() { e.Body.Text(c.GetReasoningEffort()) })
+	}
+	if c.ResponseSchema != nil {
+		e.Member("response_format", func() { openai.WriteResponseSchema(e.Body, c.GetResponseSchema()) })
+	}
+	e.Member("stream", func() { e.Body.Bool(e.Stream) })
+}
+
+func (e *encoder) messages() error {
+	e.Body.BeginList()
+	for i := 0; i < len(e.Messages); {
+		next := i + 1
+		if e.Messages[i].GetRole() == modelv1.Role_ROLE_TOOL {
+			for next < len(e.Messages) && e.Messages[next].GetRole() == modelv1.Role_ROLE_USER {
+				next++
+			}
+		}
+		if err := e.message(e.Messages[i], e.Messages[i+1:next]); err != nil {
+			return err
+		}
+		i = next
+	}
+	e.Body.EndList()
+	return nil
+}
+
+// message writes a message. following are the user's messages that belong to a tool's result.
+func (e *encoder) message(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) (err error) {
+	e.Body.BeginObject()
+	switch m.GetRole() {
+	case modelv1.Role_ROLE_USER:
+		e.Body.TextMember("role", "user")
+		err = e.content(m.GetContent())
+	case modelv1.Role_ROLE_ASSISTANT:
+		e.Body.TextMember("role", "assistant")
+		err = e.content(m.GetContent())
+		e.calls(m)
+		e.Body.BoolMember("prefix", false)
+	case modelv1.Role_ROLE_TOOL:
+		err = e.result(m, following)
+	default:
+		e.Body.TextMember("role", "system")
+		err = e.content(m.GetContent())
+	}
+	e.Body.EndObject()
+	return err
+}
+
+// content writes the content of a message: a text, or chunks.
+func (e *encoder) content(c *contentv1.MessageContent) error {
+	e.Body.Key("content")
+	list := c.GetList()
+	if list == nil {
+		text := c.GetText()
+		if text == "" {
+			text = mistral.NoContent
+		}
+		e.Body.Text(text)
+		return nil
+	}
+	e.Body.BeginList()
+	err := e.chunks(list.GetParts())
+	e.Body.EndList()
+	return err
+}
+
+func (e *encoder) chunks(parts []*contentv1.Content) error {
+	for _, part := range parts {
+		if !mistral.WritePart(e.Body, part) {
+			return unsupported("content that is neither text, reasoning nor image")
+		}
+	}
+	return nil
+}
+
+// result writes a tool's result: its text, or its error; and the user's messages that follow.
+func (e *encoder) result(m *modelv1.ChatMessage, following []*modelv1.ChatMessage) (err error) {
+	e.Body.TextMember("role", "tool")
+	e.Body.TextUnlessEmpty("name", m.GetFunction())
+	e.Body.Key("content")
+	if text := mistral.Result(m); len(following) == 0 {
+		e.Body.Text(text)
+	} else {
+		e.Body.BeginList()
+		mistral.WriteText(e.Body, text)
+		for _, more := range following {
+			if failure := e.chunks(chat.Parts(more.GetContent())); failure != nil {
+				err = failure
+			}
+		}
+		e.Body.EndList()
+	}
+	if ids := m.GetToolCallIds(); len(ids) > 0 {
+		e.Body.TextMember("tool_call_id", ids[0])
+	}
+	return err
+}
+
+func (e *encoder) calls(m *modelv1.ChatMessage) {
+	if len(m.GetToolCalls()) == 0 {
+		return
+	}
+	e.Body.Key("tool_calls")
+	e.Body.BeginList()
+	for _, call := range m.GetToolCalls() {
+		writeCall(e.Body, 0, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call))
+	}
+	e.Body.EndList()
+}
+
+// writeCall writes a call, or a piece of one: without a name it is a further piece.
+func writeCall(w *jsonwrite.Writer, index int, id, name, arguments string) {
+	w.BeginObject()
+	w.TextUnlessEmpty("id", id)
+	w.TextMember("type", "function")
+	w.Key("function")
+	w.BeginObject()
+	w.TextMember("name", name)
+	w.TextMember("arguments", arguments)
+	w.EndObject()
+	w.IntMember("index", int64(index))
+	w.EndObject()
+}

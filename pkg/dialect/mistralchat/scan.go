@@ -1,0 +1,25 @@
+package mistralchat
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// ScanUsage implements dialect.Codec.
+func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
+	if string(doc) == done {
+		facts.Ended = true
+		return
+	}
+	openai.ScanCompletion(doc, facts, func(raw []byte) *modelv1.ModelUsage {
+		var u *mistral.Usage
+		if json.Unmarshal(raw, &u) != nil {
+			return nil
+		}
+		return u.Message()
+	})
+}

@@ -1,0 +1,137 @@
+package mistralchat
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+)
+
+// done is the data of the last event of a stream.
+const done = "[DONE]"
+
+// maxChoices bounds the choices of one answer: a server sends their indices.
+const maxChoices = 1024
+
+// ReadEvents implements dialect.Codec.
+func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
+	return dialect.Events(stream)
+}
+
+// NewStreamReader implements dialect.Codec.
+func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
+
+// streamReader collects an answer that arrives in pieces.
+type streamReader struct {
+	whole   completion
+	growing []*growing
+	started bool
+	done    bool
+}
+
+// growing collects the parts of one choice that grow.
+type growing struct {
+	content mistral.Growing
+	calls   openai.Calls
+}
+
+// Add implements dialect.StreamReader. An error within a stream may also have the form of OpenAI's.
+func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	if string(event.Data) == done {
+		s.done = true
+		return nil, nil
+	}
+	var chunk completion
+	if err := jsonread.Unmarshal(event.Data, &chunk); err != nil {
+		return nil, malformed(err)
+	}
+	if chunk.Object == mistral.ObjectError || jsonread.IsSet(chunk.Error) {
+		return nil, Codec{}.DecodeError(event.Data)
+	}
+	s.started = true
+	if chunk.ID != "" {
+		s.whole.ID = chunk.ID
+	}
+	if chunk.Model != "" {
+		s.whole.Model = chunk.Model
+	}
+	if chunk.Usage != nil {
+		s.whole.Usage = chunk.Usage
+	}
+	var deltas []*modelv1.GenerateDelta
+	for i := range chunk.Choices {
+		c := &chunk.Choices[i]
+		if c.Index < 0 || c.Index >= maxChoices {
+			return nil, malformed(fmt.Errorf("a choice has the index %d", c.Index))
+		}
+		added, err := s.add(c)
+		if err != nil {
+			return nil, malformed(err)
+		}
+		for _, delta := range added {
+			delta.Choice = int32(c.Index)
+		}
+		deltas = append(deltas, added...)
+	}
+	return deltas, nil
+}
+
+// add takes a piece of one choice.
+func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
+	for len(s.growing) <= c.Index {
+		s.whole.Choices = append(s.whole.Choices, choice{Index: len(s.growing), Message: &message{}})
+		s.growing = append(s.growing, &growing{})
+	}
+	if c.FinishReason != "" {
+		s.whole.Choices[c.Index].FinishReason = c.FinishReason
+	}
+	if c.Delta == nil {
+		return nil, nil
+	}
+	g := s.growing[c.Index]
+	deltas := g.content.Add(c.Delta.Content, 0)
+	for i := range c.Delta.ToolCalls {
+		piece := &c.Delta.ToolCalls[i]
+		if piece.ID == noID {
+			piece.ID = ""
+		}
+		call, err := g.calls.Add(piece)
+		if err != nil {
+			return nil, err
+		}
+		deltas = append(deltas, dialect.CallDelta(call))
+	}
+	return deltas, nil
+}
+
+// noID is what the vendor sends for the id of a call's further pieces.
+const noID = "null"
+
+// Started implements dialect.StreamReader.
+func (s *streamReader) Started() bool { return s.started }
+
+// Done implements dialect.StreamReader.
+func (s *streamReader) Done() bool { return s.done }
+
+// Complete implements dialect.StreamReader. Servers may omit the last event, but send the finish reasons of the choices.
+func (s *streamReader) Complete() bool {
+	return s.done || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+}
+
+// Usage implements dialect.StreamReader.
+func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.Message() }
+
+// Response implements dialect.StreamReader.
+func (s *streamReader) Response() dialect.Response {
+	for i, g := range s.growing {
+		m := s.whole.Choices[i].Message
+		m.Content, m.ToolCalls = g.content.Content(), g.calls.All()
+	}
+	return &s.whole
+}

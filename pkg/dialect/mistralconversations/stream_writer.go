@@ -1,0 +1,270 @@
+package mistralconversations
+
+import (
+	"cmp"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// streamWriter writes an answer for a client as it arrives, each event with one write:
+//
+//	started (message delta | call delta | tool started, tool done)* done
+type streamWriter struct {
+	w       io.Writer
+	meta    dialect.ResponseMeta
+	started bool
+	err     error
+	// entries counts the entries.
+	entries int
+	// open is the message that grows; nil if there is none.
+	open *openMessage
+	// calls are the calls by index.
+	calls map[int32]*openCall
+	// What was already written, so that Close adds only the rest.
+	text, reasoning strings.Builder
+	parts           int
+	// data is the data of an event, and frame is the event. Both are used again.
+	data, frame []byte
+}
+
+// openMessage is a message that grows.
+type openMessage struct {
+	id    string
+	place int
+	// chunk is the kind of its last chunk, and index the place of that.
+	chunk kind
+	index int
+}
+
+// kind is the kind of a chunk.
+type kind int
+
+const (
+	none kind = iota
+	text
+	thought
+	other
+)
+
+// openCall is a call that grows.
+type openCall struct {
+	id, callID, function string
+	place                int
+	begun                bool
+}
+
+// NewStreamWriter implements dialect.Codec.
+func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
+	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
+	return &streamWriter{w: w, meta: meta, calls: map[int32]*openCall{}}
+}
+
+// start writes the first event, once.
+func (s *streamWriter) start() {
+	if s.started {
+		return
+	}
+	s.started = true
+	s.event(eventStarted, func(w *jsonwrite.Writer) { w.TextMember("conversation_id", s.meta.ID) })
+}
+
+// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format has but one.
+func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
+	if d.GetChoice() != 0 {
+		return s.err
+	}
+	s.start()
+	switch piece := d.GetPiece().(type) {
+	case *modelv1.GenerateDelta_Text:
+		s.text.WriteString(piece.Text)
+		s.grow(text, false, piece.Text)
+	case *modelv1.GenerateDelta_Reasoning:
+		s.reasoning.WriteString(piece.Reasoning)
+		s.grow(thought, false, piece.Reasoning)
+	case *modelv1.GenerateDelta_ToolCall:
+		s.growCall(piece.ToolCall)
+	case *modelv1.GenerateDelta_Part:
+		if isWhole(piece.Part) {
+			s.parts++
+			s.part(piece.Part)
+		}
+	}
+	return s.err
+}
+
+// isWhole reports whether a part has no pieces.
+func isWhole(part *contentv1.Content) bool {
+	return part.GetText() == nil && part.GetReasoning() == nil
+}
+
+// Close implements dialect.StreamWriter. An output without choices is an empty answer.
+func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
+	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
+	s.start()
+	if len(output.GetChoices()) > 0 {
+		s.rest(output.GetChoices()[0].GetMessage())
+	}
+	s.event(eventDone, func(w *jsonwrite.Writer) {
+		w.Key("usage")
+		mistral.WriteUsage(w, output.GetUsage())
+	})
+	return s.err
+}
+
+// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
+func (s *streamWriter) Ping() error {
+	s.send([]byte(": waiting\n\n"))
+	return s.err
+}
+
+// Fail implements dialect.StreamWriter.
+func (s *streamWriter) Fail(f dialect.Failure) error {
+	s.data = appendFailure(s.data[:0], f)
+	s.frame = dialect.AppendEvent(s.frame[:0], eventError, s.data)
+	s.send(s.frame)
+	return s.err
+}
+
+// rest writes what the pieces did not contain: everything if there were none.
+func (s *streamWriter) rest(m *modelv1.ChatMessage) {
+	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String()}
+	for _, part := range answered(m) {
+		switch p := part.GetPart().(type) {
+		case *contentv1.Content_Text:
+			missing, begun := texts.Of(p.Text.GetText())
+			s.grow(text, !begun, missing)
+			for _, citation := range p.Text.GetCitations() {
+				if citation.GetUrl() != "" {
+					s.chunk(other, true, func(w *jsonwrite.Writer) { mistral.WriteReference(w, citation) })
+				}
+			}
+		case *contentv1.Content_Reasoning:
+			missing, begun := reasoning.Of(mistral.Readable(p.Reasoning))
+			s.grow(thought, !begun, missing)
+		default:
+			if s.parts > 0 {
+				s.parts-- // It is written already.
+			} else {
+				s.part(part)
+			}
+		}
+	}
+	for i, call := range m.GetToolCalls() {
+		piece := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
+		if open := s.calls[int32(i)]; open == nil || !open.begun {
+			piece.Arguments = dialect.ArgumentsOf(call)
+			s.growCall(piece)
+		}
+	}
+}
+
+// grow writes a piece of a text or of reasoning, in a chunk of its own if it is new.
+func (s *streamWriter) grow(k kind, isNew bool, piece string) {
+	if piece == "" {
+		return
+	}
+	s.chunk(k, isNew, func(w *jsonwrite.Writer) {
+		if k == thought {
+			mistral.WriteThinking(w, piece)
+		} else {
+			w.Text(piece)
+		}
+	})
+}
+
+// chunk writes a piece of a message.
+func (s *streamWriter) chunk(k kind, isNew bool, content func(*jsonwrite.Writer)) {
+	if s.open == nil {
+		s.open = &openMessage{id: newID(messageID), place: s.entry()}
+	}
+	if s.open.chunk != none && (isNew || s.open.chunk != k) {
+		s.open.index++
+	}
+	s.open.chunk = k
+	s.piece(eventMessage, s.open.id, s.open.place, func(w *jsonwrite.Writer) {
+		w.IntMember("content_index", int64(s.open.index))
+		w.TextMember("role", "assistant")
+		w.Key("content")
+		content(w)
+	})
+}
+
+// entry begins an entry and returns its place.
+func (s *streamWriter) entry() int {
+	s.entries++
+	return s.entries - 1
+}
+
+// part writes a part that has no pieces: an image within the message, or what a tool of the server did.
+func (s *streamWriter) part(part *contentv1.Content) {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Image:
+		s.chunk(other, true, func(w *jsonwrite.Writer) { mistral.WriteImage(w, p.Image) })
+	case *contentv1.Content_ToolUse:
+		s.open = nil
+		id, place := cmp.Or(p.ToolUse.GetId(), newID(toolID)), s.entry()
+		s.piece(toolStarted, id, place, func(w *jsonwrite.Writer) {
+			w.TextMember("name", nameOf(p.ToolUse))
+			w.TextMember("arguments", p.ToolUse.GetArguments())
+		})
+		s.piece(toolDone, id, place, func(w *jsonwrite.Writer) {
+			w.TextMember("name", nameOf(p.ToolUse))
+			writeInfo(w, p.ToolUse)
+		})
+	}
+}
+
+// growCall writes a piece of a call.
+func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
+	c := s.calls[piece.GetIndex()]
+	if c == nil {
+		s.open = nil
+		c = &openCall{id: newID(callID), place: s.entry()}
+		s.calls[piece.GetIndex()] = c
+	}
+	c.callID, c.function = cmp.Or(c.callID, piece.GetId()), cmp.Or(c.function, piece.GetFunction())
+	c.begun = c.begun || piece.GetArguments() != ""
+	s.piece(eventCall, c.id, c.place, func(w *jsonwrite.Writer) {
+		w.TextMember("tool_call_id", c.callID)
+		w.TextMember("name", c.function)
+		w.TextMember("arguments", piece.GetArguments())
+	})
+}
+
+// piece writes an event about an entry.
+func (s *streamWriter) piece(name, id string, place int, members func(*jsonwrite.Writer)) {
+	s.event(name, func(w *jsonwrite.Writer) {
+		w.IntMember("output_index", int64(place))
+		w.TextMember("id", id)
+		w.TextMember("model", s.meta.Model)
+		members(w)
+	})
+}
+
+// event writes an event with these members.
+func (s *streamWriter) event(name string, members func(*jsonwrite.Writer)) {
+	w := jsonwrite.Append(s.data[:0], 0)
+	w.BeginObject()
+	w.TextMember("type", name)
+	if s.meta.Created != 0 {
+		w.TextMember("created_at", time.Unix(s.meta.Created, 0).UTC().Format(time.RFC3339))
+	}
+	members(w)
+	w.EndObject()
+	s.data = w.Bytes()
+	s.frame = dialect.AppendEvent(s.frame[:0], name, s.data)
+	s.send(s.frame)
+}
+
+func (s *streamWriter) send(frame []byte) {
+	if s.err == nil {
+		_, s.err = s.w.Write(frame)
+	}
+}

@@ -1,0 +1,40 @@
+package openai
+
+import (
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
+)
+
+// scanned are the members of a chat completion, or of a chunk of one, that ScanCompletion looks for.
+var scanned = []string{"id", "usage"}
+
+// ScanCompletion adds the facts of a chat completion, or of a chunk of one, to facts. usage decodes the usage, and returns
+// nil if it cannot.
+func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *modelv1.ModelUsage) {
+	facts.Pieces++
+	if word, ok := dialect.Word(doc, `"finish_reason"`); ok {
+		facts.StopReason = chat.ProviderStopReason(word)
+		facts.Ended = true // Some servers leave out the last event.
+	}
+	facts.Failed = facts.Failed || !dialect.Says(doc, `"choices"`) && dialect.Says(doc, `"error"`)
+	usageComes := dialect.Says(doc, `"prompt_tokens"`)
+	if facts.ID != "" && !usageComes {
+		return
+	}
+	var found [2]jsonscan.Span
+	jsonscan.Edges(doc, scanned, found[:])
+	if usageComes && !found[1].Found() && jsonscan.Object(doc, scanned, found[:]) != nil {
+		return
+	}
+	if id, ok := jsonscan.Text(found[0].Of(doc)); ok {
+		facts.ID = id
+	}
+	if !usageComes {
+		return
+	}
+	if u := usage(found[1].Of(doc)); u != nil {
+		facts.Usage = u
+	}
+}

@@ -1,0 +1,91 @@
+package mistral
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistralconversations"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
+)
+
+// quirks interpret Mistral's errors: no other status than 400 represents an output.
+var quirks = exchange.Quirks{StopStatuses: []int{http.StatusBadRequest}}
+
+// dropped are options that are not sent, and that shape no more than how an answer is made.
+var dropped = []string{
+	"best_of", "cache_prompt", "effort", "fallback_models", "internal_tools", "modalities", "parallel_tool_calls", "prompt_logprobs", "reasoning_mode",
+	"reasoning_summary", "reasoning_tokens",
+}
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ConnectionKey: m.shown,
+		Ignored:       m.api.ignored,
+		Dropped:       dropped,
+		ExtraBody:     []string{},
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, ResponseSchema: true, Reasoning: true, Streaming: m.args.Streaming == nil || *m.args.Streaming,
+		},
+		Upstreams: m.upstreams,
+	}
+}
+
+// Check implements provider.Provider: any call may succeed.
+func (*model) Check(*modelv1.GenerateConfig) error { return nil }
+
+// Generate implements provider.Provider.
+func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	header := http.Header{}
+	m.authorize(header)
+	for name, value := range r.Config.GetExtraHeaders().GetValues() {
+		header.Set(name, value)
+	}
+	request := m.request(r)
+	call := &exchange.Call{URL: m.url, Header: header, Model: m.name, Stream: request.Stream}
+	if m.api == completions {
+		return m.exchange.Do(ctx, r, call, func(dst []byte) ([]byte, error) { return m.api.codec.AppendRequest(dst, request) })
+	}
+	conversation := &mistralconversations.Request{Request: *request, Native: native(r)}
+	response, err := m.exchange.Do(ctx, r, call, conversation.Append)
+	if err != nil {
+		return nil, err
+	}
+	// Entries bear the name of what served them; the API has no name of its own for the answer.
+	response.Output.Model = m.name
+	for _, choice := range response.Output.GetChoices() {
+		choice.GetMessage().Model = m.name
+	}
+	return response, nil
+}
+
+// request makes the upstream request.
+func (m *model) request(r *provider.Request) *dialect.Request {
+	left, _ := provider.Sent(m, r.Config)
+	c := chat.Merge(left)
+	if effort := c.GetReasoningEffort(); effort != "" && effort != "none" {
+		c.ReasoningEffort = new("high") // Models reason, or do not: https://docs.mistral.ai/capabilities/reasoning.
+	}
+	return &dialect.Request{
+		Model: m.name, Messages: r.Messages, Tools: toolschema.Without(r.Tools, "additionalProperties"), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),
+	}
+}
+
+// natives are the server's tools by kind.
+var natives = map[string]string{provider.WebSearch: mistralconversations.ToolSearch, provider.CodeExecution: mistralconversations.ToolCode}
+
+// native are the tools that the server runs itself, by the name of the offered tool.
+func native(r *provider.Request) map[string]string {
+	all := map[string]string{}
+	for _, tool := range r.Tools {
+		if own := natives[provider.NativeTool(tool, Name, Name)]; own != "" {
+			all[tool.GetName()] = own
+		}
+	}
+	return all
+}
