@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
 )
 
 // RefuseOwn fails if an account's base URL leads to one of these addresses, host:port, at which the platform itself
@@ -35,6 +37,8 @@ func (c *Config) baseURLs() map[string]string {
 		"OPENAI_BASE_URL (modelgw.openai.base_url)":       c.OpenAI.BaseURL,
 		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL,
 		"GOOGLE_BASE_URL (modelgw.google.base_url)":       c.Google.BaseURL,
+		"XAI_BASE_URL (modelgw.grok.base_url)":            grok.WithScheme(c.Grok.BaseURL),
+		"GROK_BASE_URL (modelgw.grok.grok_base_url)":      grok.WithScheme(c.Grok.GrokBaseURL),
 	}
 	for name, account := range c.OpenAI.Accounts {
 		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
@@ -44,6 +48,9 @@ func (c *Config) baseURLs() map[string]string {
 	}
 	for name, account := range c.Google.Accounts {
 		all["modelgw.google.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.Grok.Accounts {
+		all["modelgw.grok.accounts."+name+".base_url"] = grok.WithScheme(account.BaseURL)
 	}
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL

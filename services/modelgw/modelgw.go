@@ -40,6 +40,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
@@ -80,6 +81,8 @@ type Config struct {
 	Anthropic anthropic.Config `yaml:"anthropic"`
 	// Google is Google's Gemini API, with its accounts.
 	Google google.Config `yaml:"google"`
+	// Grok is xAI's API, with its accounts.
+	Grok grok.Config `yaml:"grok"`
 	// OpenAI is OpenAI's API, with its accounts.
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
@@ -190,7 +193,7 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+	for _, kind := range []string{anthropic.Name, google.Name, grok.Name, mockllm.Name, openai.Name, openaicompat.Name} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
@@ -198,6 +201,9 @@ func (c *Config) accountScopes() []string {
 	}
 	for name := range c.Google.Accounts {
 		all = append(all, scopeOfAccount(google.Name, name))
+	}
+	for name := range c.Grok.Accounts {
+		all = append(all, scopeOfAccount(grok.Name, name))
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
@@ -303,10 +309,11 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	}
 	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
 	gemini, closeGemini := google.Kind(cfg.Google)
+	xai, closeXAI := grok.Kind(cfg.Grok)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, gemini, vendor, others} {
+	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeXAI, closeVendor, closeOthers)
+	for _, kind := range []provider.Kind{mock, claude, gemini, xai, vendor, others} {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}
@@ -319,9 +326,10 @@ func Models() []string {
 	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
 	claude, closeClaude := anthropic.Kind(anthropic.Config{})
 	gemini, closeGemini := google.Kind(google.Config{})
+	xai, closeXAI := grok.Kind(grok.Config{})
 	vendor, closeVendor := openai.Kind(openai.Config{})
-	kinds := []provider.Kind{claude, gemini, mock, vendor}
-	if err != nil || errors.Join(closeClaude(), closeGemini(), closeMock(), closeVendor()) != nil {
+	kinds := []provider.Kind{claude, gemini, xai, mock, vendor}
+	if err != nil || errors.Join(closeClaude(), closeGemini(), closeXAI(), closeMock(), closeVendor()) != nil {
 		return nil // Nothing is opened that could fail to close.
 	}
 	var models []string

@@ -108,7 +108,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 type arguments struct {
 	// Streaming selects whether requests are streamed: true, false, or "auto", the default: when the model thinks, many
 	// tokens are requested, or the answer is watched.
-	Streaming streaming `json:"streaming"`
+	Streaming provider.Streaming `json:"streaming"`
 	// Betas are preview features, in addition to the configured ones: a list, or a text with commas.
 	Betas texts `json:"betas"`
 	// CacheTTL is how long the server's prompt cache keeps marked entries: `5m` or `1h`; `auto`, the default, leaves it
@@ -116,20 +116,6 @@ type arguments struct {
 	CacheTTL string `json:"cache_ttl"`
 	// ExtraBody are members of the request's body, which replace present ones.
 	ExtraBody json.RawMessage `json:"extra_body"`
-}
-
-// streaming is true, false, or nil for "auto".
-type streaming struct{ always *bool }
-
-// UnmarshalJSON reads a truth value, or the text `auto`.
-func (s *streaming) UnmarshalJSON(raw []byte) error {
-	if string(raw) == `"auto"` {
-		return nil
-	}
-	if json.Unmarshal(raw, &s.always) != nil {
-		return fmt.Errorf(`streaming must be true, false or "auto", not %s`, raw)
-	}
-	return nil
 }
 
 // texts are a list of texts, or one text with commas.
@@ -252,7 +238,7 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	g, always := m.generation, m.args.Streaming.always
+	g, always := m.generation, m.args.Streaming.Always
 	return provider.Capabilities{
 		ConnectionKey:     string(m.name),
 		MaxTokens:         g.base(),

@@ -96,7 +96,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	}
 	p.Members = slices.Concat(withoutReplaced(given, m.members), m.members)
 	p.compact(compacted, m.generation.window())
-	always := m.args.Streaming.always
+	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
 	return p, nil
 }
