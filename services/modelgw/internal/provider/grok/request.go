@@ -34,7 +34,6 @@ func (m *model) request(r *provider.Request) (*xai.GetCompletionsRequest, error)
 	c := r.Config
 	request := &xai.GetCompletionsRequest{
 		Model: string(m.name), Messages: messages, Tools: tools, N: new(int32(1)), UseEncryptedContent: true, ServiceTier: tiers[m.args.ServiceTier],
-		MaxTokens: narrow(c.GetMaxTokens(), c.GetMaxTokens() != 0), Seed: narrow(c.GetSeed(), c != nil && c.Seed != nil),
 		Logprobs: c.GetLogprobs(), ReasoningEffort: m.name.effort(c.GetReasoningEffort()),
 	}
 	if len(tools) > 0 {
@@ -43,6 +42,7 @@ func (m *model) request(r *provider.Request) (*xai.GetCompletionsRequest, error)
 	if c == nil {
 		return request, nil
 	}
+	request.MaxTokens, request.Seed = narrow(c.MaxTokens), narrow(c.Seed)
 	request.Temperature, request.TopP = single(c.Temperature), single(c.TopP)
 	request.TopLogprobs, request.ParallelToolCalls = c.TopLogprobs, c.ParallelToolCalls
 	if m.name.takesPenalties() {
@@ -55,12 +55,12 @@ func (m *model) request(r *provider.Request) (*xai.GetCompletionsRequest, error)
 	return request, nil
 }
 
-// narrow is a number with 32 bits, of which the greatest is more than any model gives; nil unless it is set.
-func narrow(n int64, set bool) *int32 {
-	if !set {
+// narrow is a number with 32 bits, of which the greatest is more tokens than any model gives.
+func narrow(n *int64) *int32 {
+	if n == nil {
 		return nil
 	}
-	return new(int32(max(math.MinInt32, min(n, math.MaxInt32))))
+	return new(int32(max(math.MinInt32, min(*n, math.MaxInt32))))
 }
 
 // single is a number in single precision.
