@@ -40,6 +40,21 @@ func (c *Config) baseURLs() map[string]string {
 		"XAI_BASE_URL (modelgw.grok.base_url)":            grok.WithScheme(c.Grok.BaseURL),
 		"GROK_BASE_URL (modelgw.grok.grok_base_url)":      grok.WithScheme(c.Grok.GrokBaseURL),
 	}
+	for name, url := range map[string]string{
+		"AZUREAI_OPENAI_BASE_URL (modelgw.openai.azure.base_url)":           c.OpenAI.Azure.BaseURL,
+		"AZURE_OPENAI_BASE_URL (modelgw.openai.azure.azure_base_url)":       c.OpenAI.Azure.AzureBaseURL,
+		"AZURE_OPENAI_ENDPOINT (modelgw.openai.azure.endpoint)":             c.OpenAI.Azure.Endpoint,
+		"AZUREAI_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.base_url)":     c.Anthropic.Azure.BaseURL,
+		"AZURE_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.azure_base_url)": c.Anthropic.Azure.AzureBaseURL,
+	} {
+		all[name] = url
+	}
+	for name, account := range c.OpenAI.Azure.Accounts {
+		all["modelgw.openai.azure.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.Anthropic.Azure.Accounts {
+		all["modelgw.anthropic.azure.accounts."+name+".base_url"] = account.BaseURL
+	}
 	for name, account := range c.OpenAI.Accounts {
 		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
 	}

@@ -199,6 +199,12 @@ func (c *Config) accountScopes() []string {
 	for name := range c.Anthropic.Accounts {
 		all = append(all, scopeOfAccount(anthropic.Name, name))
 	}
+	for name := range c.Anthropic.Azure.Accounts {
+		all = append(all, scopeOfAccount(anthropic.Name, name))
+	}
+	for name := range c.OpenAI.Azure.Accounts {
+		all = append(all, scopeOfAccount(openai.Name, name))
+	}
 	for name := range c.Google.Accounts {
 		all = append(all, scopeOfAccount(google.Name, name))
 	}

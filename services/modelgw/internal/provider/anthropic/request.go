@@ -182,7 +182,7 @@ func (m *model) think(p *plan) error {
 			c.Effort = new("high")
 		}
 	}
-	if g.binds() {
+	if g.binds() && !m.onAzure {
 		p.betas = append(p.betas, betaBinding)
 		if p.Thinking == nil {
 			p.Thinking = &format.Thinking{Type: "adaptive"}

@@ -76,7 +76,7 @@ const (
 	defaultResponseStream = `data: {"type":"response.completed","response":` + defaultResponse + "}\n\n"
 
 	messagesPath  = "/v1/messages"
-	responsesPath = "/v1/responses"
+	responsesPath = "/responses" // at the end
 	countPath     = "/v1/messages/count_tokens"
 	defaultCount  = `{"input_tokens":7}`
 )
@@ -177,7 +177,7 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	switch {
 	case u.Path == messagesPath:
 		whole, stream = defaultMessage, defaultMessageStream
-	case u.Path == responsesPath:
+	case strings.HasSuffix(u.Path, responsesPath):
 		whole, stream = defaultResponse, defaultResponseStream
 	case u.Path == countPath:
 		whole = defaultCount
