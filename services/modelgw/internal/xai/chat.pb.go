@@ -2246,8 +2246,10 @@ type SamplingUsage struct {
 	TotalTokens      int32 `protobuf:"varint,3,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
 	// Tokens of the prompt that were in the server's cache.
 	CachedPromptTextTokens int32 `protobuf:"varint,7,opt,name=cached_prompt_text_tokens,json=cachedPromptTextTokens,proto3" json:"cached_prompt_text_tokens,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// What the request costs, in units of 1e-10 US dollars.
+	CostInUsdTicks *int64 `protobuf:"varint,11,opt,name=cost_in_usd_ticks,json=costInUsdTicks,proto3,oneof" json:"cost_in_usd_ticks,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SamplingUsage) Reset() {
@@ -2311,6 +2313,13 @@ func (x *SamplingUsage) GetTotalTokens() int32 {
 func (x *SamplingUsage) GetCachedPromptTextTokens() int32 {
 	if x != nil {
 		return x.CachedPromptTextTokens
+	}
+	return 0
+}
+
+func (x *SamplingUsage) GetCostInUsdTicks() int64 {
+	if x != nil && x.CostInUsdTicks != nil {
+		return *x.CostInUsdTicks
 	}
 	return 0
 }
@@ -2474,13 +2483,15 @@ const file_xai_api_v1_chat_proto_rawDesc = "" +
 	"\vformat_type\x18\x01 \x01(\x0e2\x13.xai_api.FormatTypeR\n" +
 	"formatType\x12\x1b\n" +
 	"\x06schema\x18\x02 \x01(\tH\x00R\x06schema\x88\x01\x01B\t\n" +
-	"\a_schema\"\xea\x01\n" +
+	"\a_schema\"\xb0\x02\n" +
 	"\rSamplingUsage\x12+\n" +
 	"\x11completion_tokens\x18\x01 \x01(\x05R\x10completionTokens\x12)\n" +
 	"\x10reasoning_tokens\x18\x06 \x01(\x05R\x0freasoningTokens\x12#\n" +
 	"\rprompt_tokens\x18\x02 \x01(\x05R\fpromptTokens\x12!\n" +
 	"\ftotal_tokens\x18\x03 \x01(\x05R\vtotalTokens\x129\n" +
-	"\x19cached_prompt_text_tokens\x18\a \x01(\x05R\x16cachedPromptTextTokens*\x89\x01\n" +
+	"\x19cached_prompt_text_tokens\x18\a \x01(\x05R\x16cachedPromptTextTokens\x12.\n" +
+	"\x11cost_in_usd_ticks\x18\v \x01(\x03H\x00R\x0ecostInUsdTicks\x88\x01\x01B\x14\n" +
+	"\x12_cost_in_usd_ticks*\x89\x01\n" +
 	"\vMessageRole\x12\x10\n" +
 	"\fINVALID_ROLE\x10\x00\x12\r\n" +
 	"\tROLE_USER\x10\x01\x12\x12\n" +
@@ -2670,6 +2681,7 @@ func file_xai_api_v1_chat_proto_init() {
 		(*ToolCall_Function)(nil),
 	}
 	file_xai_api_v1_chat_proto_msgTypes[21].OneofWrappers = []any{}
+	file_xai_api_v1_chat_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -16,6 +16,7 @@ func WithScheme(address string) string {
 	if address == "" || strings.Contains(address, "://") {
 		return address
 	}
+	address = strings.TrimLeft(address, "/")
 	if u, err := url.Parse("//" + address); err == nil && loopback(u.Hostname()) {
 		return "http://" + address
 	}

@@ -170,13 +170,21 @@ func numbers(all []byte) []int32 {
 	return list
 }
 
-// usageOf is the usage of an answer; nil if there is none. The server counts reasoning apart from the answer.
+// dollarsPerTick is the unit of costs: cost.py of xai-sdk.
+const dollarsPerTick = 1e-10
+
+// usageOf is the usage of an answer; nil if there is none. The server counts reasoning apart from the answer, and may
+// say what the request costs, the use of its tools included.
 func usageOf(u *xai.SamplingUsage) *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	return openai.Usage(&modelv1.ModelUsage{
+	usage := &modelv1.ModelUsage{
 		InputTokens: int64(u.GetPromptTokens()), OutputTokens: int64(u.GetCompletionTokens()), TotalTokens: int64(u.GetTotalTokens()),
 		InputTokensCacheRead: new(int64(u.GetCachedPromptTextTokens())), ReasoningTokens: new(int64(u.GetReasoningTokens())),
-	})
+	}
+	if u.CostInUsdTicks != nil {
+		usage.TotalCost = new(float64(u.GetCostInUsdTicks()) * dollarsPerTick)
+	}
+	return openai.Usage(usage)
 }

@@ -32,7 +32,7 @@ func researched() *xai.GetChatCompletionResponse {
 	failed.ErrorMessage = new("division by zero")
 	return &xai.GetChatCompletionResponse{
 		Id: "r1", Model: "served", Citations: []string{"https://a.example", "https://b.example"},
-		Usage: &xai.SamplingUsage{PromptTokens: 100, CachedPromptTextTokens: 60, CompletionTokens: 20, ReasoningTokens: 12, TotalTokens: 132},
+		Usage: &xai.SamplingUsage{PromptTokens: 100, CachedPromptTextTokens: 60, CompletionTokens: 20, ReasoningTokens: 12, TotalTokens: 132, CostInUsdTicks: new(int64(25_000_000))},
 		Outputs: []*xai.CompletionOutput{
 			{Index: 0, Message: &xai.CompletionMessage{
 				Role: xai.MessageRole_ROLE_ASSISTANT, Content: "Let me look.", ReasoningContent: "Where?",
@@ -86,7 +86,7 @@ func TestAnAnswerInSteps(t *testing.T) {
 	}
 	want := &modelv1.ModelOutput{
 		Model: "grok-4-fast", ResponseId: new("r1"), Completion: "Let me look.\nBergen.",
-		Usage: &modelv1.ModelUsage{InputTokens: 40, OutputTokens: 20, TotalTokens: 132, InputTokensCacheRead: new(int64(60)), ReasoningTokens: new(int64(12))},
+		Usage: &modelv1.ModelUsage{InputTokens: 40, OutputTokens: 20, TotalTokens: 132, InputTokensCacheRead: new(int64(60)), ReasoningTokens: new(int64(12)), TotalCost: new(0.0025)},
 		Choices: []*modelv1.Choice{{
 			StopReason: modelv1.StopReason_STOP_REASON_TOOL_CALLS,
 			Logprobs: &modelv1.Logprobs{Content: []*modelv1.Logprob{{

@@ -30,7 +30,7 @@ func TestWhichAddressesHaveTLS(t *testing.T) {
 	for given, want := range map[string]string{
 		"": "", "api.x.ai": "https://api.x.ai", "api.x.ai:443": "https://api.x.ai:443", "10.0.0.5:50051": "https://10.0.0.5:50051",
 		"localhost:50051": "http://localhost:50051", "127.0.0.1:50051": "http://127.0.0.1:50051", "[::1]:50051": "http://[::1]:50051",
-		"localhost.example:1": "https://localhost.example:1", "http://proxy:1": "http://proxy:1", "https://localhost:1": "https://localhost:1",
+		"localhost.example:1": "https://localhost.example:1", "//api.x.ai": "https://api.x.ai", "http://proxy:1": "http://proxy:1", "https://localhost:1": "https://localhost:1",
 	} {
 		assert.Equal(t, want, grok.WithScheme(given), given)
 	}
