@@ -74,6 +74,7 @@ demo: build ## Run the demonstration evaluation (MODEL=provider/name for a real 
 generate: tools ## Generate Go, REST and OpenAPI from proto
 	.tools/buf format -w --path proto/evalfleet
 	.tools/buf generate
+	.tools/buf generate --template buf.gen.xai.yaml
 
 .PHONY: fmt
 fmt: tools ## Format Go and proto

@@ -59,6 +59,28 @@ func TestABaseURLNamesAHost(t *testing.T) {
 	}
 }
 
+// The address of xAI's API, which its clients write without a scheme, is held to the same.
+func TestAnAddressWithoutASchemeNamesAHost(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"ftp://api.example.com", "https:///v1", "//x:pass-word@[::1", "ada:pass-word@", "/"} {
+		var c modelgw.Config
+		c.SetDefaults()
+		c.Grok.BaseURL = base
+		err := c.Validate()
+		require.ErrorContains(t, err, "XAI_BASE_URL (modelgw.grok.base_url): ", base)
+		assert.NotContains(t, err.Error(), "pass-word")
+	}
+	for _, base := range []string{"", "api.x.ai", "api.x.ai:443", "http://127.0.0.1:8000", "[::1]:8000"} {
+		var c modelgw.Config
+		c.SetDefaults()
+		c.Grok.GrokBaseURL = base
+		require.NoError(t, c.Validate(), base)
+	}
+	c := modelgw.Config{}
+	c.Grok.BaseURL = "localhost:7460"
+	require.ErrorContains(t, c.RefuseOwn("127.0.0.1:7460"), "XAI_BASE_URL")
+}
+
 // The machine's name leads back too: as it is, without its domain, and however it is written.
 func TestTheNameOfThisMachineLeadsBackFromEveryInterface(t *testing.T) {
 	t.Parallel()

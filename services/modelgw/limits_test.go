@@ -274,12 +274,12 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 			assert.Equal(t, account.GetUsable(), account.GetProblem() == "", "an account that cannot be used says why")
 		}
 	}
-	assert.Equal(t, map[string]bool{"anthropic": false, "google": false, "mistral": false, "mockllm": true, "openai": false}, names)
-	first, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 3})
+	assert.Equal(t, map[string]bool{"anthropic": false, "google": false, "grok": false, "mistral": false, "mockllm": true, "openai": false}, names)
+	first, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 4})
 	require.NoError(t, err)
-	rest, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 3, PageToken: first.GetNextPageToken()})
+	rest, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 4, PageToken: first.GetNextPageToken()})
 	require.NoError(t, err)
-	assert.Len(t, first.GetProviders(), 3)
+	assert.Len(t, first.GetProviders(), 4)
 	require.Len(t, rest.GetProviders(), 3)
 	assert.Equal(t, []string{"openai-chat"}, rest.GetProviders()[1].GetDialects())
 	assert.Empty(t, rest.GetNextPageToken())

@@ -40,6 +40,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mistral"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
@@ -83,6 +84,8 @@ type Config struct {
 	Google google.Config `yaml:"google"`
 	// Mistral is Mistral's API, with its accounts.
 	Mistral mistral.Config `yaml:"mistral"`
+	// Grok is xAI's API, with its accounts.
+	Grok grok.Config `yaml:"grok"`
 	// OpenAI is OpenAI's API, with its accounts.
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
@@ -193,17 +196,26 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, google.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+	for _, kind := range []string{anthropic.Name, google.Name, grok.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
 		all = append(all, scopeOfAccount(anthropic.Name, name))
+	}
+	for name := range c.Anthropic.Azure.Accounts {
+		all = append(all, scopeOfAccount(anthropic.Name, name))
+	}
+	for name := range c.OpenAI.Azure.Accounts {
+		all = append(all, scopeOfAccount(openai.Name, name))
 	}
 	for name := range c.Google.Accounts {
 		all = append(all, scopeOfAccount(google.Name, name))
 	}
 	for name := range c.Mistral.Accounts {
 		all = append(all, scopeOfAccount(mistral.Name, name))
+	}
+	for name := range c.Grok.Accounts {
+		all = append(all, scopeOfAccount(grok.Name, name))
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
@@ -309,11 +321,12 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	}
 	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
 	gemini, closeGemini := google.Kind(cfg.Google)
+	xai, closeXAI := grok.Kind(cfg.Grok)
 	mistralAI, closeMistral := mistral.Kind(cfg.Mistral)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeMistral, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, gemini, mistralAI, vendor, others} {
+	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeXAI, closeMistral, closeVendor, closeOthers)
+	for _, kind := range []provider.Kind{mock, claude, gemini, xai, mistralAI, vendor, others} {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}
@@ -326,10 +339,11 @@ func Models() []string {
 	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
 	claude, closeClaude := anthropic.Kind(anthropic.Config{})
 	gemini, closeGemini := google.Kind(google.Config{})
+	xai, closeXAI := grok.Kind(grok.Config{})
 	mistralAI, closeMistral := mistral.Kind(mistral.Config{})
 	vendor, closeVendor := openai.Kind(openai.Config{})
-	kinds := []provider.Kind{claude, gemini, mistralAI, mock, vendor}
-	if err != nil || errors.Join(closeClaude(), closeGemini(), closeMistral(), closeMock(), closeVendor()) != nil {
+	kinds := []provider.Kind{claude, gemini, xai, mistralAI, mock, vendor}
+	if err != nil || errors.Join(closeClaude(), closeGemini(), closeXAI(), closeMistral(), closeMock(), closeVendor()) != nil {
 		return nil // Nothing is opened that could fail to close.
 	}
 	var models []string

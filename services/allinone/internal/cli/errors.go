@@ -153,7 +153,7 @@ func (a *app) nextStep(err error) string {
 
 // keyVariables are the environment variables with the keys of providers' default accounts.
 var keyVariables = map[string]string{
-	"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GOOGLE_API_KEY", "mistral": "MISTRAL_API_KEY", "mistral/azure": "AZUREAI_MISTRAL_API_KEY",
+	"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GOOGLE_API_KEY", "grok": "XAI_API_KEY", "mistral": "MISTRAL_API_KEY", "mistral/azure": "AZUREAI_MISTRAL_API_KEY",
 }
 
 // keyless explains of an account without a key that it is configured in the running server, not in this command.

@@ -151,7 +151,7 @@ func (s *server) ListEvals(context.Context, *agentv1.ListEvalsRequest) (*agentv1
 
 func (s *server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (*modelv1.ListProvidersResponse, error) {
 	var all []*modelv1.Provider
-	for _, name := range []string{"anthropic", "google", "mockllm", "openai"} {
+	for _, name := range []string{"anthropic", "google", "grok", "mockllm", "openai"} {
 		account := &modelv1.Account{Name: "default", Usable: slices.Contains(s.keyed, name)}
 		if !account.GetUsable() {
 			account.Problem = "set the key"

@@ -29,7 +29,7 @@ func checkModelName(model string) error {
 			meant = known
 		}
 	}
-	for prefix, provider := range map[string]string{"gpt-": "openai", "claude-": "anthropic", "gemini-": "google"} {
+	for prefix, provider := range map[string]string{"gpt-": "openai", "claude-": "anthropic", "gemini-": "google", "grok-": "grok"} {
 		if meant == "" && strings.HasPrefix(model, prefix) {
 			meant = provider + "/" + model
 		}

@@ -125,7 +125,10 @@ func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 // is the variable to set.
 func (s *session) realModel(ctx context.Context) (model, key string) {
 	candidates := []struct{ provider, model string }{
-		{"openai", "openai/gpt-4o"}, {"anthropic", "anthropic/claude-sonnet-4-5"}, {"google", "google/gemini-2.5-flash"},
+		{"openai", "openai/gpt-4o"},
+		{"anthropic", "anthropic/claude-sonnet-4-5"},
+		{"google", "google/gemini-2.5-flash"},
+		{"grok", "grok/grok-4-fast"},
 	}
 	r, err := s.models.ListProviders(ctx, &modelv1.ListProvidersRequest{Parent: s.app.parent()})
 	if err == nil {

@@ -1,5 +1,5 @@
 // Package anthropic is Anthropic's Messages API, or a server that behaves like it at another address: account, names of
-// models and their quirks. The format is pkg/dialect/anthropic. Anthropic's models on other clouds are not supported.
+// models and their quirks. The format is pkg/dialect/anthropic. Of other clouds only Azure is supported.
 package anthropic
 
 import (
@@ -58,6 +58,8 @@ type Config struct {
 	Betas []string `yaml:"betas" env:"EVALFLEET_MODELGW_ANTHROPIC_BETAS"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
+	// Azure are Anthropic's models on Azure: models `anthropic/azure/<model>`.
+	Azure AzureConfig `yaml:"azure"`
 }
 
 // models are the listed names; requests may use any other too.
@@ -70,6 +72,7 @@ var models = []string{
 type host struct {
 	Config
 	accounts provider.Accounts
+	azure    provider.Accounts
 	http     *http.Client
 }
 
@@ -84,6 +87,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
 	}
+	h.azure = c.Azure.all()
 	listed := h.accounts
 	listed.Named = maps.Clone(listed.Named)
 	if token := listed.Named[provider.DefaultAccount]; !c.AuthToken.IsZero() {
@@ -108,7 +112,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 type arguments struct {
 	// Streaming selects whether requests are streamed: true, false, or "auto", the default: when the model thinks, many
 	// tokens are requested, or the answer is watched.
-	Streaming streaming `json:"streaming"`
+	Streaming provider.Streaming `json:"streaming"`
 	// Betas are preview features, in addition to the configured ones: a list, or a text with commas.
 	Betas texts `json:"betas"`
 	// CacheTTL is how long the server's prompt cache keeps marked entries: `5m` or `1h`; `auto`, the default, leaves it
@@ -116,20 +120,6 @@ type arguments struct {
 	CacheTTL string `json:"cache_ttl"`
 	// ExtraBody are members of the request's body, which replace present ones.
 	ExtraBody json.RawMessage `json:"extra_body"`
-}
-
-// streaming is true, false, or nil for "auto".
-type streaming struct{ always *bool }
-
-// UnmarshalJSON reads a truth value, or the text `auto`.
-func (s *streaming) UnmarshalJSON(raw []byte) error {
-	if string(raw) == `"auto"` {
-		return nil
-	}
-	if json.Unmarshal(raw, &s.always) != nil {
-		return fmt.Errorf(`streaming must be true, false or "auto", not %s`, raw)
-	}
-	return nil
 }
 
 // texts are a list of texts, or one text with commas.
@@ -156,28 +146,40 @@ type model struct {
 	headers    http.Header // account and version
 	betas      []string
 	upstreams  []*provider.Upstream
+	// onAzure means that Azure serves the model, which lacks some features.
+	onAzure bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	for _, service := range []string{"azure/", "bedrock/", "vertex/"} {
+	for _, service := range []string{"bedrock/", "vertex/"} {
 		if strings.HasPrefix(spec.Model, service) {
 			return nil, rpcerr.NotBuiltYet("access to Anthropic's models on " + strings.TrimSuffix(service, "/"))
 		}
 	}
-	m := &model{name: name(spec.Model), generation: name(spec.Model).generation(), betas: slices.Clone(h.Betas)}
+	served, onAzure := strings.CutPrefix(spec.Model, azurePrefix)
+	m := &model{name: name(served), generation: name(served).generation(), betas: slices.Clone(h.Betas), onAzure: onAzure}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
 	if err := m.settle(); err != nil {
 		return nil, provider.InvalidArguments(err)
 	}
-	access, err := h.accounts.Open(spec.Account, spec.BaseURL)
+	accounts := &h.accounts
+	if onAzure {
+		accounts = &h.azure
+	}
+	access, err := accounts.Open(spec.Account, spec.BaseURL)
 	if err != nil {
 		return nil, err
 	}
 	m.endpoint, m.headers = access.Endpoint, http.Header{versionHeader: {h.Version}}
 	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey, h.AuthToken), Provider: Name}
 	switch {
+	case onAzure:
+		if !access.APIKey.IsZero() {
+			m.headers.Set("X-Api-Key", access.APIKey.Reveal())
+			m.headers.Set(azureKeyHeader, access.APIKey.Reveal())
+		}
 	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
 		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
 		m.betas = append(m.betas, betaOAuth)
@@ -212,7 +214,7 @@ var ignored = []string{
 // dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
 func (m *model) dropped() []string {
 	all := []string{"seed", "best_of", "prompt_logprobs", "internal_tools", "reasoning_mode", "reasoning_summary", "modalities"}
-	if m.generation.refusesFallback() {
+	if m.onAzure || m.generation.refusesFallback() {
 		all = append(all, "fallback_models")
 	}
 	if m.generation.control() == noThinking {
@@ -252,9 +254,9 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	g, always := m.generation, m.args.Streaming.always
+	g, always := m.generation, m.args.Streaming.Always
 	return provider.Capabilities{
-		ConnectionKey:     string(m.name),
+		ConnectionKey:     m.fullName(),
 		MaxTokens:         g.base(),
 		ReasoningHeadroom: g.room(),
 		ToolsRequired:     true,

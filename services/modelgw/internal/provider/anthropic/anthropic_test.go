@@ -19,7 +19,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	t.Helper()
 	var c anthropic.Config
-	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
+	key, baseURL := &c.APIKey, &c.BaseURL
+	if setup.Service == "azure" {
+		key, baseURL = &c.Azure.APIKey, &c.Azure.BaseURL
+	}
+	setup.Load(t, &c, key, baseURL)
 	kind, closeIdle := anthropic.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	return kind

@@ -96,7 +96,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	}
 	p.Members = slices.Concat(withoutReplaced(given, m.members), m.members)
 	p.compact(compacted, m.generation.window())
-	always := m.args.Streaming.always
+	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
 	return p, nil
 }
@@ -182,7 +182,7 @@ func (m *model) think(p *plan) error {
 			c.Effort = new("high")
 		}
 	}
-	if g.binds() {
+	if g.binds() && !m.onAzure {
 		p.betas = append(p.betas, betaBinding)
 		if p.Thinking == nil {
 			p.Thinking = &format.Thinking{Type: "adaptive"}

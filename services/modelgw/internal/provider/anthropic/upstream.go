@@ -12,6 +12,7 @@ const versionHeader = "Anthropic-Version"
 func (m *model) authorize(h http.Header) {
 	h.Del("Authorization")
 	h.Del("X-Api-Key")
+	h.Del(azureKeyHeader)
 	for name, values := range m.headers {
 		if name != versionHeader || h.Get(versionHeader) == "" {
 			h[name] = values

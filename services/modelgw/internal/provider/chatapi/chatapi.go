@@ -20,8 +20,11 @@ type Client struct {
 	exchange.Exchange
 	// BaseURL is where `/chat/completions` is.
 	BaseURL string
-	// Key is sent as a bearer token; zero sends none.
-	Key config.Secret
+	// Query follows the path, with its question mark; empty is none.
+	Query string
+	// Key is sent as a bearer token, or in KeyHeader if that is set; zero sends none.
+	Key       config.Secret
+	KeyHeader string
 	// Headers are sent with each request.
 	Headers map[string]string
 }
@@ -40,13 +43,17 @@ func New(name string, access provider.Access, http *http.Client, quirks exchange
 // Upstream returns the endpoint as a target for requests that are already in the format. model is the server's name of
 // the model.
 func (c *Client) Upstream(model string) *provider.Upstream {
-	return c.Exchange.Upstream(c.BaseURL+path, model, c.Authorize)
+	return c.Exchange.Upstream(c.BaseURL+path+c.Query, model, c.Authorize)
 }
 
 // Authorize sets the account's credential and headers on a request, replacing present ones.
 func (c *Client) Authorize(h http.Header) {
 	h.Del("Authorization")
-	if !c.Key.IsZero() {
+	switch {
+	case c.Key.IsZero():
+	case c.KeyHeader != "":
+		h.Set(c.KeyHeader, c.Key.Reveal())
+	default:
 		h.Set("Authorization", "Bearer "+c.Key.Reveal())
 	}
 	for name, value := range c.Headers {
@@ -56,7 +63,7 @@ func (c *Client) Authorize(h http.Header) {
 
 // Do makes an attempt of one request.
 func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaichat.Request) (*provider.Response, error) {
-	call := &exchange.Call{URL: c.BaseURL + path, Header: c.Header(request.Config), Model: request.Model, Stream: request.Stream}
+	call := &exchange.Call{URL: c.BaseURL + path + c.Query, Header: c.Header(request.Config), Model: request.Model, Stream: request.Stream}
 	return c.Exchange.Do(ctx, r, call, request.Append)
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
@@ -102,20 +101,7 @@ func (x *Exchange) Attempt(
 		return nil, err
 	}
 	defer body.Release()
-	start := time.Now()
-	output, raw, err := run(body)
-	if err != nil {
-		if failure, ok := provider.As(err); ok && r.Record.Of(err) {
-			failure.Call = transport.Record(body.Bytes, raw, true, start)
-		}
-		return nil, err
-	}
-	output.Time = provider.Clock(start)
-	response := &provider.Response{Output: output}
-	if r.Record.Of(nil) {
-		response.Call = transport.Record(body.Bytes, raw, false, start)
-	}
-	return response, nil
+	return transport.Attempt(r, func() []byte { return body.Bytes }, func() (*modelv1.ModelOutput, []byte, error) { return run(body) })
 }
 
 // Encode returns the body of a request, which the caller must release. A request that the dialect cannot express fails
@@ -125,10 +111,7 @@ func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buff
 	if err == nil {
 		return body, nil
 	}
-	if u, ok := errors.AsType[*dialect.UnsupportedError](err); ok {
-		return nil, rpcerr.In(u.Field, rpcerr.CapabilityUnsupported(u.What, "%s: %w", x.Provider, err))
-	}
-	return nil, rpcerr.CapabilityUnsupported(err.Error(), "%s: %w", x.Provider, err)
+	return nil, transport.Unsupported(x.Provider, err)
 }
 
 // Post sends a request and reads the answer, of which at most left bytes; it subtracts the read bytes from left. The

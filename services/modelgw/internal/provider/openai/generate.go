@@ -46,7 +46,7 @@ func (m *model) chatRequest(r *provider.Request) *openaichat.Request {
 	config := chat.Merge(r.Config)
 	request := &openaichat.Request{
 		Request: dialect.Request{
-			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config, Stream: r.Streams(m.args.Streaming), Members: m.members(),
+			Model: m.served, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config, Stream: r.Streams(m.args.Streaming), Members: m.members(),
 		},
 		CacheMarks: m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}

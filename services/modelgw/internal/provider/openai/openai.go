@@ -1,10 +1,11 @@
-// Package openai is OpenAI's API, or a server that behaves like it at another address: account, names of models and
-// their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of the two a call has
+// Package openai is OpenAI's API, the same on Azure, or a server that behaves like it at another address: account, names
+// of models and their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of the two a call has
 // depends on the account, the model and the configuration. Requests in the background, native tools, batches and
 // compaction by the server are not built.
 package openai
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -52,6 +53,8 @@ type Config struct {
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`
+	// Azure are OpenAI's models on Azure: models `openai/azure/<deployment>`.
+	Azure AzureConfig `yaml:"azure"`
 }
 
 // Account is a further account.
@@ -71,6 +74,7 @@ type host struct {
 	vendor   string
 	accounts map[string]Account
 	plain    provider.Accounts // accounts without OpenAI's own settings
+	azure    azure
 	headers  map[string]string
 	http     *http.Client
 	// byName makes the names of models decide about their API at any address; recorded cases have it so.
@@ -82,7 +86,7 @@ func Kind(c Config) (provider.Kind, func() error) { return kindAt(c, vendor, fal
 
 // kindAt is Kind with the vendor at another address.
 func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) {
-	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
+	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, azure: c.Azure.all(), headers: map[string]string{}, http: transport.NewClient()}
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
@@ -125,18 +129,23 @@ type arguments struct {
 	ResponsesStore *bool `json:"responses_store"`
 	// ResponsesPhase states to the Responses API which messages of the assistant are comments before calls.
 	ResponsesPhase *bool `json:"responses_phase"`
+	// APIVersion is the version of Azure's API.
+	APIVersion string `json:"api_version"`
 	// Background is not built.
 	Background *bool `json:"background"`
 }
 
 // model is one opened model.
 type model struct {
-	name   name
+	name name
+	// served is the name by which the server knows the model.
+	served string
 	args   arguments
 	client *chatapi.Client
-	// responses makes attempts with the Responses API.
-	responses  exchange.Exchange
-	unverified unverified
+	// responses makes attempts with the Responses API, at responsesURL.
+	responses    exchange.Exchange
+	responsesURL string
+	unverified   unverified
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
@@ -145,17 +154,24 @@ type model struct {
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	m := &model{name: name(spec.Model)}
-	for _, service := range []string{"azure/", "bedrock/"} {
-		if strings.HasPrefix(spec.Model, service) {
-			return nil, rpcerr.NotBuiltYet("access to OpenAI's models on " + strings.TrimSuffix(service, "/"))
-		}
+	if strings.HasPrefix(spec.Model, "bedrock/") {
+		return nil, rpcerr.NotBuiltYet("access to OpenAI's models on bedrock")
 	}
+	m := &model{name: name(spec.Model), served: spec.Model}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
 	if m.args.Background != nil && *m.args.Background {
 		return nil, rpcerr.NotBuiltField("model_args_json/background", "a request in the background")
+	}
+	if deployment, onAzure := strings.CutPrefix(spec.Model, azurePrefix); onAzure {
+		if err := h.azure.open(m, h.http, spec, deployment); err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
+	if m.args.APIVersion != "" {
+		return nil, provider.InvalidArguments(errors.New("api_version is for models on Azure"))
 	}
 	access, err := h.plain.Open(spec.Account, spec.BaseURL)
 	if err != nil {
@@ -168,15 +184,20 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.byName = m.atVendor || h.byName
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
-	m.responses = m.client.Exchange
+	m.connect(access.Endpoint + responsesPath)
+	return m, nil
+}
+
+// connect sets up the Responses API beside the client, and the target for unchanged requests.
+func (m *model) connect(responsesURL string) {
+	m.responses, m.responsesURL = m.client.Exchange, responsesURL
 	m.responses.Codec = openairesponses.Codec{}
 	if asked := m.args.ResponsesAPI; asked == nil || !*asked {
-		m.upstreams = append(m.upstreams, m.client.Upstream(spec.Model))
+		m.upstreams = append(m.upstreams, m.client.Upstream(m.served))
 	}
 	if asked := m.args.ResponsesAPI; asked == nil && m.atVendor || asked != nil && *asked {
-		m.upstreams = append(m.upstreams, m.responses.Upstream(access.Endpoint+responsesPath, spec.Model, m.client.Authorize))
+		m.upstreams = append(m.upstreams, m.responses.Upstream(responsesURL, m.served, m.client.Authorize))
 	}
-	return m, nil
 }
 
 // isVendor reports whether an address is OpenAI's own, in any of its regions. Servers at other addresses speak chat

@@ -26,10 +26,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
+// load loads the configuration of the account that a case uses.
+func load(t testing.TB, setup providertest.GoldenSetup) openai.Config {
 	t.Helper()
 	var c openai.Config
-	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
+	key, baseURL := &c.APIKey, &c.BaseURL
+	if setup.Service == "azure" {
+		key, baseURL = &c.Azure.APIKey, &c.Azure.BaseURL
+	}
+	setup.Load(t, &c, key, baseURL)
+	return c
+}
+
+func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
+	t.Helper()
+	c := load(t, setup)
 	kind, closeIdle := openai.Kind(c)
 	if setup.Vendor != "" {
 		kind, closeIdle = openai.KindAt(c, setup.Vendor)
@@ -45,9 +56,7 @@ func openRecorded(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	if setup.Vendor != "" {
 		return open(t, setup)
 	}
-	var c openai.Config
-	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
-	kind, closeIdle := openai.KindByName(c)
+	kind, closeIdle := openai.KindByName(load(t, setup))
 	t.Cleanup(func() { _ = closeIdle() })
 	return kind
 }
@@ -123,6 +132,8 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	c.APIKey = config.NewSecret("k")
 	c.AllowedBaseURLs = []string{"http://127.0.0.1:1/proxy"}
 	c.Accounts = map[string]openai.Account{"empty": {}}
+	c.Azure.APIKey = config.NewSecret("k")
+	c.Azure.Accounts = map[string]provider.Account{"keyless": {BaseURL: "http://127.0.0.1:1"}}
 	kind, closeIdle := openai.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	for name, test := range map[string]struct {
@@ -152,7 +163,16 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 			provider.Spec{Model: "gpt-5", Account: "default", Args: `{"background": true}`}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "background",
 		},
 		"another cloud": {
-			provider.Spec{Model: "azure/gpt-4o", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "azure",
+			provider.Spec{Model: "bedrock/gpt-4o", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "bedrock",
+		},
+		"Azure without a key": {
+			provider.Spec{Model: "azure/gpt-4o", Account: "keyless"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "AZUREAI_OPENAI_API_KEY",
+		},
+		"Azure without an address": {
+			provider.Spec{Model: "azure/gpt-4o", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "base_url",
+		},
+		"a version that is Azure's": {
+			provider.Spec{Model: "gpt-4o", Account: "default", Args: `{"api_version": "v1"}`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "api_version",
 		},
 	} {
 		_, err := kind.Open(test.spec)

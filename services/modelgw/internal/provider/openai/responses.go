@@ -36,12 +36,12 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 	for {
 		request := m.responsesRequest(r)
 		call := &exchange.Call{
-			URL: m.client.BaseURL + responsesPath, Header: m.client.Header(r.Config), Model: string(m.name), Stream: request.Stream,
+			URL: m.responsesURL, Header: m.client.Header(r.Config), Model: m.served, Stream: request.Stream,
 		}
 		response, err := m.responses.Do(ctx, r, call, request.Append)
 		if err == nil {
 			for _, choice := range response.Output.GetChoices() {
-				choice.GetMessage().Model = string(m.name)
+				choice.GetMessage().Model = m.served
 			}
 			restore(response.Output)
 			return response, nil
@@ -77,7 +77,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	image, drawn := chat.ImageOutput(config)
 	request := &openairesponses.Request{
 		Request: dialect.Request{
-			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
+			Model: m.served, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
 			Stream: r.Streams(m.args.Streaming) && !m.unverified.stream.Load(), Members: m.members(),
 		},
 		SealReasoning: m.name.takesReasoning() && !m.stores(extra),

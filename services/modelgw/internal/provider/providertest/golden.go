@@ -84,15 +84,15 @@ func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder
 	setup := GoldenSetup{APIKey: form.APIKey, Env: map[string]string{}}
 	setup.Service, _, _ = strings.Cut(form.Model, "/")
 	for name, value := range form.Env {
-		setup.Env[name] = strings.ReplaceAll(value, "$ROOT", server.URL())
+		setup.Env[name] = server.addresses(value)
 	}
 	switch {
 	case form.BaseURL != nil:
-		setup.BaseURL = strings.ReplaceAll(*form.BaseURL, "$ROOT", server.URL())
+		setup.BaseURL = server.addresses(*form.BaseURL)
 	case form.Direct:
 		setup.Vendor = server.URL() + "/v1"
 	}
-	args := strings.ReplaceAll(string(form.ModelArgs), "$ROOT", server.URL())
+	args := server.addresses(string(form.ModelArgs))
 	if args == "null" {
 		args = ""
 	}
@@ -292,7 +292,10 @@ func decoded(t *goldentest.T, document json.RawMessage) any {
 	return value
 }
 
-// plain returns a value with the JSON within texts normalized: arguments of calls, and details of reasoning in a
+// documents are the members that may be a text with JSON: arguments of calls, and schemas.
+var documents = []string{"arguments", "parameters", "schema"}
+
+// plain returns a value with the JSON within texts normalized: that of documents, and details of reasoning in a
 // signature. Blanks in them are the recording program's.
 func plain(value any) any {
 	switch v := value.(type) {
@@ -306,7 +309,7 @@ func plain(value any) any {
 		object := make(map[string]any, len(v))
 		for name, member := range v {
 			object[name] = plain(member)
-			if text, ok := member.(string); ok && name == "arguments" {
+			if text, ok := member.(string); ok && slices.Contains(documents, name) {
 				object[name] = compact(text)
 			}
 		}

@@ -4,6 +4,7 @@ package providertest
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,8 @@ type Answer struct {
 type Harness struct {
 	// New makes a provider whose upstream API gives these answers in order, one an attempt.
 	New func(t *testing.T, answers ...Answer) provider.Provider
+	// LacksStatuses are the statuses that its protocol has no counterpart of.
+	LacksStatuses []int
 }
 
 // Run runs the suite.
@@ -142,6 +145,9 @@ func classes(t *testing.T, h Harness) {
 	for status, want := range map[int]provider.Class{
 		429: provider.RateLimit, 500: provider.Transient, 503: provider.Transient, 408: provider.Transient, 400: provider.Final, 401: provider.Final, 409: provider.Final,
 	} {
+		if slices.Contains(h.LacksStatuses, status) {
+			continue
+		}
 		p := h.New(t, Answer{Status: status, RetryAfter: 7 * time.Second})
 		_, err := p.Generate(t.Context(), request("q"))
 		failure, ok := provider.As(err)

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,9 +10,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/xai"
 )
 
-// upstreamRequest is a request that reached the server.
+// upstreamRequest is a request that reached the server. Of gRPC the path is the method, the headers are the metadata,
+// and the body is the JSON form of the message.
 type upstreamRequest struct {
 	Method  string            `json:"method"`
 	Path    string            `json:"path"`
@@ -33,6 +42,9 @@ func (u *upstreamRequest) target() string {
 
 // upstreamResponse is the server's answer.
 type upstreamResponse struct {
+	// GRPC is the code of a failure over gRPC, such as `UNAVAILABLE`, and Message its text.
+	GRPC    string            `json:"grpc"`
+	Message string            `json:"message"`
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
 	Body    json.RawMessage   `json:"body"`
@@ -70,7 +82,7 @@ const (
 		`data: {"type":"conversation.response.done","usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}` + "\n\n"
 
 	messagesPath      = "/v1/messages"
-	responsesPath     = "/v1/responses"
+	responsesPath     = "/responses" // at the end
 	conversationsPath = "/v1/conversations"
 	countPath         = "/v1/messages/count_tokens"
 	defaultCount      = `{"input_tokens":7}`
@@ -88,13 +100,17 @@ type recorder struct {
 func newRecorder(t testing.TB, answers []upstreamResponse) *recorder {
 	t.Helper()
 	r := &recorder{answers: answers}
-	r.server = httptest.NewServer(r)
-	t.Cleanup(r.server.Close)
+	r.server = serveGRPC(t, r, &xaiChat{answer: r.serveXAI})
 	return r
 }
 
 // URL is the server's root.
 func (r *recorder) URL() string { return r.server.URL }
+
+// addresses puts the server's root and its gRPC address into a text of a case.
+func (r *recorder) addresses(text string) string {
+	return strings.NewReplacer("$ROOT", r.URL(), "$GROK", r.server.Listener.Addr().String()).Replace(text)
+}
 
 // Requests returns the requests that reached the server.
 func (r *recorder) Requests() []upstreamRequest {
@@ -111,21 +127,54 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	for name, values := range request.URL.Query() {
 		got.Query[name] = values[0]
 	}
-	r.mu.Lock()
-	r.requests = append(r.requests, got)
-	var answer *upstreamResponse
-	if len(r.answers) > 0 && got.Path != countPath {
-		answer = &r.answers[0]
-		if len(r.answers) > 1 {
-			r.answers = r.answers[1:]
-		}
-	}
-	r.mu.Unlock()
+	answer := r.record(got)
 	if answer == nil {
 		got.writeDefault(w)
 		return
 	}
 	answer.write(w)
+}
+
+// record records a request and returns its answer; nil if the case has none.
+func (r *recorder) record(got upstreamRequest) *upstreamResponse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, got)
+	if len(r.answers) == 0 || got.Path == countPath {
+		return nil
+	}
+	answer := &r.answers[0]
+	if len(r.answers) > 1 {
+		r.answers = r.answers[1:]
+	}
+	return answer
+}
+
+// serveXAI answers a call of xAI's chat API.
+func (r *recorder) serveXAI(ctx context.Context, method string, request *xai.GetCompletionsRequest) (*xai.GetChatCompletionResponse, error) {
+	got := upstreamRequest{Method: "GRPC", Path: method, Query: map[string]any{}, header: http.Header{}}
+	md, _ := metadata.FromIncomingContext(ctx)
+	for name, values := range md {
+		got.header[http.CanonicalHeaderKey(name)] = values
+	}
+	body, err := protojson.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	_ = json.Unmarshal(body, &got.Body)
+	switch answer := r.record(got); {
+	case answer == nil:
+		return Answer{Text: "Done."}.xai()
+	case answer.GRPC != "":
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(`"` + answer.GRPC + `"`)); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(code, answer.Message)
+	default:
+		response := &xai.GetChatCompletionResponse{}
+		return response, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(answer.Body, response) // Not all that xAI sends is read.
+	}
 }
 
 // writeDefault answers in the format of the path.
@@ -135,7 +184,7 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	switch {
 	case u.Path == messagesPath:
 		whole, stream = defaultMessage, defaultMessageStream
-	case u.Path == responsesPath:
+	case strings.HasSuffix(u.Path, responsesPath):
 		whole, stream = defaultResponse, defaultResponseStream
 	case u.Path == conversationsPath:
 		whole, stream = defaultConversation, defaultConversationStream

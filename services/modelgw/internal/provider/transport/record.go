@@ -19,6 +19,25 @@ const mediaLeftOut = "[media left out]"
 // maxText bounds how much of a text that is not JSON a record stores: a page, or an answer that broke off.
 const maxText = 64 << 10
 
+// Attempt makes an attempt: it takes the time, and records the exchange if that is asked for. run makes the requests and
+// returns the output, and the part of the answers to record; request is then the first request as JSON.
+func Attempt(r *provider.Request, request func() []byte, run func() (output *modelv1.ModelOutput, answer []byte, err error)) (*provider.Response, error) {
+	start := time.Now()
+	output, answer, err := run()
+	if err != nil {
+		if failure, ok := provider.As(err); ok && r.Record.Of(err) {
+			failure.Call = Record(request(), answer, true, start)
+		}
+		return nil, err
+	}
+	output.Time = provider.Clock(start)
+	response := &provider.Response{Output: output}
+	if r.Record.Of(nil) {
+		response.Call = Record(request(), answer, false, start)
+	}
+	return response, nil
+}
+
 // Record records the exchange since start, without media. A nil response is omitted.
 func Record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
 	call := &modelv1.ModelCall{RequestJson: withoutMedia(request), Error: failed, Time: provider.Clock(start)}

@@ -1,5 +1,5 @@
-// Package transport is shared by providers whose APIs speak HTTP: the client, the records of exchanges, and the
-// failures of connections.
+// Package transport is shared by providers whose APIs are reached over a network: the client of those that speak HTTP,
+// the records of exchanges, and the failures of connections.
 package transport
 
 import (
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -102,6 +103,14 @@ func (l *limited) Read(p []byte) (int, error) {
 func IsJSON(h http.Header) bool {
 	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
 	return mediaType == "application/json"
+}
+
+// Unsupported is the failure of a request that a provider's format cannot express.
+func Unsupported(name string, err error) error {
+	if u, ok := errors.AsType[*dialect.UnsupportedError](err); ok {
+		return rpcerr.In(u.Field, rpcerr.CapabilityUnsupported(u.What, "%s: %w", name, err))
+	}
+	return rpcerr.CapabilityUnsupported(err.Error(), "%s: %w", name, err)
 }
 
 // Broken is the failure of a connection to a provider. If the attempt's context has ended, Broken returns the context's

@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+)
+
+const (
+	// azurePrefix begins the names of models that Azure serves.
+	azurePrefix = "azure/"
+	// azureVersion is the default version of Azure's API, as Inspect has it.
+	azureVersion = "2025-03-01-preview"
+)
+
+// AzureConfig sets up access to OpenAI's models on Azure. Identities of Azure are not supported, only keys.
+type AzureConfig struct {
+	// APIKey is the key of the account `default`.
+	APIKey config.Secret `yaml:"api_key" env:"AZUREAI_OPENAI_API_KEY"`
+	// AzureAPIKey is used if APIKey is not set.
+	AzureAPIKey config.Secret `yaml:"azure_api_key" env:"AZURE_OPENAI_API_KEY"`
+	// BaseURL is the address of the account `default`, without `/openai`. There is no default.
+	BaseURL string `yaml:"base_url" env:"AZUREAI_OPENAI_BASE_URL"`
+	// AzureBaseURL is used if BaseURL is not set.
+	AzureBaseURL string `yaml:"azure_base_url" env:"AZURE_OPENAI_BASE_URL"`
+	// Endpoint is used if neither is set.
+	Endpoint string `yaml:"endpoint" env:"AZURE_OPENAI_ENDPOINT"`
+	// AllowedBaseURLs are further addresses that requests with the account `default` may use, with the paths below
+	// them.
+	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_AZURE_ALLOWED_BASE_URLS"`
+	// APIVersion is the version of the API. Default 2025-03-01-preview.
+	APIVersion string `yaml:"api_version" env:"AZUREAI_OPENAI_API_VERSION"`
+	// OpenAIAPIVersion is used if APIVersion is not set.
+	OpenAIAPIVersion string `yaml:"openai_api_version" env:"OPENAI_API_VERSION"`
+	// Accounts are further accounts by name.
+	Accounts map[string]provider.Account `yaml:"accounts"`
+}
+
+// azure is the access to models on Azure.
+type azure struct {
+	accounts provider.Accounts
+	version  string
+}
+
+func (c AzureConfig) all() azure {
+	a := azure{version: cmp.Or(c.APIVersion, c.OpenAIAPIVersion, azureVersion), accounts: provider.Accounts{
+		Provider: Name + "/azure", Named: map[string]provider.Account{}, KeyHint: func(string) string {
+			return "set AZUREAI_OPENAI_API_KEY, or api_key below azure in the configuration of modelgw"
+		},
+	}}
+	maps.Copy(a.accounts.Named, c.Accounts)
+	own := provider.Account{APIKey: c.APIKey, BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs}
+	if own.APIKey.IsZero() {
+		own.APIKey = c.AzureAPIKey
+	}
+	a.accounts.Named[provider.DefaultAccount] = own
+	return a
+}
+
+// open gives a model access to its deployment. The name of a deployment decides about its API as OpenAI's names do.
+func (a *azure) open(m *model, client *http.Client, spec provider.Spec, deployment string) error {
+	access, err := a.accounts.Open(spec.Account, spec.BaseURL)
+	if err != nil {
+		return err
+	}
+	root := access.Endpoint + "/openai"
+	m.served, m.byName = deployment, true
+	m.client = chatapi.New(Name, access, transport.RedactSecrets(client, access.APIKey), quirks)
+	m.client.BaseURL = root + "/deployments/" + url.PathEscape(deployment)
+	m.client.Query = "?api-version=" + url.QueryEscape(cmp.Or(m.args.APIVersion, a.version))
+	m.client.KeyHeader = "Api-Key"
+	m.connect(root + responsesPath + m.client.Query)
+	return nil
+}
