@@ -84,6 +84,9 @@ type Config struct {
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
 	OpenAIAPI openaicompat.Config `yaml:"openai_api"`
+	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`. docs/services.md
+	// lists them, with their variables. A service without a key or an address here and in variables cannot be used.
+	Services openaicompat.Services `yaml:"services"`
 	// Mockllm is the scripted model.
 	Mockllm mockllm.Config `yaml:"mockllm"`
 }
@@ -161,6 +164,7 @@ func (c *Config) Validate() error {
 	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
 		faults = append(faults, c.Prices[model].faults(model)...)
 	}
+	faults = append(faults, c.Services.Validate())
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
 		if u, err := url.Parse(bases[name]); bases[name] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
@@ -201,6 +205,11 @@ func (c *Config) accountScopes() []string {
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
+	}
+	for service, accounts := range c.Services.AccountNames() {
+		for _, name := range accounts {
+			all = append(all, scopeOfAccount(service, name))
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -305,8 +314,9 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	gemini, closeGemini := google.Kind(cfg.Google)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, gemini, vendor, others} {
+	known, closeKnown := openaicompat.Kinds(cfg.Services)
+	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers, closeKnown)
+	for _, kind := range append([]provider.Kind{mock, claude, gemini, vendor, others}, known...) {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}

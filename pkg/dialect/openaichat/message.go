@@ -147,7 +147,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()
 	if list == nil {
-		e.Body.TextMember("content", m.GetContent().GetText())
+		e.Body.TextMember("content", e.filled(m.GetContent().GetText()))
 		e.calls(m.GetToolCalls())
 		return
 	}
@@ -168,13 +168,21 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 			}
 		}
 	}
-	e.Body.TextMember("content", text.String())
+	e.Body.TextMember("content", e.filled(text.String()))
 	e.calls(m.GetToolCalls())
 	for _, member := range []string{memberReasoningContent, memberReasoning} {
 		if reasoning, ok := own[member]; ok {
 			e.Body.TextMember(member, reasoning)
 		}
 	}
+}
+
+// filled is the text of an assistant's message as it is sent.
+func (e *encoder) filled(text string) string {
+	if text == "" && e.FillEmpty {
+		return dialect.NoContent
+	}
+	return text
 }
 
 // ownMember returns the member of the reasoning's origin; empty if it was not in a member.

@@ -20,6 +20,8 @@ type Request struct {
 	MaxTokensMember string
 	// StrictTools is sent with each tool, if it is set.
 	StrictTools *bool
+	// FillEmpty sends [dialect.NoContent] in place of an empty content of the assistant, which some servers refuse.
+	FillEmpty bool
 	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool

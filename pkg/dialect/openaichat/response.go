@@ -84,8 +84,11 @@ type filterResult struct {
 	Severity string `json:"severity"`
 }
 
+// logprobs are log-probabilities: as objects, or in the older form of two lists, which some servers still send.
 type logprobs struct {
-	Content []openai.Logprob `json:"content"`
+	Content       []openai.Logprob `json:"content"`
+	Tokens        []string         `json:"tokens"`
+	TokenLogprobs []*float64       `json:"token_logprobs"`
 }
 
 type usage struct {
@@ -265,12 +268,18 @@ func (c *choice) stopDetails() *modelv1.StopDetails {
 }
 
 func (l *logprobs) message() *modelv1.Logprobs {
-	if l == nil || l.Content == nil {
+	if l == nil || l.Content == nil && l.Tokens == nil {
 		return nil
 	}
 	m := &modelv1.Logprobs{}
 	for i := range l.Content {
 		m.Content = append(m.Content, l.Content[i].Message())
+	}
+	for i := range min(len(l.Tokens), len(l.TokenLogprobs)) {
+		if p := l.TokenLogprobs[i]; p != nil { // It is null for a first token, which has no probability.
+			token := openai.Logprob{Token: l.Tokens[i], Logprob: *p}
+			m.Content = append(m.Content, token.Message())
+		}
 	}
 	return m
 }

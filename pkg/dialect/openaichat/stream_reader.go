@@ -119,6 +119,8 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 			whole.Logprobs = &logprobs{}
 		}
 		whole.Logprobs.Content = append(whole.Logprobs.Content, c.Logprobs.Content...)
+		whole.Logprobs.Tokens = append(whole.Logprobs.Tokens, c.Logprobs.Tokens...)
+		whole.Logprobs.TokenLogprobs = append(whole.Logprobs.TokenLogprobs, c.Logprobs.TokenLogprobs...)
 	}
 	piece := c.Delta
 	if piece == nil {

@@ -47,6 +47,8 @@ type Quirks struct {
 	StopStatuses []int
 	// Stop reads such an error before the dialect does; nil has no rules of its own.
 	Stop func(status int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool)
+	// OwnStops means that the codes by which the dialect reads such an error mean nothing here, so that Stop alone does.
+	OwnStops bool
 	// Class corrects the class of an error; nil corrects nothing.
 	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
 	// Auth recognises an error that refuses the credential with another status than 401; nil recognises none.
@@ -284,7 +286,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 				return output, nil
 			}
 		}
-		if output, stops := x.Codec.Stopped(status, said, model); stops {
+		if output, stops := x.Codec.Stopped(status, said, model); stops && !x.Quirks.OwnStops {
 			return output, nil
 		}
 	}

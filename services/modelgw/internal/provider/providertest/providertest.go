@@ -34,6 +34,8 @@ type Answer struct {
 type Harness struct {
 	// New makes a provider whose upstream API gives these answers in order, one an attempt.
 	New func(t *testing.T, answers ...Answer) provider.Provider
+	// Busy means that the API asks to slow down with the status 503 too.
+	Busy bool
 }
 
 // Run runs the suite.
@@ -142,6 +144,9 @@ func classes(t *testing.T, h Harness) {
 	for status, want := range map[int]provider.Class{
 		429: provider.RateLimit, 500: provider.Transient, 503: provider.Transient, 408: provider.Transient, 400: provider.Final, 401: provider.Final, 409: provider.Final,
 	} {
+		if status == 503 && h.Busy {
+			want = provider.RateLimit
+		}
 		p := h.New(t, Answer{Status: status, RetryAfter: 7 * time.Second})
 		_, err := p.Generate(t.Context(), request("q"))
 		failure, ok := provider.As(err)
@@ -167,7 +172,7 @@ func ends(t *testing.T, h Harness) {
 
 func records(t *testing.T, h Harness) {
 	const delay = 20 * time.Millisecond
-	p := h.New(t, Answer{Text: "fine"}, Answer{Text: "fine", Delay: delay})
+	p := h.New(t, Answer{Text: "yes"}, Answer{Text: "yes", Delay: delay})
 	r := request("how are you?")
 	response, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
@@ -177,7 +182,7 @@ func records(t *testing.T, h Harness) {
 	require.NoError(t, err)
 	require.NotNil(t, response.Call)
 	assert.Contains(t, response.Call.GetRequestJson(), "how are you?")
-	assert.Contains(t, response.Call.GetResponseJson(), "fine")
+	assert.Contains(t, response.Call.GetResponseJson(), "yes")
 	assert.False(t, response.Call.GetError())
 	assert.GreaterOrEqual(t, response.Call.GetTime(), delay.Seconds(), "seconds on the wire")
 }

@@ -67,6 +67,9 @@ const (
 	responsesPath = "/v1/responses"
 	countPath     = "/v1/messages/count_tokens"
 	defaultCount  = `{"input_tokens":7}`
+
+	// noModels is a list of models.
+	noModels = `{"object":"list","data":[]}`
 )
 
 // recorder is a server that records requests and returns recorded answers in order, repeating the last one.
@@ -107,7 +110,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	r.requests = append(r.requests, got)
 	var answer *upstreamResponse
-	if len(r.answers) > 0 && got.Path != countPath {
+	if len(r.answers) > 0 && got.Path != countPath && got.Method == http.MethodPost {
 		answer = &r.answers[0]
 		if len(r.answers) > 1 {
 			r.answers = r.answers[1:]
@@ -126,6 +129,8 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	whole, stream := defaultAnswer, defaultStream
 	streams := strings.HasSuffix(u.Path, geminiStream)
 	switch {
+	case u.Method != http.MethodPost:
+		whole = noModels
 	case u.Path == messagesPath:
 		whole, stream = defaultMessage, defaultMessageStream
 	case u.Path == responsesPath:

@@ -1,0 +1,114 @@
+package openaicompat
+
+import (
+	"regexp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+)
+
+const (
+	choiceAuto = toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO
+	choiceAny  = toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
+
+	effortNone = "none"
+
+	notForced = "the model is not forced to call a tool: the service does not allow it while the model thinks; "
+)
+
+// isForced reports whether a choice forces the model to call a tool.
+func isForced(choice *toolv1.ToolChoice) bool {
+	return choice.GetFunction() != "" || choice.GetMode() == choiceAny
+}
+
+// adaptDeepSeek says in DeepSeek's terms that the model is not to think, and asks for JSON without its schema. Models
+// that think cannot be forced to call a tool.
+func adaptDeepSeek(r *openaichat.Request) (warnings []string) {
+	thinks := !thinkingDisabled(r.Config)
+	if r.Config.GetReasoningEffort() == effortNone {
+		thinks = false
+		r.Config.ReasoningEffort = nil
+		r.Members = append(r.Members, dialect.Member{Name: "thinking", JSON: `{"type":"disabled"}`})
+	}
+	if thinks && isForced(r.Choice) && len(r.Tools) > 0 {
+		r.Choice = chat.ModeChoice(choiceAuto)
+		warnings = append(warnings, notForced+"reasoning_effort none switches thinking off")
+	}
+	if r.Config.ResponseSchema != nil {
+		r.Config.ResponseSchema = nil
+		r.Members = append(r.Members, dialect.Member{Name: "response_format", JSON: `{"type":"json_object"}`})
+		warnings = append(warnings, "the answer is to be JSON, of any schema: DeepSeek takes none; describe it in the prompt")
+	}
+	return warnings
+}
+
+var (
+	kimi   = regexp.MustCompile(`^(?i:kimi)`)
+	kimiK3 = regexp.MustCompile(`^(?i:kimi-k3)`)
+)
+
+// adaptMoonshot weakens choices that Kimi models refuse while they think: K3 cannot be forced to call one tool, and the
+// others cannot be forced to call any.
+func adaptMoonshot(r *openaichat.Request) []string {
+	if !kimi.MatchString(r.Model) || thinkingDisabled(r.Config) || !isForced(r.Choice) || len(r.Tools) == 0 {
+		return nil
+	}
+	switch isNamed, isK3 := r.Choice.GetFunction() != "", kimiK3.MatchString(r.Model); {
+	case isK3 && isNamed:
+		r.Choice = chat.ModeChoice(choiceAny)
+		return []string{"the model is forced to call some tool, and not the named one: the service does not allow it while the model thinks"}
+	case isK3:
+		return nil
+	default:
+		r.Choice = chat.ModeChoice(choiceAuto)
+		return []string{notForced + `extra_body {"thinking": {"type": "disabled"}} switches thinking off`}
+	}
+}
+
+// thinkingDisabled reports whether extra_body switches thinking off, in the form that DeepSeek and Moonshot share.
+func thinkingDisabled(c *modelv1.GenerateConfig) bool {
+	thinking, _ := extraBody(c).Get("thinking")
+	object, ok := thinking.(*orderedjson.Object)
+	if !ok {
+		return false
+	}
+	kind, _ := object.Get("type")
+	return kind == "disabled"
+}
+
+// extraBody is extra_body as an object; empty if it is none, which the request then fails for.
+func extraBody(c *modelv1.GenerateConfig) *orderedjson.Object {
+	object, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson()))
+	if err != nil {
+		return &orderedjson.Object{}
+	}
+	return object
+}
+
+// adaptTogether sets the temperature, without which Together refuses several choices.
+func adaptTogether(r *openaichat.Request) []string {
+	if r.Config.NumChoices != nil && r.Config.Temperature == nil {
+		r.Config.Temperature = new(1.0)
+	}
+	return nil
+}
+
+// continueFinal asks a server to continue the last message, if it is the assistant's, unless extra_body decides.
+func continueFinal(r *openaichat.Request) []string {
+	if len(r.Messages) == 0 || r.Messages[len(r.Messages)-1].GetRole() != modelv1.Role_ROLE_ASSISTANT {
+		return nil
+	}
+	members := []dialect.Member{{Name: "add_generation_prompt", JSON: "false"}, {Name: "continue_final_message", JSON: "true"}}
+	extra := extraBody(r.Config)
+	for _, member := range members {
+		if _, decides := extra.Get(member.Name); decides {
+			return nil
+		}
+	}
+	r.Members = append(r.Members, members...)
+	return nil
+}

@@ -1,0 +1,141 @@
+package openaicompat
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+)
+
+// Service is a service that speaks OpenAI's chat completions, as data: where it is, and in what it differs. The zero
+// value of every field but Name is what most of these services do.
+type Service struct {
+	// Name is the provider's name, and the key of its configuration. Description says what it is, in a few words.
+	Name, Description string
+	// Address is the service's own; empty if each account needs one. [accountID] in it stands for the account's.
+	Address string
+	// KeyEnv and AddressEnv are the variables of the key and of the address, the first one that is set counts. Empty:
+	// the name in upper case, `_` for `-`, followed by `_API_KEY` and `_BASE_URL`.
+	KeyEnv, AddressEnv []string
+	// AccountIDEnv is the variable of the account's id, of a service that wants one.
+	AccountIDEnv string
+	// Keyless is a service that wants no key; it is sent DefaultKey where none is configured.
+	Keyless bool
+	// DefaultKey is no secret.
+	DefaultKey string
+
+	// MaxTokens is the default bound of output tokens; zero leaves it to the service.
+	MaxTokens int64
+	// PoolByAddress is a server whose models share its connections.
+	PoolByAddress bool
+	// MergeTurns merges consecutive messages of the user, and of the assistant.
+	MergeTurns bool
+	// Streamed streams each answer, and StreamedOver those with a larger bound of output tokens than this; by default
+	// answers are streamed that are watched. WholeLogprobs excepts those with log-probabilities, which the service's
+	// streams have in another form. The model argument `stream` stands above all.
+	Streamed      bool
+	StreamedOver  int64
+	WholeLogprobs bool
+	// WholeSchemas sends the schemas of tools with all their keywords.
+	WholeSchemas bool
+	// FillEmpty replaces empty contents of the assistant.
+	FillEmpty bool
+	// Adapters are named after the model, `model:adapter`, and sent instead of it.
+	Adapters bool
+	// ListsWindows is a server whose list of models has their context windows.
+	ListsWindows bool
+
+	// Models are the differences between the service's models. Of those whose pattern a name matches, the first one
+	// counts.
+	Models []Models
+	// ReasoningObject sends the effort as a member of an object `reasoning`.
+	ReasoningObject bool
+	// Adapt changes a request where no other field can express it, and returns warnings. The configuration is the
+	// request's own.
+	Adapt func(r *openaichat.Request) []string
+
+	// Full are the words of the service's own for a full context, by status.
+	Full map[int][]string
+	// OwnStops means that no other error is an output: the service does not have OpenAI's codes.
+	OwnStops bool
+	// Busy are statuses that ask to slow down, beside 429.
+	Busy []int
+	// Broken are words, in lower case, of errors that no repetition mends.
+	Broken []string
+}
+
+// Models are models of a service that differ from its others.
+type Models struct {
+	// Named matches their names; nil matches all.
+	Named *regexp.Regexp
+	// Efforts are the words that are sent for efforts; an effort without one is sent unchanged. An empty word omits it.
+	Efforts map[string]string
+	// Ignored are options that they do not take, as in [provider.Capabilities].
+	Ignored []string
+}
+
+// accountID stands for the id of an account in an address.
+const accountID = "{account_id}"
+
+// of returns the differences of a model.
+func (s *Service) of(model string) Models {
+	for _, m := range s.Models {
+		if m.Named == nil || m.Named.MatchString(strings.ToLower(model)) {
+			return m
+		}
+	}
+	return Models{}
+}
+
+// keyEnv and addressEnv are the variables with their defaults.
+func (s *Service) keyEnv() []string     { return orOwn(s.KeyEnv, s.Name, "_API_KEY") }
+func (s *Service) addressEnv() []string { return orOwn(s.AddressEnv, s.Name, "_BASE_URL") }
+
+func orOwn(given []string, name, suffix string) []string {
+	if given != nil {
+		return given
+	}
+	return []string{envName(name) + suffix}
+}
+
+// envName is a service's name in variables.
+func envName(service string) string { return strings.ToUpper(strings.ReplaceAll(service, "-", "_")) }
+
+// stopStatuses are those of errors that may represent an output.
+var stopStatuses = []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge}
+
+// quirks interpret the service's errors. An answer for a full context names its model by label.
+func (s *Service) quirks(label string) exchange.Quirks {
+	return exchange.Quirks{
+		RetryUnreadable: true,
+		StopStatuses:    stopStatuses,
+		OwnStops:        s.OwnStops,
+		Stop: func(status int, e *dialect.Error, _ string) (*modelv1.ModelOutput, bool) {
+			if !containsAny(e.Message, s.Full[status]) {
+				return nil, false
+			}
+			return chat.MessageOutput(label, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
+		},
+		Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
+			switch {
+			case containsAny(strings.ToLower(e.Message), s.Broken):
+				return provider.Final
+			case slices.Contains(s.Busy, status):
+				return provider.RateLimit
+			default:
+				return class
+			}
+		},
+	}
+}
+
+func containsAny(text string, words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
+}
