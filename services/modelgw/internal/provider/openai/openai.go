@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -171,7 +172,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.responses.Codec = openairesponses.Codec{}
 	m.upstream = m.client.Upstream(spec.Model)
 	if asked := m.args.ResponsesAPI; asked != nil && *asked {
-		m.upstream = m.responses.Upstream(access.Endpoint+responsesPath, spec.Model, m.client.Authorize)
+		m.upstream = m.responses.Upstream(access.Endpoint+responsesapi.Path, spec.Model, m.client.Authorize)
 	}
 	return m, nil
 }

@@ -5,10 +5,10 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
 const (
@@ -27,7 +27,7 @@ func isForced(choice *toolv1.ToolChoice) bool {
 
 // adaptDeepSeek says in DeepSeek's terms that the model is not to think, and asks for JSON without its schema. Models
 // that think cannot be forced to call a tool.
-func adaptDeepSeek(r *openaichat.Request) (warnings []string) {
+func adaptDeepSeek(r *dialect.Request) (warnings []string) {
 	thinks := !thinkingDisabled(r.Config)
 	if r.Config.GetReasoningEffort() == effortNone {
 		thinks = false
@@ -53,7 +53,7 @@ var (
 
 // adaptMoonshot weakens choices that Kimi models refuse while they think: K3 cannot be forced to call one tool, and the
 // others cannot be forced to call any.
-func adaptMoonshot(r *openaichat.Request) []string {
+func adaptMoonshot(r *dialect.Request) []string {
 	if !kimi.MatchString(r.Model) || thinkingDisabled(r.Config) || !isForced(r.Choice) || len(r.Tools) == 0 {
 		return nil
 	}
@@ -71,7 +71,7 @@ func adaptMoonshot(r *openaichat.Request) []string {
 
 // thinkingDisabled reports whether extra_body switches thinking off, in the form that DeepSeek and Moonshot share.
 func thinkingDisabled(c *modelv1.GenerateConfig) bool {
-	thinking, _ := extraBody(c).Get("thinking")
+	thinking, _ := responsesapi.ExtraBodyOf(c).Get("thinking")
 	object, ok := thinking.(*orderedjson.Object)
 	if !ok {
 		return false
@@ -80,17 +80,8 @@ func thinkingDisabled(c *modelv1.GenerateConfig) bool {
 	return kind == "disabled"
 }
 
-// extraBody is extra_body as an object; empty if it is none, which the request then fails for.
-func extraBody(c *modelv1.GenerateConfig) *orderedjson.Object {
-	object, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson()))
-	if err != nil {
-		return &orderedjson.Object{}
-	}
-	return object
-}
-
 // adaptTogether sets the temperature, without which Together refuses several choices.
-func adaptTogether(r *openaichat.Request) []string {
+func adaptTogether(r *dialect.Request) []string {
 	if r.Config.NumChoices != nil && r.Config.Temperature == nil {
 		r.Config.Temperature = new(1.0)
 	}
@@ -98,12 +89,12 @@ func adaptTogether(r *openaichat.Request) []string {
 }
 
 // continueFinal asks a server to continue the last message, if it is the assistant's, unless extra_body decides.
-func continueFinal(r *openaichat.Request) []string {
+func continueFinal(r *dialect.Request) []string {
 	if len(r.Messages) == 0 || r.Messages[len(r.Messages)-1].GetRole() != modelv1.Role_ROLE_ASSISTANT {
 		return nil
 	}
 	members := []dialect.Member{{Name: "add_generation_prompt", JSON: "false"}, {Name: "continue_final_message", JSON: "true"}}
-	extra := extraBody(r.Config)
+	extra := responsesapi.ExtraBodyOf(r.Config)
 	for _, member := range members {
 		if _, decides := extra.Get(member.Name); decides {
 			return nil
@@ -111,4 +102,13 @@ func continueFinal(r *openaichat.Request) []string {
 	}
 	r.Members = append(r.Members, members...)
 	return nil
+}
+
+// adaptMeta leaves the choice among tools to the model: Meta's API takes no other.
+func adaptMeta(r *dialect.Request) []string {
+	if !isForced(r.Choice) || len(r.Tools) == 0 {
+		return nil
+	}
+	r.Choice = chat.ModeChoice(choiceAuto)
+	return []string{"the model is not forced to call a tool: the service does not allow it"}
 }

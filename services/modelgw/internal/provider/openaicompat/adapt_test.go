@@ -21,7 +21,7 @@ import (
 // sent are the members of the request for a call, and the warnings.
 func sent(t *testing.T, service, model string, r *provider.Request) (members map[string]json.RawMessage, warnings []string) {
 	t.Helper()
-	p := openAt(t, service, model, providertest.ChatServer(t, providertest.Answer{Text: "fine"}), "")
+	p := openAt(t, service, model, providertest.ChatServer(t, providertest.Answer{Text: "fine"}), `{"responses_api": false}`)
 	r.Record = provider.RecordAll
 	if r.Config == nil {
 		r.Config = &modelv1.GenerateConfig{}
@@ -63,6 +63,8 @@ func TestForcedChoices(t *testing.T) {
 		{"moonshot", "kimi-k3", named, nil, `"required"`, true},
 		{"moonshot", "moonshot-v1-8k", named, nil, whole, false},
 		{"together", "m", named, nil, whole, false},
+		{"meta", "muse-spark-1.3", named, nil, `"auto"`, true},
+		{"meta", "muse-spark-1.3", nil, nil, `"auto"`, false},
 	} {
 		members, warnings := sent(t, test.service, test.model, &provider.Request{Tools: clock, ToolChoice: test.choice, Config: test.config})
 		assert.JSONEq(t, test.want, string(members["tool_choice"]), i)
@@ -80,6 +82,11 @@ func TestEfforts(t *testing.T) {
 		{"fireworks", "accounts/a/models/glm-5", "none", "reasoning_effort", `"none"`},
 		{"fireworks", "accounts/a/models/minimax-m3", "max", "reasoning_effort", `"max"`},
 		{"fireworks", "accounts/a/models/minimax-m2p7", "none", "", ""},
+		{"meta", "muse-spark-1.3", "max", "reasoning_effort", `"max"`},
+		{"meta", "muse-spark-1", "max", "reasoning_effort", `"xhigh"`},
+		{"meta", "muse-spark-1.10", "max", "reasoning_effort", `"max"`},
+		{"meta", "muse-spark-2-contributor", "max", "reasoning_effort", `"xhigh"`},
+		{"meta", "muse-spark-1.2-preview", "none", "", ""},
 		{"ollama", "m", "max", "reasoning", `{"effort":"high"}`},
 		{"ollama", "m", "none", "", ""},
 		{"sambanova", "m", "none", "", ""},
@@ -190,4 +197,53 @@ func TestAnAdapterAndTheWindowOfAServer(t *testing.T) {
 	assert.True(t, told)
 	assert.Equal(t, int64(4096), tokens)
 	assert.Equal(t, int32(1), listings.Load())
+}
+
+// A service of the Responses API is asked by it, unless a model argument says otherwise; any other, if one says so.
+func TestTheFormatOfAService(t *testing.T) {
+	t.Parallel()
+	for i, test := range []struct{ service, args, want string }{
+		{"meta", "", "/responses"},
+		{"meta", `{"responses_api": false}`, "/chat/completions"},
+		{"deepseek", "", "/chat/completions"},
+		{"deepseek", `{"responses_api": true}`, "/responses"},
+	} {
+		p := openAt(t, test.service, "m", "http://127.0.0.1:1/v1", test.args)
+		assert.Equal(t, "http://127.0.0.1:1/v1"+test.want, p.Capabilities().Upstream.URL, i)
+	}
+	kind := kindOf(t, "deepseek", nil)
+	_, err := kind.Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true, "emulate_tools": true}`})
+	require.ErrorContains(t, err, "emulate_tools")
+}
+
+// In Meta's answers a refusal of the model is filtered content.
+func TestARefusalOfMeta(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No."}]}]}`)
+	}))
+	t.Cleanup(server.Close)
+	for service, want := range map[string]modelv1.StopReason{"meta": modelv1.StopReason_STOP_REASON_CONTENT_FILTER, "deepseek": modelv1.StopReason_STOP_REASON_STOP} {
+		response, err := openAt(t, service, "m", server.URL, `{"responses_api": true}`).Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
+		require.NoError(t, err)
+		assert.Equal(t, want, chat.StopReason(response.Output), service)
+	}
+}
+
+// Tools that are emulated are in a prompt, and calls in an answer's text are calls.
+func TestEmulatedTools(t *testing.T) {
+	t.Parallel()
+	url := providertest.ChatServer(t, providertest.Answer{Text: `Look. <tool_call>{"name":"clock","arguments":{}}</tool_call>`})
+	r := &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll,
+		Tools: []*toolv1.ToolInfo{{Name: "clock", Description: "Tells the time.", ParametersJson: `{"type":"object"}`}},
+	}
+	response, err := openAt(t, "ollama", "m", url, `{"emulate_tools": true}`).Generate(t.Context(), r)
+	require.NoError(t, err)
+	assert.Equal(t, "Look.", chat.Completion(response.Output))
+	require.Len(t, chat.FirstMessage(response.Output).GetToolCalls(), 1)
+	assert.Equal(t, "clock", chat.FirstMessage(response.Output).GetToolCalls()[0].GetFunction())
+	assert.Contains(t, response.Call.GetRequestJson(), "Tells the time.")
+	assert.NotContains(t, response.Call.GetRequestJson(), `"tools"`)
 }

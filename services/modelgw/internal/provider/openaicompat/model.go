@@ -2,6 +2,7 @@ package openaicompat
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,35 +10,47 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/emulate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // arguments are the model arguments.
 type arguments struct {
-	// ResponsesAPI and EmulateTools are not built yet.
-	ResponsesAPI bool `json:"responses_api"`
+	// ResponsesAPI selects the Responses API or chat completions; the default is the service's.
+	ResponsesAPI *bool `json:"responses_api"`
+	// ResponsesStore makes the server of the Responses API store answers, and ResponsesPhase states to it which messages
+	// of the assistant are comments before calls.
+	ResponsesStore *bool `json:"responses_store"`
+	ResponsesPhase *bool `json:"responses_phase"`
+	// EmulateTools puts tools into a prompt, for models or servers that know none.
 	EmulateTools bool `json:"emulate_tools"`
 	// Stream reports whether requests are streamed; the default is the service's.
 	Stream *bool `json:"stream"`
-	// StrictTools is sent with each tool; default true.
+	// StrictTools is sent with each tool in chat completions; the default is the service's, mostly true.
 	StrictTools *bool `json:"strict_tools"`
 }
 
 // model is one opened model.
 type model struct {
 	service *Service
-	// name is sent; differs are the differences of models of this name.
+	// name is sent, and label is the name in answers that are made here; differs are the differences of such models.
 	name    string
+	label   string
 	differs Models
 	args    arguments
 	client  *chatapi.Client
-	// upstream is the client's, made once.
+	// responses makes attempts with the Responses API; nil if the model is asked by chat completions.
+	responses *exchange.Exchange
+	// upstream is the target for unchanged requests in the format that is used.
 	upstream *provider.Upstream
 	window   window
 }
@@ -50,15 +63,16 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 			name = adapter
 		}
 	}
-	m := &model{service: s, name: name, differs: s.of(name)}
+	m := &model{service: s, name: name, label: label, differs: s.of(name)}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
-	switch {
-	case m.args.ResponsesAPI:
-		return nil, rpcerr.NotBuiltField("model_args_json/responses_api", "the Responses API")
-	case m.args.EmulateTools:
-		return nil, rpcerr.NotBuiltField("model_args_json/emulate_tools", "emulating tools in prompts")
+	byResponses := s.Responses
+	if m.args.ResponsesAPI != nil {
+		byResponses = *m.args.ResponsesAPI
+	}
+	if byResponses && m.args.EmulateTools {
+		return nil, provider.InvalidArguments(errors.New("emulate_tools is for chat completions; it cannot be used with responses_api"))
 	}
 	access, err := h.accounts.Open(account, spec.BaseURL)
 	if err != nil {
@@ -73,6 +87,11 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		m.client.Key = config.NewSecret(s.DefaultKey)
 	}
 	m.upstream = m.client.Upstream(name)
+	if byResponses {
+		m.responses = new(m.client.Exchange)
+		m.responses.Codec = openairesponses.Codec{}
+		m.upstream = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
+	}
 	return m, nil
 }
 
@@ -82,27 +101,48 @@ func (m *model) Capabilities() provider.Capabilities {
 	if !m.service.PoolByAddress {
 		pool += "/" + m.name
 	}
-	return provider.Capabilities{
-		ConnectionKey:    pool,
-		MaxTokens:        m.service.MaxTokens,
-		MergeUser:        m.service.MergeTurns,
-		MergeAssistant:   m.service.MergeTurns,
-		Ignored:          slices.Concat(chatapi.Ignored, m.differs.Ignored),
-		Dropped:          append(slices.Clone(chatapi.Dropped), "modalities"),
-		ExtraBodyDropped: chatapi.ExtraBodyDropped,
+	caps := provider.Capabilities{
+		ConnectionKey:  pool,
+		MaxTokens:      m.service.MaxTokens,
+		MergeUser:      m.service.MergeTurns,
+		MergeAssistant: m.service.MergeTurns,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
 		},
 		Upstream: m.upstream,
 	}
+	if m.responses != nil {
+		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody
+		caps.Features.ToolResultImages = true
+	} else {
+		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
+	}
+	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
+	caps.Dropped = append(slices.Clone(caps.Dropped), "modalities")
+	if m.args.EmulateTools {
+		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
+	}
+	return caps
 }
 
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	var all []provider.Unsent
 	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed && word == "" {
-		return []provider.Unsent{{Option: "reasoning_effort", Why: "which has no effort " + c.GetReasoningEffort()}}
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which has no effort " + c.GetReasoningEffort()})
 	}
-	return nil
+	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && m.responses != nil && responsesapi.Stores(c, m.args.ResponsesStore) {
+		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
+	}
+	for _, argument := range []struct {
+		name string
+		asks *bool
+	}{{"responses_store", m.args.ResponsesStore}, {"responses_phase", m.args.ResponsesPhase}} {
+		if m.responses == nil && argument.asks != nil && *argument.asks {
+			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "since chat completions do not take it"})
+		}
+	}
+	return all
 }
 
 // Check implements provider.Provider: any call may succeed.
@@ -111,58 +151,110 @@ func (*model) Check(*modelv1.GenerateConfig) error { return nil }
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }
 
-// newer are names whose bound of output tokens has another member.
-var newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
+var (
+	// newer are names whose bound of output tokens has another member.
+	newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
+	// highest are names of OpenAI's models with the effort `max`.
+	highest = regexp.MustCompile(`gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)`)
+)
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	if m.service.ListsWindows {
 		m.window.ask(ctx, m.client, m.name)
 	}
-	request, warnings := m.request(r)
-	response, err := m.client.Do(ctx, r, request)
-	if err == nil {
-		response.Warnings = append(response.Warnings, warnings...)
+	response, err := m.attempt(ctx, r)
+	if err == nil && m.service.RefusalStops {
+		for _, choice := range response.Output.GetChoices() {
+			if choice.GetStopReason() == modelv1.StopReason_STOP_REASON_STOP && choice.GetStopDetails().GetType() == format.KindRefusal {
+				choice.StopReason = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+			}
+		}
 	}
 	return response, err
 }
 
-// request makes the upstream request, and returns warnings.
-func (m *model) request(r *provider.Request) (*openaichat.Request, []string) {
-	sent, _ := provider.Sent(m, r.Config)
-	request := &openaichat.Request{StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r),
-	}}
+// attempt makes an attempt in the format that the model is asked in.
+func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	switch {
+	case m.responses != nil:
+		return m.generateResponses(ctx, r)
+	case m.args.EmulateTools:
+		emulated := emulate.Request(r)
+		request, warnings := m.chatRequest(emulated)
+		response, err := m.client.Do(ctx, emulated, request)
+		if err == nil {
+			emulate.Read(response.Output, r.Tools, m.label)
+			response.Warnings = warnings
+		}
+		return response, err
+	default:
+		request, warnings := m.chatRequest(r)
+		response, err := m.client.Do(ctx, r, request)
+		if err == nil {
+			response.Warnings = warnings
+		}
+		return response, err
+	}
+}
+
+// generateResponses makes an attempt with the Responses API.
+func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	r, restore := responsesapi.Renamed(r)
+	base, warnings := m.base(r)
+	base.Members = append(base.Members, m.service.ResponsesMembers...)
+	if !m.service.Responses && base.Config.GetReasoningEffort() == "max" && !highest.MatchString(m.name) {
+		base.Config.ReasoningEffort = new("xhigh") // their highest
+	}
+	base.Config.ReasoningSummary = responsesapi.Summary(base.Config)
+	request := responsesapi.New(base, m.args.ResponsesStore)
+	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
+	call := &exchange.Call{URL: m.client.BaseURL + responsesapi.Path, Header: m.client.Header(r.Config), Model: m.name, Stream: request.Stream}
+	response, err := m.responses.Do(ctx, r, call, request.Append)
+	if err != nil {
+		return nil, err
+	}
+	responsesapi.SetModel(response.Output, m.name)
+	restore(response.Output)
+	response.Warnings = warnings
+	return response, nil
+}
+
+// chatRequest makes the upstream request for chat completions, and returns warnings.
+func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string) {
+	base, warnings := m.base(r)
+	request := &openaichat.Request{Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty}
 	if !m.service.WholeSchemas {
 		request.Tools = reduced(r.Tools)
 	}
 	if request.StrictTools == nil {
-		request.StrictTools = new(true)
+		request.StrictTools = new(!m.service.LaxTools)
 	}
-	if newer.MatchString(m.name) {
+	if m.service.MaxCompletionTokens || newer.MatchString(m.name) {
 		request.MaxTokensMember = "max_completion_tokens"
 	}
-	var warnings []string
-	if m.service.Adapt != nil {
-		warnings = m.service.Adapt(request)
-	}
-	m.setEffort(request)
 	return request, warnings
 }
 
-// setEffort sets the effort in the service's words.
-func (m *model) setEffort(request *openaichat.Request) {
-	c := request.Config
+// base is the part of a request that is the same in both formats, with the service's differences; it returns warnings.
+func (m *model) base(r *provider.Request) (base dialect.Request, warnings []string) {
+	sent, _ := provider.Sent(m, r.Config)
+	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r)}
+	if m.service.Adapt != nil {
+		warnings = m.service.Adapt(&base)
+	}
+	c := base.Config
 	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed {
 		c.ReasoningEffort = &word
 	}
 	switch effort := c.GetReasoningEffort(); {
 	case effort == "":
 		c.ReasoningEffort = nil
-	case m.service.ReasoningObject:
+	case m.service.ReasoningObject && m.responses == nil:
 		c.ReasoningEffort = nil
-		request.Members = append(request.Members, dialect.Member{Name: "reasoning", JSON: `{"effort":` + chatapi.Text(effort) + `}`})
+		base.Members = append(base.Members, dialect.Member{Name: "reasoning", JSON: `{"effort":` + chatapi.Text(effort) + `}`})
 	}
+	return base, warnings
 }
 
 // streams reports whether a request is to be streamed.

@@ -8,13 +8,12 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
 
-// Service is a service that speaks OpenAI's chat completions, as data: where it is, and in what it differs. The zero
+// Service is a service that speaks OpenAI's formats, as data: where it is, and in what it differs. The zero
 // value of every field but Name is what most of these services do.
 type Service struct {
 	// Name is the provider's name, and the key of its configuration. Description says what it is, in a few words.
@@ -43,6 +42,9 @@ type Service struct {
 	Streamed      bool
 	StreamedOver  int64
 	WholeLogprobs bool
+	// LaxTools does not ask for strict tools, and MaxCompletionTokens is the name of the bound of output tokens of all
+	// models, in chat completions.
+	LaxTools, MaxCompletionTokens bool
 	// WholeSchemas sends the schemas of tools with all their keywords.
 	WholeSchemas bool
 	// FillEmpty replaces empty contents of the assistant.
@@ -59,7 +61,14 @@ type Service struct {
 	ReasoningObject bool
 	// Adapt changes a request where no other field can express it, and returns warnings. The configuration is the
 	// request's own.
-	Adapt func(r *openaichat.Request) []string
+	Adapt func(r *dialect.Request) []string
+
+	// Responses is a service whose own API is the Responses API; it is asked by it unless a model argument says
+	// otherwise. ResponsesMembers are added to such requests.
+	Responses        bool
+	ResponsesMembers []dialect.Member
+	// RefusalStops means that an answer in which the model refuses has the stop reason of filtered content.
+	RefusalStops bool
 
 	// Full are the words of the service's own for a full context, by status.
 	Full map[int][]string

@@ -3,6 +3,8 @@ package openaicompat
 import (
 	"net/http"
 	"regexp"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 )
 
 // threeEfforts are the words of services that know three efforts. They cannot be asked not to reason: `none` is omitted.
@@ -65,6 +67,20 @@ var services = []Service{
 		Keyless: true, DefaultKey: "llama-cpp-python", Full: fullInput,
 	},
 	{
+		// https://dev.meta.ai/docs
+		Name: "meta", Description: "Meta's Model API", Address: "https://api.meta.ai/v1", KeyEnv: []string{"META_API_KEY", "MODEL_API_KEY"},
+		Responses: true, ResponsesMembers: []dialect.Member{{Name: "prompt_cache_retention", JSON: `"24h"`}},
+		Streamed: true, // The models reason before anything is seen.
+		Models: []Models{
+			{
+				Named:   regexp.MustCompile(`-contributor|^muse-spark-(0|1(\.[012])?)($|[^.\d])`),
+				Efforts: map[string]string{effortNone: "", "max": "xhigh"}, Ignored: ignoredByMeta,
+			},
+			{Efforts: map[string]string{effortNone: ""}, Ignored: ignoredByMeta},
+		},
+		LaxTools: true, MaxCompletionTokens: true, Adapt: adaptMeta, RefusalStops: true, Full: fullInput,
+	},
+	{
 		// https://platform.moonshot.ai/docs/api/chat
 		Name: "moonshot", Description: "Moonshot AI", Address: "https://api.moonshot.ai/v1",
 		Models: []Models{
@@ -122,6 +138,8 @@ var services = []Service{
 var (
 	// fullTogether are Together's words for a full context.
 	fullTogether = []string{"max_new_tokens", "context length"}
+	// ignoredByMeta are options that Meta's API lacks, in either format.
+	ignoredByMeta = []string{"stop_seqs", "logit_bias", "num_choices", "logprobs", "top_logprobs"}
 	// fixedSampling are options whose values Moonshot fixes for its Kimi models.
 	fixedSampling = []string{"temperature", "top_p", "frequency_penalty", "presence_penalty"}
 )

@@ -53,7 +53,7 @@ func TestGoldenServices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			providertest.Golden(t, "request", []string{"providers/request/" + name + "/*.json"}, serviceOf(name))
-			if !slices.Contains([]string{"litellm-proxy", "llama-cpp-python", "sambanova", "sglang"}, name) {
+			if !slices.Contains([]string{"litellm-proxy", "llama-cpp-python", "meta", "sambanova", "sglang"}, name) {
 				providertest.Golden(t, "response", []string{"providers/response/" + name + "/*.json"}, serviceOf(name))
 			}
 		})
@@ -93,12 +93,19 @@ func each(t *testing.T, test func(t *testing.T, service, model string)) {
 	}
 }
 
+// formats are servers of both formats, by the model argument that selects it; without one it is the service's.
+var formats = map[string]func(testing.TB, ...providertest.Answer) string{
+	`{"responses_api": false}`: providertest.ChatServer, `{"responses_api": true}`: providertest.ResponsesServer,
+}
+
 func TestServicesPassTheSuite(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, service, model string) {
-		providertest.Run(t, providertest.Harness{Busy: service == "cloudflare" || service == "moonshot", New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
-			return openAt(t, service, model, providertest.ChatServer(t, answers...), "")
-		}})
+		for args, serve := range formats {
+			providertest.Run(t, providertest.Harness{Busy: service == "cloudflare" || service == "moonshot", New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+				return openAt(t, service, model, serve(t, answers...), args)
+			}})
+		}
 	})
 }
 
@@ -106,6 +113,8 @@ func TestServicesPassTheSuite(t *testing.T) {
 func TestEveryOptionOfEveryServiceIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, service, model string) {
-		providertest.Options(t, func(t *testing.T, root string) provider.Provider { return openAt(t, service, model, root+"/v1", "") })
+		for _, args := range []string{"", `{"responses_api": true}`, `{"responses_api": false}`, `{"responses_api": true, "responses_store": true}`, `{"responses_api": false, "emulate_tools": true}`} {
+			providertest.Options(t, func(t *testing.T, root string) provider.Provider { return openAt(t, service, model, root+"/v1", args) })
+		}
 	})
 }
