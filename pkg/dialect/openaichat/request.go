@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -25,6 +26,12 @@ type Request struct {
 	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
+	// EphemeralMarks marks the prompt for caches of Anthropic's models behind a server of the format: the last system
+	// message, the last tool, and a part near the end of the conversation.
+	EphemeralMarks bool
+	// Replay returns how reasoning of an earlier answer is sent: as a text within the message, and as members of it.
+	// Nil: reasoning that came in a member returns there, and any other is a text between think tags.
+	Replay func(part *contentv1.Content) (text string, members []dialect.Member)
 }
 
 // AppendRequest implements dialect.Codec.
@@ -42,6 +49,10 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
 	}
 	e.marks = openai.NewMarks(r.Messages, r.CacheMarks)
+	e.ephemeral = noEphemeral
+	if r.EphemeralMarks {
+		e.ephemeral = ephemeralOf(r.Messages)
+	}
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
 	if err := e.messages(); err != nil {
@@ -62,8 +73,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 type encoder struct {
 	*Request
 	dialect.MemberWriter
-	// marks are the cache marks that are sent.
-	marks openai.Marks
+	// marks are the cache marks that are sent, and ephemeral those of Anthropic's kind.
+	marks     openai.Marks
+	ephemeral ephemeral
 }
 
 // unsupported is the error for content that the format cannot express.
@@ -77,8 +89,8 @@ func (e *encoder) tools() {
 	}
 	e.Member("tools", func() {
 		e.Body.BeginList()
-		for _, tool := range e.Tools {
-			e.tool(tool)
+		for i, tool := range e.Tools {
+			e.tool(tool, e.EphemeralMarks && i == len(e.Tools)-1)
 		}
 		e.Body.EndList()
 	})
@@ -88,7 +100,7 @@ func (e *encoder) tools() {
 	}
 }
 
-func (e *encoder) tool(tool *toolv1.ToolInfo) {
+func (e *encoder) tool(tool *toolv1.ToolInfo, marked bool) {
 	e.Body.BeginObject()
 	e.Body.TextMember("type", "function")
 	e.Body.Key("function")
@@ -98,6 +110,7 @@ func (e *encoder) tool(tool *toolv1.ToolInfo) {
 	e.Body.RawUnlessEmpty("parameters", tool.GetParametersJson())
 	e.Body.OptBool("strict", e.StrictTools)
 	e.Body.EndObject()
+	e.ephemeralMark(marked)
 	e.Body.EndObject()
 }
 

@@ -99,6 +99,8 @@ type usage struct {
 		Cached  *int64 `json:"cached_tokens"`
 		Written *int64 `json:"cache_write_tokens"`
 	} `json:"prompt_tokens_details"`
+	// Created are tokens written to a cache, as Anthropic's models count them behind a server of the format.
+	Created           *int64 `json:"cache_creation_input_tokens"`
 	CompletionDetails struct {
 		Reasoning *int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
@@ -212,6 +214,7 @@ const detailsScheme = "reasoning-details://"
 // each kind counts.
 func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 	var summary, open, sealed *string
+	known := true
 	for _, raw := range details {
 		var d struct {
 			Type    string `json:"type"`
@@ -226,9 +229,13 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 		case "reasoning.summary":
 			summary = &d.Summary
 		case detailText:
-			open = &d.Text
+			if d.Text != "" { // Some have a signature alone.
+				open = &d.Text
+			}
 		case detailSealed:
 			sealed = &d.Data
+		default:
+			known = false
 		}
 	}
 	list, _ := json.Marshal(details)
@@ -240,6 +247,8 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 		r.Reasoning, r.Summary = *open, summary
 	case summary != nil:
 		r.Reasoning = *summary
+	case known:
+		r.Redacted = true
 	default:
 		r.Reasoning = string(list)
 	}
@@ -291,6 +300,6 @@ func (u *usage) message() *modelv1.ModelUsage {
 	}
 	return openai.Usage(&modelv1.ModelUsage{
 		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
-		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: u.Details.Written, ReasoningTokens: u.CompletionDetails.Reasoning,
+		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: cmp.Or(u.Created, u.Details.Written), ReasoningTokens: u.CompletionDetails.Reasoning,
 	})
 }

@@ -43,6 +43,8 @@ type Exchange struct {
 type Quirks struct {
 	// RetryUnreadable means that a 200 whose body is not a JSON object comes from an intermediary, and may be retried.
 	RetryUnreadable bool
+	// RetryMalformed means that any answer that cannot be read may be retried.
+	RetryMalformed bool
 	// StopStatuses are the statuses whose errors may represent an output, such as a full context; nil is all.
 	StopStatuses []int
 	// Stop reads such an error before the dialect does; nil has no rules of its own.
@@ -204,7 +206,7 @@ func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider
 		a.Stopped, err = x.meaning(answer, said, call.Model)
 	} else if err != nil {
 		failure := x.Malformed(err)
-		if x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
+		if x.Quirks.RetryMalformed || x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
 			failure.Class = provider.Transient
 		}
 		err = failure

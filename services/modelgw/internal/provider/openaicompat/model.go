@@ -2,9 +2,11 @@ package openaicompat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -15,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/emulate"
@@ -47,6 +50,9 @@ type model struct {
 	label   string
 	differs Models
 	args    arguments
+	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as JSON.
+	members []dialect.Member
+	enabled string
 	client  *chatapi.Client
 	// responses makes attempts with the Responses API; nil if the model is asked by chat completions.
 	responses *exchange.Exchange
@@ -64,7 +70,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		}
 	}
 	m := &model{service: s, name: name, label: label, differs: s.of(name)}
-	if err := spec.Arguments(&m.args); err != nil {
+	if err := m.takeArguments(spec); err != nil {
 		return nil, err
 	}
 	byResponses := s.Responses
@@ -95,6 +101,29 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	return m, nil
 }
 
+// takeArguments reads the model's arguments, those of the service first.
+func (m *model) takeArguments(spec provider.Spec) error {
+	if m.service.Arguments != nil && spec.Args != "" {
+		all, err := orderedjson.DecodeObject([]byte(spec.Args))
+		if err != nil {
+			return provider.InvalidArguments(err)
+		}
+		members, err := m.service.Arguments(all)
+		if err != nil {
+			return provider.InvalidArguments(err)
+		}
+		for _, member := range members {
+			if member.Name == reasoningEnabled {
+				m.enabled = member.JSON
+			} else {
+				m.members = append(m.members, member)
+			}
+		}
+		spec.Args = string(orderedjson.Append(nil, all))
+	}
+	return spec.Arguments(&m.args)
+}
+
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	pool := provider.ShownURL(m.client.BaseURL) // which lists of pools show
@@ -106,6 +135,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		MaxTokens:      m.service.MaxTokens,
 		MergeUser:      m.service.MergeTurns,
 		MergeAssistant: m.service.MergeTurns,
+		MergeSystem:    m.service.MergeSystem,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
 		},
@@ -118,7 +148,9 @@ func (m *model) Capabilities() provider.Capabilities {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
 	}
 	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
-	caps.Dropped = append(slices.Clone(caps.Dropped), "modalities")
+	caps.Dropped = append(slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
+		return m.responses == nil && (option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && m.differs.Marks)
+	}), "modalities")
 	if m.args.EmulateTools {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
 	}
@@ -130,6 +162,9 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	var all []provider.Unsent
 	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed && word == "" {
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which has no effort " + c.GetReasoningEffort()})
+	}
+	if m.service.ReasoningTokens && m.responses == nil && c.ReasoningTokens != nil && c.ReasoningEffort != nil {
+		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "which takes either them or reasoning_effort"})
 	}
 	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && m.responses != nil && responsesapi.Stores(c, m.args.ResponsesStore) {
 		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
@@ -223,7 +258,10 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 // chatRequest makes the upstream request for chat completions, and returns warnings.
 func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string) {
 	base, warnings := m.base(r)
-	request := &openaichat.Request{Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty}
+	request := &openaichat.Request{
+		Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty, Replay: m.differs.Replay,
+		EphemeralMarks: m.differs.Marks && r.Config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
+	}
 	if !m.service.WholeSchemas {
 		request.Tools = reduced(r.Tools)
 	}
@@ -239,7 +277,7 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 // base is the part of a request that is the same in both formats, with the service's differences; it returns warnings.
 func (m *model) base(r *provider.Request) (base dialect.Request, warnings []string) {
 	sent, _ := provider.Sent(m, r.Config)
-	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r)}
+	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r), Members: slices.Clone(m.members)}
 	if m.service.Adapt != nil {
 		warnings = m.service.Adapt(&base)
 	}
@@ -247,14 +285,31 @@ func (m *model) base(r *provider.Request) (base dialect.Request, warnings []stri
 	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed {
 		c.ReasoningEffort = &word
 	}
-	switch effort := c.GetReasoningEffort(); {
-	case effort == "":
+	if c.GetReasoningEffort() == "" {
 		c.ReasoningEffort = nil
-	case m.service.ReasoningObject && m.responses == nil:
+	}
+	if m.service.ReasoningObject && m.responses == nil {
+		base.Members = append(base.Members, m.reasoning(c)...)
 		c.ReasoningEffort = nil
-		base.Members = append(base.Members, dialect.Member{Name: "reasoning", JSON: `{"effort":` + chatapi.Text(effort) + `}`})
 	}
 	return base, warnings
+}
+
+// reasoning is the object of options of reasoning; none if there are no options.
+func (m *model) reasoning(c *modelv1.GenerateConfig) []dialect.Member {
+	object := &orderedjson.Object{}
+	if c.ReasoningEffort != nil {
+		object.Set("effort", c.GetReasoningEffort())
+	} else if c.ReasoningTokens != nil && m.service.ReasoningTokens {
+		object.Set("max_tokens", json.Number(strconv.FormatInt(c.GetReasoningTokens(), 10)))
+	}
+	if m.enabled != "" {
+		object.Set("enabled", m.enabled == "true")
+	}
+	if document := string(orderedjson.Append(nil, object)); document != "{}" {
+		return []dialect.Member{{Name: "reasoning", JSON: document}}
+	}
+	return nil
 }
 
 // streams reports whether a request is to be streamed.

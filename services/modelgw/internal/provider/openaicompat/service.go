@@ -8,7 +8,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
@@ -34,8 +36,8 @@ type Service struct {
 	MaxTokens int64
 	// PoolByAddress is a server whose models share its connections.
 	PoolByAddress bool
-	// MergeTurns merges consecutive messages of the user, and of the assistant.
-	MergeTurns bool
+	// MergeTurns merges consecutive messages of the user, and of the assistant; MergeSystem those of the system.
+	MergeTurns, MergeSystem bool
 	// Streamed streams each answer, and StreamedOver those with a larger bound of output tokens than this; by default
 	// answers are streamed that are watched. WholeLogprobs excepts those with log-probabilities, which the service's
 	// streams have in another form. The model argument `stream` stands above all.
@@ -57,8 +59,12 @@ type Service struct {
 	// Models are the differences between the service's models. Of those whose pattern a name matches, the first one
 	// counts.
 	Models []Models
-	// ReasoningObject sends the effort as a member of an object `reasoning`.
-	ReasoningObject bool
+	// ReasoningObject sends the effort as a member of an object `reasoning`; ReasoningTokens sends reasoning_tokens there
+	// if there is no effort.
+	ReasoningObject, ReasoningTokens bool
+	// Arguments takes the service's own arguments out of a model's, and returns the members of requests for them. A
+	// member `reasoning_enabled` becomes one of the object `reasoning`. Nil: there are none.
+	Arguments func(all *orderedjson.Object) ([]dialect.Member, error)
 	// Adapt changes a request where no other field can express it, and returns warnings. The configuration is the
 	// request's own.
 	Adapt func(r *dialect.Request) []string
@@ -76,6 +82,9 @@ type Service struct {
 	OwnStops bool
 	// Busy are statuses that ask to slow down, beside 429.
 	Busy []int
+	// RetryMalformed means that an answer that cannot be read may be repeated; without it, only one that is no JSON
+	// object.
+	RetryMalformed bool
 	// Broken are words, in lower case, of errors that no repetition mends.
 	Broken []string
 }
@@ -88,7 +97,14 @@ type Models struct {
 	Efforts map[string]string
 	// Ignored are options that they do not take, as in [provider.Capabilities].
 	Ignored []string
+	// Marks marks requests for the prompt cache of Anthropic's models.
+	Marks bool
+	// Replay is how reasoning of earlier answers is sent in chat completions; nil is as text, or as it came.
+	Replay func(part *contentv1.Content) (text string, members []dialect.Member)
 }
+
+// reasoningEnabled is the argument that switches reasoning on or off.
+const reasoningEnabled = "reasoning_enabled"
 
 // accountID stands for the id of an account in an address.
 const accountID = "{account_id}"
@@ -124,6 +140,7 @@ var stopStatuses = []int{http.StatusBadRequest, http.StatusUnprocessableEntity, 
 func (s *Service) quirks(label string) exchange.Quirks {
 	return exchange.Quirks{
 		RetryUnreadable: true,
+		RetryMalformed:  s.RetryMalformed,
 		StopStatuses:    stopStatuses,
 		OwnStops:        s.OwnStops,
 		Stop: func(status int, e *dialect.Error, _ string) (*modelv1.ModelOutput, bool) {

@@ -99,6 +99,7 @@ var services = []Service{
 		Keyless: true, DefaultKey: "ollama", PoolByAddress: true,
 		Models: []Models{{Efforts: threeEfforts}}, ReasoningObject: true, Full: fullInput,
 	},
+	openRouter,
 	{
 		// https://docs.sambanova.ai/cloud/api-reference/endpoints/chat
 		Name: "sambanova", Description: "SambaNova", Address: "https://api.sambanova.ai/v1",
