@@ -110,6 +110,9 @@ func (e *encoder) userContent(message int, c *contentv1.MessageContent) (err err
 }
 
 func (e *encoder) userPart(part *contentv1.Content) error {
+	if e.ImagesOnly && part.GetText() == nil && part.GetImage() == nil {
+		return unsupported("messages", "content in a user message that is neither text nor image")
+	}
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
 		e.text(part, false)
@@ -159,8 +162,7 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()
 	if list == nil {
-		e.Body.TextMember("content", e.filled(m.GetContent().GetText()))
-		e.calls(m.GetToolCalls())
+		e.content(m, m.GetContent().GetText())
 		return
 	}
 	var text strings.Builder
@@ -168,20 +170,19 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	for _, part := range list.GetParts() {
 		switch p := part.GetPart().(type) {
 		case *contentv1.Content_Text:
-			text.WriteString("\n" + p.Text.GetText())
+			e.line(&text, p.Text.GetText(), "")
 			if internal := part.GetInternalJson(); internal != "" {
 				text.WriteString("\n" + dialect.WrapInternal(internal) + "\n")
 			}
 		case *contentv1.Content_Reasoning:
 			thought, own := e.replay(part)
 			if thought != "" {
-				text.WriteString("\n" + thought + "\n")
+				e.line(&text, thought, "\n")
 			}
 			members = withMembers(members, own)
 		}
 	}
-	e.Body.TextMember("content", e.filled(text.String()))
-	e.calls(m.GetToolCalls())
+	e.content(m, text.String())
 	for _, member := range members {
 		e.Body.RawMember(member.Name, member.JSON)
 	}
@@ -212,12 +213,27 @@ func Details(part *contentv1.Content) (list string, ok bool) {
 	return strings.CutPrefix(part.GetReasoning().GetSignature(), detailsScheme)
 }
 
-// filled is the text of an assistant's message as it is sent.
-func (e *encoder) filled(text string) string {
-	if text == "" && e.FillEmpty {
-		return dialect.NoContent
+// line adds a part to a text, on a line of its own.
+func (e *encoder) line(text *strings.Builder, part, after string) {
+	switch {
+	case !e.PlainTurns:
+		text.WriteString("\n" + part + after)
+	case text.Len() == 0:
+		text.WriteString(part)
+	default:
+		text.WriteString("\n" + part)
 	}
-	return text
+}
+
+// content writes the text of an assistant's message, and its calls.
+func (e *encoder) content(m *modelv1.ChatMessage, text string) {
+	if text == "" && e.FillEmpty {
+		text = dialect.NoContent
+	}
+	if text != "" || !e.OmitEmpty || len(m.GetToolCalls()) == 0 {
+		e.Body.TextMember("content", text)
+	}
+	e.calls(m.GetToolCalls())
 }
 
 // ownMember returns the member of the reasoning's origin; empty if it was not in a member.
@@ -233,7 +249,7 @@ func ownMember(part *contentv1.Content) string {
 }
 
 func (e *encoder) calls(calls []*toolv1.ToolCall) {
-	if len(calls) == 0 {
+	if len(calls) == 0 && !e.EmptyCalls {
 		return
 	}
 	e.Body.Key("tool_calls")

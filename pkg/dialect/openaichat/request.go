@@ -23,6 +23,16 @@ type Request struct {
 	StrictTools *bool
 	// FillEmpty sends [dialect.NoContent] in place of an empty content of the assistant, which some servers refuse.
 	FillEmpty bool
+	// PlainTurns writes an answer's parts on neighbouring lines, without a blank line between them.
+	PlainTurns bool
+	// EmptyCalls writes a list of calls in each of the assistant's messages, empty if there are none.
+	EmptyCalls bool
+	// OmitEmpty leaves out an empty content beside calls.
+	OmitEmpty bool
+	// ImagesOnly refuses media other than images.
+	ImagesOnly bool
+	// NoStreamUsage does not ask for the usage of a stream, for servers that refuse the option.
+	NoStreamUsage bool
 	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
@@ -160,7 +170,9 @@ func (e *encoder) options() {
 	}
 	if e.Stream {
 		e.Member("stream", func() { e.Body.Bool(true) })
-		e.Member("stream_options", func() { e.Body.Raw(`{"include_usage":true}`) })
+		if !e.NoStreamUsage {
+			e.Member("stream_options", func() { e.Body.Raw(`{"include_usage":true}`) })
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // completion is an answer on the wire.
@@ -22,6 +23,9 @@ type completion struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 	Error   *openai.Failure `json:"error"`
+	// Created and Fingerprint are for Metadata.
+	Created     json.RawMessage `json:"created"`
+	Fingerprint json.RawMessage `json:"system_fingerprint"`
 }
 
 type choice struct {
@@ -40,6 +44,8 @@ type message struct {
 	Reasoning        string            `json:"reasoning"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
 	ToolCalls        []toolCall        `json:"tool_calls"`
+	// ExecutedTools are calls of the server's own tools.
+	ExecutedTools json.RawMessage `json:"executed_tools"`
 }
 
 // content is a text, null, or a list of parts that are texts.
@@ -99,6 +105,11 @@ type usage struct {
 		Cached  *int64 `json:"cached_tokens"`
 		Written *int64 `json:"cache_write_tokens"`
 	} `json:"prompt_tokens_details"`
+	// The times are in seconds, for Metadata.
+	QueueTime      json.RawMessage `json:"queue_time"`
+	PromptTime     json.RawMessage `json:"prompt_time"`
+	CompletionTime json.RawMessage `json:"completion_time"`
+	TotalTime      json.RawMessage `json:"total_time"`
 	// Created are tokens written to a cache, as Anthropic's models count them behind a server of the format.
 	Created           *int64 `json:"cache_creation_input_tokens"`
 	CompletionDetails struct {
@@ -141,6 +152,32 @@ func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 	}
 	chat.CompleteOutput(output)
 	return output, nil
+}
+
+// Metadata returns what a server says of an answer beside it, as a JSON object: its id, when and by what it was made,
+// how long it took, and the calls of the server's own tools.
+func (c *completion) Metadata() string {
+	w := jsonwrite.Append(nil, 256)
+	w.BeginObject()
+	raw := func(name string, value json.RawMessage) {
+		if jsonread.IsSet(value) {
+			w.RawMember(name, string(value))
+		}
+	}
+	w.TextUnlessEmpty("id", c.ID)
+	raw("system_fingerprint", c.Fingerprint)
+	raw("created", c.Created)
+	if u := c.Usage; u != nil {
+		raw("queue_time", u.QueueTime)
+		raw("prompt_time", u.PromptTime)
+		raw("completion_time", u.CompletionTime)
+		raw("total_time", u.TotalTime)
+	}
+	if len(c.Choices) > 0 && c.Choices[0].Message != nil {
+		raw("executed_tools", c.Choices[0].Message.ExecutedTools)
+	}
+	w.EndObject()
+	return string(w.Bytes())
 }
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {

@@ -53,6 +53,9 @@ type Quirks struct {
 	OwnStops bool
 	// Class corrects the class of an error; nil corrects nothing.
 	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
+	// Finish adds to an output what the dialect leaves out of it; nil adds nothing. It fails for an answer that cannot be
+	// used.
+	Finish func(answer dialect.Response, output *modelv1.ModelOutput) error
 	// Auth recognises an error that refuses the credential with another status than 401; nil recognises none.
 	Auth func(said *dialect.Error) bool
 }
@@ -89,6 +92,9 @@ func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, enco
 			return answer.Stopped, answer.Raw, err
 		}
 		output, err := answer.Response.Output(r.Tools)
+		if err == nil && x.Quirks.Finish != nil {
+			err = x.Quirks.Finish(answer.Response, output)
+		}
 		if err != nil {
 			return nil, answer.Raw, x.Malformed(err)
 		}

@@ -1,6 +1,7 @@
 package openaicompat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
@@ -35,7 +37,7 @@ type arguments struct {
 	ResponsesStore *bool `json:"responses_store"`
 	ResponsesPhase *bool `json:"responses_phase"`
 	// EmulateTools puts tools into a prompt, for models or servers that know none.
-	EmulateTools bool `json:"emulate_tools"`
+	EmulateTools *bool `json:"emulate_tools"`
 	// Stream reports whether requests are streamed; the default is the service's.
 	Stream *bool `json:"stream"`
 	// StrictTools is sent with each tool in chat completions; the default is the service's, mostly true.
@@ -53,7 +55,9 @@ type model struct {
 	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as JSON.
 	members []dialect.Member
 	enabled string
-	client  *chatapi.Client
+	// emulates puts tools into a prompt.
+	emulates bool
+	client   *chatapi.Client
 	// responses makes attempts with the Responses API; nil if the model is asked by chat completions.
 	responses *exchange.Exchange
 	// upstream is the target for unchanged requests in the format that is used.
@@ -69,6 +73,12 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 			name = adapter
 		}
 	}
+	if s.PrefixedNames {
+		_, bare, ok := strings.Cut(name, "/")
+		if ok && bare != "" {
+			name = bare
+		}
+	}
 	m := &model{service: s, name: name, label: label, differs: s.of(name)}
 	if err := m.takeArguments(spec); err != nil {
 		return nil, err
@@ -77,7 +87,11 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	if m.args.ResponsesAPI != nil {
 		byResponses = *m.args.ResponsesAPI
 	}
-	if byResponses && m.args.EmulateTools {
+	m.emulates = m.differs.Emulate && !byResponses
+	if m.args.EmulateTools != nil {
+		m.emulates = *m.args.EmulateTools
+	}
+	if byResponses && m.emulates {
 		return nil, provider.InvalidArguments(errors.New("emulate_tools is for chat completions; it cannot be used with responses_api"))
 	}
 	access, err := h.accounts.Open(account, spec.BaseURL)
@@ -88,10 +102,11 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	if s == &configured {
 		called += "/" + account
 	}
-	m.client = chatapi.New(called, access, transport.RedactSecrets(h.http, access.APIKey), s.quirks(label))
+	m.client = chatapi.New(called, access, transport.RedactSecrets(h.http, access.APIKey), s.quirks(name, label))
 	if access.APIKey.IsZero() && s.DefaultKey != "" {
 		m.client.Key = config.NewSecret(s.DefaultKey)
 	}
+	m.client.Path, m.client.KeyHeader = cmp.Or(s.Path, m.client.Path), s.KeyHeader
 	m.upstream = m.client.Upstream(name)
 	if byResponses {
 		m.responses = new(m.client.Exchange)
@@ -133,7 +148,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps := provider.Capabilities{
 		ConnectionKey:  pool,
 		MaxTokens:      m.service.MaxTokens,
-		MergeUser:      m.service.MergeTurns,
+		MergeUser:      m.service.MergeTurns || m.service.MergeUser,
 		MergeAssistant: m.service.MergeTurns,
 		MergeSystem:    m.service.MergeSystem,
 		Features: &modelv1.Capabilities{
@@ -147,13 +162,21 @@ func (m *model) Capabilities() provider.Capabilities {
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
 	}
+	if m.service.NoExtraBody {
+		caps.ExtraBody = []string{}
+	}
+	if m.differs.Unbounded {
+		caps.MaxTokens = 0
+	}
+	caps.Features.Audio = !m.service.ImagesOnly
 	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
 	caps.Dropped = append(slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
 		return m.responses == nil && (option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && m.differs.Marks)
 	}), "modalities")
-	if m.args.EmulateTools {
+	if m.emulates {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
 	}
+	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return slices.Contains(caps.Ignored, option) })
 	return caps
 }
 
@@ -163,10 +186,13 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed && word == "" {
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which has no effort " + c.GetReasoningEffort()})
 	}
+	if m.service.NoReasoning && m.responses == nil && c.ReasoningHistory != nil {
+		all = append(all, provider.Unsent{Option: "reasoning_history", Why: "which is sent no past reasoning"})
+	}
 	if m.service.ReasoningTokens && m.responses == nil && c.ReasoningTokens != nil && c.ReasoningEffort != nil {
 		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "which takes either them or reasoning_effort"})
 	}
-	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && m.responses != nil && responsesapi.Stores(c, m.args.ResponsesStore) {
+	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && m.responses != nil && !m.service.NoExtraBody && responsesapi.Stores(c, m.args.ResponsesStore) {
 		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
 	}
 	for _, argument := range []struct {
@@ -214,7 +240,7 @@ func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Res
 	switch {
 	case m.responses != nil:
 		return m.generateResponses(ctx, r)
-	case m.args.EmulateTools:
+	case m.emulates:
 		emulated := emulate.Request(r)
 		request, warnings := m.chatRequest(emulated)
 		response, err := m.client.Do(ctx, emulated, request)
@@ -260,12 +286,16 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 	base, warnings := m.base(r)
 	request := &openaichat.Request{
 		Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty, Replay: m.differs.Replay,
+		PlainTurns: m.service.PlainTurns, EmptyCalls: m.service.EmptyCalls, OmitEmpty: m.service.OmitEmpty, ImagesOnly: m.service.ImagesOnly, NoStreamUsage: m.service.NoStreamUsage,
 		EphemeralMarks: m.differs.Marks && r.Config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
+	}
+	if m.service.NoReasoning {
+		request.Replay = func(*contentv1.Content) (string, []dialect.Member) { return "", nil }
 	}
 	if !m.service.WholeSchemas {
 		request.Tools = reduced(r.Tools)
 	}
-	if request.StrictTools == nil {
+	if request.StrictTools == nil && !m.service.PlainTools {
 		request.StrictTools = new(!m.service.LaxTools)
 	}
 	if m.service.MaxCompletionTokens || newer.MatchString(m.name) {

@@ -32,6 +32,12 @@ type Service struct {
 	// DefaultKey is no secret.
 	DefaultKey string
 
+	// Path is where chat completions are, below the address; empty is the usual place. KeyHeader has the key
+	// too, beside the bearer token.
+	Path, KeyHeader string
+	// PrefixedNames are names that begin with the organization that made a model, and a slash, which is not sent.
+	PrefixedNames bool
+
 	// MaxTokens is the default bound of output tokens; zero leaves it to the service.
 	MaxTokens int64
 	// PoolByAddress is a server whose models share its connections.
@@ -47,6 +53,16 @@ type Service struct {
 	// LaxTools does not ask for strict tools, and MaxCompletionTokens is the name of the bound of output tokens of all
 	// models, in chat completions.
 	LaxTools, MaxCompletionTokens bool
+	// PlainTools sends tools without saying whether they are strict.
+	PlainTools bool
+	// PlainTurns, EmptyCalls, OmitEmpty, ImagesOnly and NoStreamUsage are as in [openaichat.Request].
+	PlainTurns, EmptyCalls, OmitEmpty, ImagesOnly, NoStreamUsage bool
+	// NoExtraBody sends no extra_body.
+	NoExtraBody bool
+	// MergeUser merges consecutive messages of the user alone.
+	MergeUser bool
+	// NoReasoning sends no reasoning of earlier answers.
+	NoReasoning bool
 	// WholeSchemas sends the schemas of tools with all their keywords.
 	WholeSchemas bool
 	// FillEmpty replaces empty contents of the assistant.
@@ -76,7 +92,10 @@ type Service struct {
 	// RefusalStops means that an answer in which the model refuses has the stop reason of filtered content.
 	RefusalStops bool
 
-	// Full are the words of the service's own for a full context, by status.
+	// Finish adds to an output what the format leaves out; see [exchange.Quirks]. name is what was asked for.
+	Finish func(answer dialect.Response, output *modelv1.ModelOutput, name string) error
+
+	// Full are the words or codes of the service's own for a full context, by status.
 	Full map[int][]string
 	// OwnStops means that no other error is an output: the service does not have OpenAI's codes.
 	OwnStops bool
@@ -97,6 +116,9 @@ type Models struct {
 	Efforts map[string]string
 	// Ignored are options that they do not take, as in [provider.Capabilities].
 	Ignored []string
+	// Emulate puts tools into a prompt, unless a model argument says otherwise, and Unbounded leaves the bound of output
+	// tokens to the service.
+	Emulate, Unbounded bool
 	// Marks marks requests for the prompt cache of Anthropic's models.
 	Marks bool
 	// Replay is how reasoning of earlier answers is sent in chat completions; nil is as text, or as it came.
@@ -137,14 +159,21 @@ func envName(service string) string { return strings.ToUpper(strings.ReplaceAll(
 var stopStatuses = []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge}
 
 // quirks interpret the service's errors. An answer for a full context names its model by label.
-func (s *Service) quirks(label string) exchange.Quirks {
+func (s *Service) quirks(name, label string) exchange.Quirks {
+	var finish func(dialect.Response, *modelv1.ModelOutput) error
+	if s.Finish != nil {
+		finish = func(answer dialect.Response, output *modelv1.ModelOutput) error {
+			return s.Finish(answer, output, name)
+		}
+	}
 	return exchange.Quirks{
+		Finish:          finish,
 		RetryUnreadable: true,
 		RetryMalformed:  s.RetryMalformed,
 		StopStatuses:    stopStatuses,
 		OwnStops:        s.OwnStops,
 		Stop: func(status int, e *dialect.Error, _ string) (*modelv1.ModelOutput, bool) {
-			if !containsAny(e.Message, s.Full[status]) {
+			if !containsAny(e.Message, s.Full[status]) && !slices.Contains(s.Full[status], e.Code) {
 				return nil, false
 			}
 			return chat.MessageOutput(label, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true

@@ -21,6 +21,7 @@ var cudaErrors = []string{
 
 // services are the known services, by name. Another one is a literal here; docs/services.md lists them for operators.
 var services = []Service{
+	azureAI,
 	{
 		// https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility
 		Name: "cloudflare", Description: "Cloudflare Workers AI",
@@ -49,6 +50,7 @@ var services = []Service{
 		StreamedOver: 16000, // The service wants long answers streamed.
 		Full:         fullInput,
 	},
+	groq,
 	{
 		// https://huggingface.co/docs/inference-providers
 		Name: "hf-inference-providers", Description: "Hugging Face Inference Providers", Address: "https://router.huggingface.co/v1",
@@ -141,6 +143,10 @@ var (
 	fullTogether = []string{"max_new_tokens", "context length"}
 	// ignoredByMeta are options that Meta's API lacks, in either format.
 	ignoredByMeta = []string{"stop_seqs", "logit_bias", "num_choices", "logprobs", "top_logprobs"}
+	// ignoredByAzure are options that Azure's API lacks.
+	ignoredByAzure = []string{"num_choices", "logit_bias", "logprobs", "top_logprobs", "prompt_logprobs", "parallel_tool_calls", "reasoning_effort", "response_schema"}
+	// llama and mistral are models on Azure with defaults of their own.
+	llama, mistral = regexp.MustCompile("llama"), regexp.MustCompile("mistral")
 	// fixedSampling are options whose values Moonshot fixes for its Kimi models.
 	fixedSampling = []string{"temperature", "top_p", "frequency_penalty", "presence_penalty"}
 )

@@ -62,6 +62,7 @@ func TestGoldenServices(t *testing.T) {
 
 // models are names of each service's models that its table tells apart.
 var models = map[string][]string{
+	"azureai":    {"phi-4", "org/mistral-large"},
 	"cloudflare": {"@cf/meta/llama-3.1-8b-instruct"}, "deepseek": {"deepseek-chat"}, "fireworks": {"accounts/fireworks/models/kimi-k2", "accounts/fireworks/models/gpt-oss-120b"},
 	"moonshot": {"kimi-k2.5", "kimi-k3", "moonshot-v1-8k"}, "openrouter": {"acme/river-7b", "anthropic/claude-sonnet-4.5", "deepseek/deepseek-v4-pro"}, "together": {"meta-llama/Llama-3.3-70B", "openai/gpt-oss-20b"},
 }
