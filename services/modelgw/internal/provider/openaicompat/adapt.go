@@ -2,6 +2,7 @@ package openaicompat
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -23,6 +24,22 @@ const (
 // isForced reports whether a choice forces the model to call a tool.
 func isForced(choice *toolv1.ToolChoice) bool {
 	return choice.GetFunction() != "" || choice.GetMode() == choiceAny
+}
+
+// adapterName is the name of the adapter of `model:adapter`, which a server knows by its own name.
+func adapterName(name string) (string, error) {
+	if _, adapter, ok := strings.Cut(name, ":"); ok && adapter != "" {
+		return adapter, nil
+	}
+	return name, nil
+}
+
+// bareName is a name without the organization before it.
+func bareName(name string) (string, error) {
+	if _, bare, ok := strings.Cut(name, "/"); ok && bare != "" {
+		return bare, nil
+	}
+	return name, nil
 }
 
 // adaptDeepSeek says in DeepSeek's terms that the model is not to think, and asks for JSON without its schema. Models

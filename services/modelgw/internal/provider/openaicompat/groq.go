@@ -37,7 +37,7 @@ func finishGroq(answer dialect.Response, output *modelv1.ModelOutput, name strin
 var azureAI = Service{
 	Name: "azureai", Description: "models on Azure AI", KeyEnv: []string{"AZURE_API_KEY", "AZUREAI_API_KEY"},
 	AddressEnv: []string{"AZURE_ENDPOINT_URL", "AZUREAI_ENDPOINT_URL", "AZUREAI_BASE_URL"},
-	Path:       "/chat/completions?api-version=2024-05-01-preview", KeyHeader: "Api-Key", PrefixedNames: true,
+	Path:       "/chat/completions?api-version=2024-05-01-preview", KeyHeader: "Api-Key", Sent: bareName,
 	MaxTokens: 2048, MergeUser: true, PlainTools: true, PlainTurns: true, OmitEmpty: true, ImagesOnly: true, NoStreamUsage: true,
 	NoExtraBody: true, NoReasoning: true,
 	Models: []Models{

@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -68,16 +68,12 @@ type model struct {
 // openModel opens a model with an account. label is its name in answers that are made of an error.
 func (h *host) openModel(spec provider.Spec, account, name, label string) (provider.Provider, error) {
 	s := h.service
-	if s.Adapters {
-		if _, adapter, ok := strings.Cut(name, ":"); ok && adapter != "" {
-			name = adapter
+	if s.Sent != nil {
+		sent, err := s.Sent(name)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if s.PrefixedNames {
-		_, bare, ok := strings.Cut(name, "/")
-		if ok && bare != "" {
-			name = bare
-		}
+		name = sent
 	}
 	m := &model{service: s, name: name, label: label, differs: s.of(name)}
 	if err := m.takeArguments(spec); err != nil {
@@ -86,6 +82,9 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	byResponses := s.Responses
 	if m.args.ResponsesAPI != nil {
 		byResponses = *m.args.ResponsesAPI
+	}
+	if s.ResponsesOnly && !byResponses {
+		return nil, provider.InvalidArguments(fmt.Errorf("%s has the Responses API alone, so that responses_api cannot be false", s.Name))
 	}
 	m.emulates = m.differs.Emulate && !byResponses
 	if m.args.EmulateTools != nil {
@@ -162,8 +161,11 @@ func (m *model) Capabilities() provider.Capabilities {
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
 	}
-	if m.service.NoExtraBody {
+	switch {
+	case m.service.NoExtraBody:
 		caps.ExtraBody = []string{}
+	case m.service.WholeExtraBody:
+		caps.ExtraBody, caps.ExtraBodyDropped = nil, nil
 	}
 	if m.differs.Unbounded {
 		caps.MaxTokens = 0
@@ -263,6 +265,11 @@ func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Res
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	r, restore := responsesapi.Renamed(r)
 	base, warnings := m.base(r)
+	if m.service.Tools != nil {
+		if err := m.service.Tools(&base); err != nil {
+			return nil, err
+		}
+	}
 	base.Members = append(base.Members, m.service.ResponsesMembers...)
 	if !m.service.Responses && base.Config.GetReasoningEffort() == "max" && !highest.MatchString(m.name) {
 		base.Config.ReasoningEffort = new("xhigh") // their highest

@@ -35,8 +35,8 @@ type Service struct {
 	// Path is where chat completions are, below the address; empty is the usual place. KeyHeader has the key
 	// too, beside the bearer token.
 	Path, KeyHeader string
-	// PrefixedNames are names that begin with the organization that made a model, and a slash, which is not sent.
-	PrefixedNames bool
+	// Sent is a model's name as it is sent; nil is as it is given.
+	Sent func(name string) (string, error)
 
 	// MaxTokens is the default bound of output tokens; zero leaves it to the service.
 	MaxTokens int64
@@ -57,8 +57,8 @@ type Service struct {
 	PlainTools bool
 	// PlainTurns, EmptyCalls, OmitEmpty, ImagesOnly and NoStreamUsage are as in [openaichat.Request].
 	PlainTurns, EmptyCalls, OmitEmpty, ImagesOnly, NoStreamUsage bool
-	// NoExtraBody sends no extra_body.
-	NoExtraBody bool
+	// NoExtraBody sends no extra_body, and WholeExtraBody all of it, also to the Responses API.
+	NoExtraBody, WholeExtraBody bool
 	// MergeUser merges consecutive messages of the user alone.
 	MergeUser bool
 	// NoReasoning sends no reasoning of earlier answers.
@@ -67,8 +67,6 @@ type Service struct {
 	WholeSchemas bool
 	// FillEmpty replaces empty contents of the assistant.
 	FillEmpty bool
-	// Adapters are named after the model, `model:adapter`, and sent instead of it.
-	Adapters bool
 	// ListsWindows is a server whose list of models has their context windows.
 	ListsWindows bool
 
@@ -85,9 +83,14 @@ type Service struct {
 	// request's own.
 	Adapt func(r *dialect.Request) []string
 
+	// Tools replaces tools by the service's own, or refuses them; nil takes all.
+	Tools func(r *dialect.Request) error
+
 	// Responses is a service whose own API is the Responses API; it is asked by it unless a model argument says
 	// otherwise. ResponsesMembers are added to such requests.
-	Responses        bool
+	Responses bool
+	// ResponsesOnly is such a service without another API.
+	ResponsesOnly    bool
 	ResponsesMembers []dialect.Member
 	// RefusalStops means that an answer in which the model refuses has the stop reason of filtered content.
 	RefusalStops bool

@@ -103,7 +103,10 @@ func TestServicesPassTheSuite(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, service, model string) {
 		for args, serve := range formats {
-			providertest.Run(t, providertest.Harness{Busy: service == "cloudflare" || service == "moonshot", New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+			if service == "perplexity" && args == `{"responses_api": false}` {
+				continue // It has no other API.
+			}
+			providertest.Run(t, providertest.Harness{NoTools: service == "perplexity", Busy: service == "cloudflare" || service == "moonshot", New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
 				return openAt(t, service, model, serve(t, answers...), args)
 			}})
 		}
@@ -114,6 +117,10 @@ func TestServicesPassTheSuite(t *testing.T) {
 func TestEveryOptionOfEveryServiceIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, service, model string) {
+		if service == "perplexity" {
+			providertest.OptionsWithoutTools(t, func(t *testing.T, root string) provider.Provider { return openAt(t, service, model, root+"/v1", "") })
+			return
+		}
 		for _, args := range []string{"", `{"responses_api": true}`, `{"responses_api": false}`, `{"responses_api": true, "responses_store": true}`, `{"responses_api": false, "emulate_tools": true}`} {
 			providertest.Options(t, func(t *testing.T, root string) provider.Provider { return openAt(t, service, model, root+"/v1", args) })
 		}

@@ -34,6 +34,8 @@ type Answer struct {
 type Harness struct {
 	// New makes a provider whose upstream API gives these answers in order, one an attempt.
 	New func(t *testing.T, answers ...Answer) provider.Provider
+	// NoTools means that the API takes none of the suite's tools.
+	NoTools bool
 	// Busy means that the API asks to slow down with the status 503 too.
 	Busy bool
 }
@@ -41,6 +43,10 @@ type Harness struct {
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+	if h.NoTools {
+		plain := h.New
+		h.New = func(t *testing.T, answers ...Answer) provider.Provider { return toolless{plain(t, answers...)} }
+	}
 	for name, test := range map[string]func(*testing.T, Harness){
 		"an answer has a text, a model, a source and a time": answers,
 		"a call of a tool keeps its arguments":               calls,
@@ -58,6 +64,16 @@ func Run(t *testing.T, h Harness) {
 			test(t, h)
 		})
 	}
+}
+
+// toolless is a provider that is offered no tools.
+type toolless struct{ provider.Provider }
+
+// Generate implements provider.Provider.
+func (p toolless) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	without := *r
+	without.Tools, without.ToolChoice = nil, nil
+	return p.Provider.Generate(ctx, &without)
 }
 
 var weather = &toolv1.ToolInfo{
@@ -104,6 +120,9 @@ func calls(t *testing.T, h Harness) {
 }
 
 func badArguments(t *testing.T, h Harness) {
+	if h.NoTools {
+		t.Skip("the provider takes no tools")
+	}
 	p := h.New(t, Answer{Function: "weather", Arguments: `{"city": `}, Answer{Function: "weather", Arguments: "Oslo"})
 	response, err := p.Generate(t.Context(), request("weather?"))
 	require.NoError(t, err)
