@@ -194,7 +194,7 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+	for _, kind := range []string{anthropic.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name, openaicompat.RawName} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
@@ -314,9 +314,10 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	gemini, closeGemini := google.Kind(cfg.Google)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
+	raw, closeRaw := openaicompat.RawKind(cfg.OpenAIAPI)
 	known, closeKnown := openaicompat.Kinds(cfg.Services)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers, closeKnown)
-	for _, kind := range append([]provider.Kind{mock, claude, gemini, vendor, others}, known...) {
+	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers, closeRaw, closeKnown)
+	for _, kind := range append([]provider.Kind{mock, claude, gemini, vendor, others, raw}, known...) {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}

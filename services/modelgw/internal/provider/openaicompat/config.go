@@ -126,11 +126,14 @@ func (c Services) accounts(service string) map[string]Account {
 	return all
 }
 
-// AccountNames are the names of the accounts of each service.
+// AccountNames are the names of the accounts of each provider.
 func (c Services) AccountNames() map[string][]string {
 	all := map[string][]string{}
 	for _, name := range Names() {
 		all[name] = slices.Sorted(maps.Keys(c.accounts(name)))
+		if s, _ := known(name); s.Raw {
+			all[name+rawSuffix] = all[name]
+		}
 	}
 	return all
 }

@@ -32,6 +32,18 @@ type host struct {
 
 // Kind returns the provider of configured services. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
+	kind, h := hostOf(c)
+	return kind, h.closeIdle
+}
+
+// RawKind is Kind for prompts without a chat's template: models `openai-api-completions/<service>/<model>`.
+func RawKind(c Config) (provider.Kind, func() error) {
+	kind, h := hostOf(c)
+	return rawOf(kind), h.closeIdle
+}
+
+// hostOf returns the provider of configured services, and its host.
+func hostOf(c Config) (provider.Kind, *host) {
 	h := &host{service: &configured, http: transport.NewClient()}
 	h.accounts = provider.Accounts{Provider: Name, Named: c.Services, KeyHint: keyHint, Lacks: func(service string) string {
 		if c.Services[service].BaseURL != "" {
@@ -41,7 +53,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	}}
 	kind := h.kind()
 	kind.Open, kind.AccountInModel = h.openConfigured, true
-	return kind, h.closeIdle
+	return kind, h
 }
 
 // Kinds returns the providers of the known services, by name. The function that is returned with them closes idle
@@ -53,6 +65,9 @@ func Kinds(c Services) ([]provider.Kind, func() error) {
 		service, _ := known(name)
 		h := newHost(service, c.accounts(name), client)
 		kinds = append(kinds, h.kind())
+		if service.Raw {
+			kinds = append(kinds, rawOf(h.kind()))
+		}
 	}
 	return kinds, (&host{http: client}).closeIdle
 }

@@ -67,6 +67,8 @@ type Service struct {
 	WholeSchemas bool
 	// FillEmpty replaces empty contents of the assistant.
 	FillEmpty bool
+	// Raw is a server that completes prompts too; a provider of its own, named `<service>-completions`, asks for that.
+	Raw bool
 	// ListsWindows is a server whose list of models has their context windows.
 	ListsWindows bool
 

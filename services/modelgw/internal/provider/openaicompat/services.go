@@ -133,7 +133,7 @@ var services = []Service{
 	{
 		// https://docs.vllm.ai/en/stable/serving/openai_compatible_server
 		Name: "vllm", Description: "a vLLM server that runs already",
-		Keyless: true, DefaultKey: "inspectai", PoolByAddress: true, MergeTurns: true, Sent: adapterName, ListsWindows: true, Adapt: continueFinal,
+		Keyless: true, DefaultKey: "inspectai", PoolByAddress: true, MergeTurns: true, Sent: adapterName, ListsWindows: true, Raw: true, Adapt: continueFinal,
 		Full:     map[int][]string{http.StatusBadRequest: {"maximum context length", "max_tokens must be at least 1"}},
 		OwnStops: true, Broken: cudaErrors,
 	},
