@@ -84,7 +84,7 @@ type Config struct {
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
 	OpenAIAPI openaicompat.Config `yaml:"openai_api"`
-	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`. docs/services.md
+	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`. docs/model-services.md
 	// lists them, with their variables. A service without a key or an address here and in variables cannot be used.
 	Services openaicompat.Services `yaml:"services"`
 	// Mockllm is the scripted model.

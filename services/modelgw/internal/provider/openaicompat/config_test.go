@@ -21,9 +21,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 )
 
-var update = flag.Bool("update", false, "write docs/services.md")
+var update = flag.Bool("update", false, "write docs/model-services.md")
 
-const page = "../../../../../docs/services.md"
+const page = "../../../../../docs/model-services.md"
 
 // begin is what precedes the table of the page.
 const begin = "# Services that speak OpenAI's formats\n\n" +

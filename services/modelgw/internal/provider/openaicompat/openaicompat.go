@@ -1,4 +1,4 @@
-// Package openaicompat provides services that speak OpenAI's chat completions. Known services are providers of their
+// Package openaicompat provides services that speak OpenAI's formats. Known services are providers of their
 // own, such as `deepseek/<model>`; each is a [Service], a literal of a table. All others are configured with an address
 // and a key, and are models `openai-api/<service>/<model>`. Servers that run already are used; none is started.
 package openaicompat
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
@@ -114,8 +115,12 @@ func keyHint(service string) string {
 }
 
 func (h *host) kind() provider.Kind {
+	speaks := openaichat.Name
+	if h.service.Responses {
+		speaks = openairesponses.Name
+	}
 	return provider.Kind{
-		Name: h.service.Name, Description: h.service.Description, Dialect: openaichat.Name, Open: h.open, Accounts: h.accounts.Usable(),
+		Name: h.service.Name, Description: h.service.Description, Dialect: speaks, Open: h.open, Accounts: h.accounts.Usable(),
 	}
 }
 

@@ -19,7 +19,7 @@ var cudaErrors = []string{
 	"cuda error: an illegal memory access was encountered", "cudaerrorillegaladdress", "torch.acceleratorerror",
 }
 
-// services are the known services, by name. Another one is a literal here; docs/services.md lists them for operators.
+// services are the known services, by name. Another one is a literal here; docs/model-services.md lists them for operators.
 var services = []Service{
 	azureAI,
 	{
