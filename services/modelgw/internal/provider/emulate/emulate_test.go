@@ -27,7 +27,8 @@ func TestRequest(t *testing.T) {
 	given := &provider.Request{
 		Messages: []*modelv1.ChatMessage{
 			chat.User("q"), chat.Assistant("Let me look.", chat.Call("c1", "weather", `{"city":"a\",b","n":[1,2]}`), chat.Call("c2", "weather", "")),
-			{Role: modelv1.Role_ROLE_TOOL, Function: "weather", Content: chat.TextContent("rain")}, failed,
+			{Role: modelv1.Role_ROLE_TOOL, Function: "weather", Content: chat.TextContent("rain")},
+			failed,
 		},
 		Tools: weather, ToolChoice: chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), Stream: func(*modelv1.GenerateDelta) {},
 	}

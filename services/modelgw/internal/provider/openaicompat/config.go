@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ const (
 )
 
 // ReadEnv implements config.EnvReader. A variable replaces what the file says of a service. Variables alone make a
-// service only where both are set, so that each key has an address that an operator has chosen.
+// service only where both are set, and the address is one, so that each key has an address that an operator has chosen.
 func (c *Config) ReadEnv(env config.Variables) {
 	all := map[string]provider.Account{}
 	maps.Copy(all, c.Services)
@@ -54,7 +55,7 @@ func (c *Config) ReadEnv(env config.Variables) {
 	}
 	for _, variable := range env.Names() {
 		prefix, ok := strings.CutSuffix(variable, keySuffix)
-		if ok && prefix != "" && !known[prefix] && env.Get(variable) != "" && env.Get(prefix+addressSuffix) != "" {
+		if ok && prefix != "" && !known[prefix] && env.Get(variable) != "" && isAddress(env.Get(prefix+addressSuffix)) {
 			all[strings.ToLower(strings.ReplaceAll(prefix, "_", "-"))] = provider.Account{}
 		}
 	}
@@ -65,6 +66,12 @@ func (c *Config) ReadEnv(env config.Variables) {
 	if len(all) > 0 {
 		c.Services = all
 	}
+}
+
+// isAddress reports whether a text is the address of a server. A pair of variables with another one is for others.
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 // takeEnv takes an account's key and address from variables.

@@ -87,7 +87,7 @@ func TestServicesOfVariables(t *testing.T) {
 	c := loaded(t, `openai_api: {services: {local: {base_url: "http://127.0.0.1:1/v1"}, kept: {api_key: k, base_url: "http://127.0.0.1:2/v1"}}}`, map[string]string{
 		"ACME_AI_API_KEY": "k1", "ACME_AI_BASE_URL": "http://127.0.0.1:3/v1",
 		"HALF_API_KEY": "k2", "OTHER_BASE_URL": "http://127.0.0.1:4/v1", "EMPTY_API_KEY": "", "EMPTY_BASE_URL": "http://127.0.0.1:5/v1",
-		"LOCAL_API_KEY": "k3", "_API_KEY": "k4", "_BASE_URL": "http://127.0.0.1:6/v1",
+		"LOCAL_API_KEY": "k3", "ODD_API_KEY": "k5", "ODD_BASE_URL": "redis.example:6379", "_API_KEY": "k4", "_BASE_URL": "http://127.0.0.1:6/v1",
 	})
 	want := map[string][2]string{
 		"acme-ai": {"k1", "http://127.0.0.1:3/v1"}, "local": {"k3", "http://127.0.0.1:1/v1"}, "kept": {"k", "http://127.0.0.1:2/v1"},
