@@ -40,6 +40,36 @@ type Defaulter interface{ SetDefaults() }
 // Validator names every fault of a struct's own fields, joined, each with its key in the file.
 type Validator interface{ Validate() error }
 
+// EnvReader takes values from variables whose names its type knows, such as those of a map's entries; other variables
+// are tags. ReadEnv is called where a tag would be read.
+type EnvReader interface{ ReadEnv(env Variables) }
+
+// Variables are the variables that a program was started with.
+type Variables struct{ lookUp func(string) (string, bool) }
+
+// Get returns the value of the first variable that is set and not empty; empty if none is.
+func (v Variables) Get(names ...string) string {
+	for _, name := range names {
+		if value, ok := v.lookUp(name); ok && value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// Names returns the names of the process's variables, sorted, except those that the caller of [Load] hides.
+func (v Variables) Names() []string {
+	var names []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if _, ok := v.lookUp(name); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // SetDefaults calls SetDefaults of cfg, a pointer to a struct, and of every nested struct, inner ones first.
 func SetDefaults(cfg any) { setDefaults(reflect.ValueOf(cfg)) }
 
@@ -47,7 +77,8 @@ func SetDefaults(cfg any) { setDefaults(reflect.ValueOf(cfg)) }
 func Validate(cfg any) error { return validate(reflect.ValueOf(cfg), "") }
 
 // Load fills cfg, a pointer to a struct: its defaults, the YAML file (none if file is empty), the environment as env
-// returns it; then it validates. Nested structs that are Defaulters or Validators are included, inner ones first.
+// returns it; then it validates. Nested structs that are Defaulters or Validators are included, inner ones first, and
+// fields that are EnvReaders.
 func Load(ctx context.Context, cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
@@ -166,6 +197,10 @@ func fromEnv(v reflect.Value, env func(string) (string, bool)) error {
 					faults = append(faults, fmt.Errorf("%s: %w", name, err))
 				}
 			}
+			continue
+		}
+		if r, ok := v.Field(i).Addr().Interface().(EnvReader); ok {
+			r.ReadEnv(Variables{env})
 			continue
 		}
 		if v.Field(i).Kind() == reflect.Struct {

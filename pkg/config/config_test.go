@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +61,39 @@ func TestLaterLayersWin(t *testing.T) {
 	assert.Equal(t, 2*time.Second, c.Inner.Wait)
 	assert.Equal(t, []string{"a", "b"}, c.Inner.Hosts)
 	assert.Equal(t, "sk", c.Inner.Key.Reveal())
+}
+
+// byName are values by name, of which a variable T_<NAME> adds or replaces one.
+type byName map[string]string
+
+func (b *byName) ReadEnv(env config.Variables) {
+	for _, name := range env.Names() {
+		if short, ok := strings.CutPrefix(name, "T_NAMED_"); ok {
+			if *b == nil {
+				*b = byName{}
+			}
+			(*b)[short] = env.Get("T_FIRST_"+short, name)
+		}
+	}
+}
+
+// A type reads variables whose names it knows, as far as the caller of Load shows them.
+func TestATypeReadsItsOwnVariables(t *testing.T) {
+	for name, value := range map[string]string{"T_NAMED_a": "1", "T_NAMED_b": "2", "T_NAMED_hidden": "3", "T_FIRST_a": "", "T_FIRST_b": "4"} {
+		t.Setenv(name, value)
+	}
+	var c struct {
+		Within struct {
+			Values byName `yaml:"values"`
+		} `yaml:"within"`
+	}
+	require.NoError(t, config.Load(t.Context(), &c, "", func(name string) (string, bool) {
+		if name == "T_NAMED_hidden" {
+			return "", false
+		}
+		return config.Env(name)
+	}))
+	assert.Equal(t, byName{"a": "1", "b": "4"}, c.Within.Values)
 }
 
 func TestFaultsNameTheirPlace(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 )
 
+// NoContent is the text of an assistant's message without any, for servers that refuse an empty one.
+const NoContent = "(no content)"
+
 // ToolCall makes a call from a model's text. Unreadable arguments result in a call with a parse error, which is never
 // executed; the model receives the error. tools are the offered tools: bare text is bound to the first parameter of the
 // called tool.

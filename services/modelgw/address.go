@@ -76,6 +76,9 @@ func (c *Config) baseURLs() map[string]string {
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL
 	}
+	for name, address := range c.Services.BaseURLs() {
+		all["modelgw.services."+name] = address
+	}
 	return all
 }
 

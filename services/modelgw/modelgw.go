@@ -90,6 +90,9 @@ type Config struct {
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
 	OpenAIAPI openaicompat.Config `yaml:"openai_api"`
+	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`. docs/model-services.md
+	// lists them, with their variables. A service without a key or an address here and in variables cannot be used.
+	Services openaicompat.Services `yaml:"services"`
 	// Mockllm is the scripted model.
 	Mockllm mockllm.Config `yaml:"mockllm"`
 }
@@ -167,6 +170,7 @@ func (c *Config) Validate() error {
 	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
 		faults = append(faults, c.Prices[model].faults(model)...)
 	}
+	faults = append(faults, c.Services.Validate())
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
 		if u, err := url.Parse(bases[name]); bases[name] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
@@ -196,7 +200,7 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, google.Name, grok.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+	for _, kind := range []string{anthropic.Name, google.Name, grok.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name, openaicompat.RawName} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
@@ -219,6 +223,11 @@ func (c *Config) accountScopes() []string {
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
+	}
+	for service, accounts := range c.Services.AccountNames() {
+		for _, name := range accounts {
+			all = append(all, scopeOfAccount(service, name))
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -325,8 +334,10 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	mistralAI, closeMistral := mistral.Kind(cfg.Mistral)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeXAI, closeMistral, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, gemini, xai, mistralAI, vendor, others} {
+	raw, closeRaw := openaicompat.RawKind(cfg.OpenAIAPI)
+	known, closeKnown := openaicompat.Kinds(cfg.Services)
+	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeXAI, closeMistral, closeVendor, closeOthers, closeRaw, closeKnown)
+	for _, kind := range append([]provider.Kind{mock, claude, gemini, xai, mistralAI, vendor, others, raw}, known...) {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}

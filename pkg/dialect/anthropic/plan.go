@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -13,7 +14,7 @@ import (
 )
 
 // noContent replaces an empty message: the server refuses empty texts.
-const noContent = "(no content)"
+const noContent = dialect.NoContent
 
 // plan is a request as it is sent: instructions, turns, and cache marks.
 type plan struct {

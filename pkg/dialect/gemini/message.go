@@ -16,7 +16,7 @@ const (
 )
 
 // noContent stands for an empty message, since the API refuses turns without content, and for an empty answer.
-const noContent = "(no content)"
+const noContent = dialect.NoContent
 
 func isSystem(m *modelv1.ChatMessage) bool {
 	return m.GetRole() != modelv1.Role_ROLE_USER && m.GetRole() != modelv1.Role_ROLE_ASSISTANT && m.GetRole() != modelv1.Role_ROLE_TOOL

@@ -51,7 +51,7 @@ func (e *encoder) tools() {
 	e.Member("tools", func() {
 		e.Body.BeginList()
 		for _, tool := range e.Tools {
-			openai.WriteFunction(e.Body, tool, nil)
+			openai.WriteFunction(e.Body, tool, nil, nil)
 		}
 		e.Body.EndList()
 	})

@@ -117,7 +117,7 @@ func (e *encoder) tools(offered []*toolv1.ToolInfo) {
 			e.Body.TextMember("type", native)
 			e.Body.EndObject()
 		} else {
-			openai.WriteFunction(e.Body, tool, nil)
+			openai.WriteFunction(e.Body, tool, nil, nil)
 		}
 	}
 	e.Body.EndList()

@@ -69,14 +69,18 @@ type Errors struct{}
 // DecodeError implements dialect.Codec.
 func (Errors) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
-		Error   *Failure `json:"error"`
-		Message string   `json:"message"`
+		Error   *Failure  `json:"error"`
+		Errors  []Failure `json:"errors"` // as Cloudflare has it
+		Message string    `json:"message"`
 	}
 	if json.Unmarshal(body, &whole) != nil {
 		return &dialect.Error{Message: strings.TrimSpace(string(body))}
 	}
 	if whole.Error != nil {
 		return whole.Error.ToError(body)
+	}
+	if len(whole.Errors) > 0 {
+		return whole.Errors[0].ToError(body)
 	}
 	if whole.Message != "" {
 		return &dialect.Error{Message: whole.Message}

@@ -44,8 +44,8 @@ func ReadFunctions(functions []Function) ([]*toolv1.ToolInfo, error) {
 	return tools, nil
 }
 
-// WriteFunction writes a tool. strict is sent if it is set.
-func WriteFunction(w *jsonwrite.Writer, tool *toolv1.ToolInfo, strict *bool) {
+// WriteFunction writes a tool. strict is sent if it is set, and more writes further members of the tool; nil has none.
+func WriteFunction(w *jsonwrite.Writer, tool *toolv1.ToolInfo, strict *bool, more func()) {
 	w.BeginObject()
 	w.TextMember("type", typeFunction)
 	w.Key("function")
@@ -55,6 +55,9 @@ func WriteFunction(w *jsonwrite.Writer, tool *toolv1.ToolInfo, strict *bool) {
 	w.RawUnlessEmpty("parameters", tool.GetParametersJson())
 	w.OptBool("strict", strict)
 	w.EndObject()
+	if more != nil {
+		more()
+	}
 	w.EndObject()
 }
 

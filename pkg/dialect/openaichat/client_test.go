@@ -166,3 +166,38 @@ func TestARefusalStandsInThePlaceOfTheTextAndKeepsTheReasoning(t *testing.T) {
 	assert.Equal(t, "refusal", output.GetChoices()[0].GetStopDetails().GetType())
 	assert.Equal(t, "content_filter", output.GetChoices()[1].GetStopDetails().GetType())
 }
+
+// Servers that refuse empty messages of the assistant get a text in their place.
+func TestEmptyContentsAreFilled(t *testing.T) {
+	t.Parallel()
+	messages := []*modelv1.ChatMessage{chat.Assistant(""), {Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent()}, chat.Assistant("a"), chat.User("")}
+	for fill, want := range map[bool]string{false: "", true: "(no content)"} {
+		body := encodeRequest(t, &openaichat.Request{FillEmpty: fill, Request: dialect.Request{Model: "m", Messages: messages}})
+		assert.JSONEq(t, fmt.Sprintf(`{"model":"m","messages":[{"role":"assistant","content":%q},{"role":"assistant","content":%q},
+			{"role":"assistant","content":"a"},{"role":"user","content":""}]}`, want, want), body)
+	}
+}
+
+// Log-probabilities in two lists are read, in bodies and streams.
+func TestLogprobsInTwoLists(t *testing.T) {
+	t.Parallel()
+	const lists = `"logprobs":{"tokens":["<s>","Ber","gen"],"token_logprobs":[null,-0.5,-0.25]}`
+	want := &modelv1.Logprobs{Content: []*modelv1.Logprob{{Token: "Ber", Logprob: -0.5}, {Token: "gen", Logprob: -0.25}}}
+	output, err := decode(`{"choices":[{"message":{"content":"Bergen"},` + lists + `}]}`)
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want, output.GetChoices()[0].GetLogprobs(), protocmp.Transform()))
+	reader := openaichat.Codec{}.NewStreamReader()
+	_, err = reader.Add(dialect.Event{Data: []byte(`{"choices":[{"index":0,"delta":{"content":"Bergen"},` + lists + `}]}`)})
+	require.NoError(t, err)
+	output, err = reader.Response().Output(nil)
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want, output.GetChoices()[0].GetLogprobs(), protocmp.Transform()))
+}
+
+// Cloudflare lists its errors.
+func TestAListOfErrors(t *testing.T) {
+	t.Parallel()
+	said := openaichat.Codec{}.DecodeError([]byte(`{"errors":[{"message":"too long","code":5021}],"success":false}`))
+	assert.Equal(t, "too long", said.Message)
+	assert.Equal(t, "5021", said.Code)
+}

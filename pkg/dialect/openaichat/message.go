@@ -2,6 +2,7 @@ package openaichat
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // Members of a message in which some servers send reasoning, and expect it back. The internal JSON of a reasoning part
@@ -42,7 +44,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 	case modelv1.Role_ROLE_USER:
 		e.Body.TextMember("role", "user")
 		e.Body.Key("content")
-		err = e.userContent(m.GetContent())
+		err = e.userContent(i, m.GetContent())
 	case modelv1.Role_ROLE_ASSISTANT:
 		e.assistant(m)
 	case modelv1.Role_ROLE_TOOL:
@@ -53,7 +55,16 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 			role = "system"
 		}
 		e.Body.TextMember("role", role)
-		if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && openai.HasMarks(m) {
+		if i == e.ephemeral.system {
+			e.Body.Key("content")
+			e.Body.BeginList()
+			e.Body.BeginObject()
+			e.Body.TextMember("type", "text")
+			e.Body.TextMember("text", chat.Text(m))
+			e.ephemeralMark(true)
+			e.Body.EndObject()
+			e.Body.EndList()
+		} else if ends := e.marks.EndsSystem(i); ends || e.marks.Set() && openai.HasMarks(m) {
 			e.Body.Key("content")
 			e.markedSystem(m, ends)
 		} else {
@@ -79,18 +90,19 @@ func (e *encoder) tooled(m *modelv1.ChatMessage) {
 	e.Body.TextMember("tool_call_id", id)
 }
 
-func (e *encoder) userContent(c *contentv1.MessageContent) (err error) {
+func (e *encoder) userContent(message int, c *contentv1.MessageContent) (err error) {
 	list := c.GetList()
 	if list == nil {
 		e.Body.Text(c.GetText())
 		return nil
 	}
 	e.Body.BeginList()
-	for _, part := range list.GetParts() {
+	for i, part := range list.GetParts() {
 		e.Body.BeginObject()
 		if failure := e.userPart(part); failure != nil {
 			err = failure
 		}
+		e.ephemeralMark(message == e.ephemeral.message && i == e.ephemeral.part)
 		e.Body.EndObject()
 	}
 	e.Body.EndList()
@@ -98,6 +110,9 @@ func (e *encoder) userContent(c *contentv1.MessageContent) (err error) {
 }
 
 func (e *encoder) userPart(part *contentv1.Content) error {
+	if e.ImagesOnly && part.GetText() == nil && part.GetImage() == nil {
+		return unsupported("messages", "content in a user message that is neither text nor image")
+	}
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
 		e.text(part, false)
@@ -147,34 +162,78 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()
 	if list == nil {
-		e.Body.TextMember("content", m.GetContent().GetText())
-		e.calls(m.GetToolCalls())
+		e.content(m, m.GetContent().GetText())
 		return
 	}
 	var text strings.Builder
-	own := map[string]string{}
+	var members []dialect.Member
 	for _, part := range list.GetParts() {
 		switch p := part.GetPart().(type) {
 		case *contentv1.Content_Text:
-			text.WriteString("\n" + p.Text.GetText())
+			e.line(&text, p.Text.GetText(), "")
 			if internal := part.GetInternalJson(); internal != "" {
 				text.WriteString("\n" + dialect.WrapInternal(internal) + "\n")
 			}
 		case *contentv1.Content_Reasoning:
-			if member := ownMember(part); member != "" {
-				own[member] = p.Reasoning.GetReasoning()
-			} else {
-				text.WriteString("\n" + dialect.Think(part) + "\n")
+			thought, own := e.replay(part)
+			if thought != "" {
+				e.line(&text, thought, "\n")
 			}
+			members = withMembers(members, own)
 		}
 	}
-	e.Body.TextMember("content", text.String())
+	e.content(m, text.String())
+	for _, member := range members {
+		e.Body.RawMember(member.Name, member.JSON)
+	}
+}
+
+// withMembers adds members, which replace those of the same name.
+func withMembers(members, added []dialect.Member) []dialect.Member {
+	for _, member := range added {
+		members = slices.DeleteFunc(members, func(m dialect.Member) bool { return m.Name == member.Name })
+		members = append(members, member)
+	}
+	return members
+}
+
+// replay returns reasoning as it is sent: as a text, and as members of the message.
+func (e *encoder) replay(part *contentv1.Content) (text string, members []dialect.Member) {
+	if e.Replay != nil {
+		return e.Replay(part)
+	}
+	if member := ownMember(part); member != "" {
+		return "", []dialect.Member{{Name: member, JSON: string(jsonwrite.AppendText(nil, part.GetReasoning().GetReasoning()))}}
+	}
+	return dialect.Think(part), nil
+}
+
+// Details returns the reasoning details that a server sent with reasoning, a list as JSON; ok is false if it sent none.
+func Details(part *contentv1.Content) (list string, ok bool) {
+	return strings.CutPrefix(part.GetReasoning().GetSignature(), detailsScheme)
+}
+
+// line adds a part to a text, on a line of its own.
+func (e *encoder) line(text *strings.Builder, part, after string) {
+	switch {
+	case !e.PlainTurns:
+		text.WriteString("\n" + part + after)
+	case text.Len() == 0:
+		text.WriteString(part)
+	default:
+		text.WriteString("\n" + part)
+	}
+}
+
+// content writes the text of an assistant's message, and its calls.
+func (e *encoder) content(m *modelv1.ChatMessage, text string) {
+	if text == "" && e.FillEmpty {
+		text = dialect.NoContent
+	}
+	if text != "" || !e.OmitEmpty || len(m.GetToolCalls()) == 0 {
+		e.Body.TextMember("content", text)
+	}
 	e.calls(m.GetToolCalls())
-	for _, member := range []string{memberReasoningContent, memberReasoning} {
-		if reasoning, ok := own[member]; ok {
-			e.Body.TextMember(member, reasoning)
-		}
-	}
 }
 
 // ownMember returns the member of the reasoning's origin; empty if it was not in a member.
@@ -190,7 +249,7 @@ func ownMember(part *contentv1.Content) string {
 }
 
 func (e *encoder) calls(calls []*toolv1.ToolCall) {
-	if len(calls) == 0 {
+	if len(calls) == 0 && !e.EmptyCalls {
 		return
 	}
 	e.Body.Key("tool_calls")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -19,9 +20,27 @@ type Request struct {
 	MaxTokensMember string
 	// StrictTools is sent with each tool, if it is set.
 	StrictTools *bool
+	// FillEmpty sends [dialect.NoContent] in place of an empty content of the assistant, which some servers refuse.
+	FillEmpty bool
+	// PlainTurns writes an answer's parts on neighbouring lines, without a blank line between them.
+	PlainTurns bool
+	// EmptyCalls writes a list of calls in each of the assistant's messages, empty if there are none.
+	EmptyCalls bool
+	// OmitEmpty leaves out an empty content beside calls.
+	OmitEmpty bool
+	// ImagesOnly refuses media other than images.
+	ImagesOnly bool
+	// NoStreamUsage does not ask for the usage of a stream, for servers that refuse the option.
+	NoStreamUsage bool
 	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
+	// EphemeralMarks marks the prompt for caches of Anthropic's models behind a server of the format: the last system
+	// message, the last tool, and a part near the end of the conversation.
+	EphemeralMarks bool
+	// Replay returns how reasoning of an earlier answer is sent: as a text within the message, and as members of it.
+	// Nil: reasoning that came in a member returns there, and any other is a text between think tags.
+	Replay func(part *contentv1.Content) (text string, members []dialect.Member)
 }
 
 // AppendRequest implements dialect.Codec.
@@ -39,6 +58,10 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
 	}
 	e.marks = openai.NewMarks(r.Messages, r.CacheMarks)
+	e.ephemeral = noEphemeral
+	if r.EphemeralMarks {
+		e.ephemeral = ephemeralOf(r.Messages)
+	}
 	e.Body.BeginObject()
 	e.Member("model", func() { e.Body.Text(r.Model) })
 	if err := e.messages(); err != nil {
@@ -59,8 +82,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 type encoder struct {
 	*Request
 	dialect.MemberWriter
-	// marks are the cache marks that are sent.
-	marks openai.Marks
+	// marks are the cache marks that are sent, and ephemeral those of Anthropic's kind.
+	marks     openai.Marks
+	ephemeral ephemeral
 }
 
 // unsupported is the error for content that the format cannot express.
@@ -74,8 +98,8 @@ func (e *encoder) tools() {
 	}
 	e.Member("tools", func() {
 		e.Body.BeginList()
-		for _, tool := range e.Tools {
-			openai.WriteFunction(e.Body, tool, e.StrictTools)
+		for i, tool := range e.Tools {
+			openai.WriteFunction(e.Body, tool, e.StrictTools, func() { e.ephemeralMark(e.EphemeralMarks && i == len(e.Tools)-1) })
 		}
 		e.Body.EndList()
 	})
@@ -117,7 +141,9 @@ func (e *encoder) options() {
 	}
 	if e.Stream {
 		e.Member("stream", func() { e.Body.Bool(true) })
-		e.Member("stream_options", func() { e.Body.Raw(`{"include_usage":true}`) })
+		if !e.NoStreamUsage {
+			e.Member("stream_options", func() { e.Body.Raw(`{"include_usage":true}`) })
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // completion is an answer on the wire.
@@ -22,6 +23,9 @@ type completion struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 	Error   *openai.Failure `json:"error"`
+	// Created and Fingerprint are for Metadata.
+	Created     json.RawMessage `json:"created"`
+	Fingerprint json.RawMessage `json:"system_fingerprint"`
 }
 
 type choice struct {
@@ -40,6 +44,8 @@ type message struct {
 	Reasoning        string            `json:"reasoning"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
 	ToolCalls        []openai.Call     `json:"tool_calls"`
+	// ExecutedTools are calls of the server's own tools.
+	ExecutedTools json.RawMessage `json:"executed_tools"`
 }
 
 // content is a text, null, or a list of parts that are texts.
@@ -74,8 +80,11 @@ type filterResult struct {
 	Severity string `json:"severity"`
 }
 
+// logprobs are log-probabilities: as objects, or in the older form of two lists, which some servers still send.
 type logprobs struct {
-	Content []openai.Logprob `json:"content"`
+	Content       []openai.Logprob `json:"content"`
+	Tokens        []string         `json:"tokens"`
+	TokenLogprobs []*float64       `json:"token_logprobs"`
 }
 
 type usage struct {
@@ -86,6 +95,13 @@ type usage struct {
 		Cached  *int64 `json:"cached_tokens"`
 		Written *int64 `json:"cache_write_tokens"`
 	} `json:"prompt_tokens_details"`
+	// The times are in seconds, for Metadata.
+	QueueTime      json.RawMessage `json:"queue_time"`
+	PromptTime     json.RawMessage `json:"prompt_time"`
+	CompletionTime json.RawMessage `json:"completion_time"`
+	TotalTime      json.RawMessage `json:"total_time"`
+	// Created are tokens written to a cache, as Anthropic's models count them behind a server of the format.
+	Created           *int64 `json:"cache_creation_input_tokens"`
 	CompletionDetails struct {
 		Reasoning *int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
@@ -126,6 +142,32 @@ func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 	}
 	chat.CompleteOutput(output)
 	return output, nil
+}
+
+// Metadata returns what a server says of an answer beside it, as a JSON object: its id, when and by what it was made,
+// how long it took, and the calls of the server's own tools.
+func (c *completion) Metadata() string {
+	w := jsonwrite.Append(nil, 256)
+	w.BeginObject()
+	raw := func(name string, value json.RawMessage) {
+		if jsonread.IsSet(value) {
+			w.RawMember(name, string(value))
+		}
+	}
+	w.TextUnlessEmpty("id", c.ID)
+	raw("system_fingerprint", c.Fingerprint)
+	raw("created", c.Created)
+	if u := c.Usage; u != nil {
+		raw("queue_time", u.QueueTime)
+		raw("prompt_time", u.PromptTime)
+		raw("completion_time", u.CompletionTime)
+		raw("total_time", u.TotalTime)
+	}
+	if len(c.Choices) > 0 && c.Choices[0].Message != nil {
+		raw("executed_tools", c.Choices[0].Message.ExecutedTools)
+	}
+	w.EndObject()
+	return string(w.Bytes())
 }
 
 func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
@@ -194,6 +236,7 @@ const detailsScheme = "reasoning-details://"
 // each kind counts.
 func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 	var summary, open, sealed *string
+	known := true
 	for _, raw := range details {
 		var d struct {
 			Type    string `json:"type"`
@@ -208,9 +251,13 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 		case "reasoning.summary":
 			summary = &d.Summary
 		case detailText:
-			open = &d.Text
+			if d.Text != "" { // Some have a signature alone.
+				open = &d.Text
+			}
 		case detailSealed:
 			sealed = &d.Data
+		default:
+			known = false
 		}
 	}
 	list, _ := json.Marshal(details)
@@ -222,6 +269,8 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 		r.Reasoning, r.Summary = *open, summary
 	case summary != nil:
 		r.Reasoning = *summary
+	case known:
+		r.Redacted = true
 	default:
 		r.Reasoning = string(list)
 	}
@@ -250,12 +299,18 @@ func (c *choice) stopDetails() *modelv1.StopDetails {
 }
 
 func (l *logprobs) message() *modelv1.Logprobs {
-	if l == nil || l.Content == nil {
+	if l == nil || l.Content == nil && l.Tokens == nil {
 		return nil
 	}
 	m := &modelv1.Logprobs{}
 	for i := range l.Content {
 		m.Content = append(m.Content, l.Content[i].Message())
+	}
+	for i := range min(len(l.Tokens), len(l.TokenLogprobs)) {
+		if p := l.TokenLogprobs[i]; p != nil { // It is null for a first token, which has no probability.
+			token := openai.Logprob{Token: l.Tokens[i], Logprob: *p}
+			m.Content = append(m.Content, token.Message())
+		}
 	}
 	return m
 }
@@ -267,6 +322,6 @@ func (u *usage) message() *modelv1.ModelUsage {
 	}
 	return openai.Usage(&modelv1.ModelUsage{
 		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
-		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: u.Details.Written, ReasoningTokens: u.CompletionDetails.Reasoning,
+		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: cmp.Or(u.Created, u.Details.Written), ReasoningTokens: u.CompletionDetails.Reasoning,
 	})
 }

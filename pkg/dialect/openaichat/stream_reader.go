@@ -64,6 +64,9 @@ func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error
 	if chunk.Usage != nil {
 		s.whole.Usage = chunk.Usage
 	}
+	if len(chunk.Created) > 0 {
+		s.whole.Created, s.whole.Fingerprint = chunk.Created, chunk.Fingerprint
+	}
 	var deltas []*modelv1.GenerateDelta
 	for i := range chunk.Choices {
 		c := &chunk.Choices[i]
@@ -112,6 +115,8 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 			whole.Logprobs = &logprobs{}
 		}
 		whole.Logprobs.Content = append(whole.Logprobs.Content, c.Logprobs.Content...)
+		whole.Logprobs.Tokens = append(whole.Logprobs.Tokens, c.Logprobs.Tokens...)
+		whole.Logprobs.TokenLogprobs = append(whole.Logprobs.TokenLogprobs, c.Logprobs.TokenLogprobs...)
 	}
 	piece := c.Delta
 	if piece == nil {
@@ -124,6 +129,9 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 	t.refusal.WriteString(piece.Refusal)
 	t.reasoningContent.WriteString(piece.ReasoningContent)
 	t.reasoning.WriteString(piece.Reasoning)
+	if len(piece.ExecutedTools) > 0 {
+		whole.Message.ExecutedTools = piece.ExecutedTools
+	}
 	whole.Message.ReasoningDetails = append(whole.Message.ReasoningDetails, piece.ReasoningDetails...)
 	deltas := textDeltas(c.Index, piece)
 	for i := range piece.ToolCalls {

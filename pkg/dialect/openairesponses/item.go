@@ -60,6 +60,9 @@ type item struct {
 	// Result and Format are of a drawn image: its data in base64, and its format.
 	Result string `json:"result"`
 	Format string `json:"output_format"`
+	// Results and Contents are what a tool of the server found.
+	Results  []json.RawMessage `json:"results"`
+	Contents []json.RawMessage `json:"contents"`
 }
 
 // part is a part of an item's content.

@@ -1,7 +1,9 @@
 package openairesponses
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -49,7 +51,15 @@ type usage struct {
 	Details struct {
 		Cached  *int64 `json:"cached_tokens"`
 		Written *int64 `json:"cache_write_tokens"`
+		// Created is Perplexity's name of Written.
+		Created *int64 `json:"cache_creation_input_tokens"`
 	} `json:"input_tokens_details"`
+	// ToolCalls counts calls of Perplexity's own tools.
+	ToolCalls struct {
+		Search struct {
+			Count *int64 `json:"invocation"`
+		} `json:"search_web"`
+	} `json:"tool_calls_details"`
 	OutputDetails struct {
 		Reasoning *int64 `json:"reasoning_tokens"`
 	} `json:"output_tokens_details"`
@@ -106,6 +116,36 @@ func (r *response) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error
 	return output, nil
 }
 
+// Found is what a tool of the server found: an item of an answer.
+type Found struct {
+	// Type is the item's, such as `search_results`.
+	Type string
+	// Results are JSON objects.
+	Results []json.RawMessage
+}
+
+// Found returns the results of the server's own tools, which some servers send as items of their own; [Response.Output]
+// leaves them out.
+//
+// [Response.Output]: https://pkg.go.dev/github.com/evalfleet/evalfleet/pkg/dialect#Response
+func (r *response) Found() []Found {
+	var all []Found
+	for i := range r.Items {
+		if it := &r.Items[i]; strings.HasSuffix(it.Type, "_results") {
+			all = append(all, Found{it.Type, append(it.Results, it.Contents...)})
+		}
+	}
+	return all
+}
+
+// Searches returns how often the server searched the web, if it says so.
+func (r *response) Searches() *int64 {
+	if r.Usage == nil {
+		return nil
+	}
+	return r.Usage.ToolCalls.Search.Count
+}
+
 // stopReason is why the answer ended; an answer that was cut off has not.
 func (r *response) stopReason(calls bool) modelv1.StopReason {
 	switch {
@@ -151,7 +191,7 @@ func (u *usage) message() *modelv1.ModelUsage {
 	}
 	return openai.Usage(&modelv1.ModelUsage{
 		InputTokens: u.Input, OutputTokens: u.Output, TotalTokens: u.Total,
-		InputTokensCacheRead: unlessZero(u.Details.Cached), InputTokensCacheWrite: unlessZero(u.Details.Written), ReasoningTokens: u.OutputDetails.Reasoning,
+		InputTokensCacheRead: unlessZero(u.Details.Cached), InputTokensCacheWrite: unlessZero(cmp.Or(u.Details.Written, u.Details.Created)), ReasoningTokens: u.OutputDetails.Reasoning,
 	})
 }
 

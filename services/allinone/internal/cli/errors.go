@@ -170,10 +170,10 @@ func (a *app) keyless(err error) string {
 // compatible is the provider of servers that are configured by name.
 const compatible = "openai-api"
 
-// howToServe explains how to configure a server that implements OpenAI's API. Inspect reads variables of its name.
+// howToServe explains how to configure a server that implements OpenAI's API.
 func howToServe(name string) string {
 	variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	return fmt.Sprintf("set base_url and api_key in modelgw.openai_api.services.%s of the server's configuration (docs/config.md); %s_BASE_URL and %s_API_KEY, which Inspect reads, are not read",
+	return fmt.Sprintf("set base_url and api_key in modelgw.openai_api.services.%s of the server's configuration (docs/config.md), or %s_BASE_URL and %s_API_KEY where the server starts",
 		name, variable, variable)
 }
 

@@ -87,7 +87,7 @@ func TestWhatIsNotBuiltInSaysWhatThereIsInstead(t *testing.T) {
 	t.Parallel()
 	for want, refusal := range map[string]error{
 		"is served by a worker: docs/workers.md": rpcerr.ScorerNotFound("model_graded_qa", nil),
-		"set base_url and api_key in modelgw.openai_api.services.together of the server's configuration (docs/config.md); TOGETHER_BASE_URL and TOGETHER_API_KEY, which Inspect reads, are not read": rpcerr.ProviderNotConfigured("openai-api", "together", "openai-api has no account"),
+		"set base_url and api_key in modelgw.openai_api.services.together of the server's configuration (docs/config.md), or TOGETHER_BASE_URL and TOGETHER_API_KEY where the server starts": rpcerr.ProviderNotConfigured("openai-api", "together", "openai-api has no account"),
 	} {
 		c := begin(t, append(serve(t, &server{refusal: refusal}), "eval", "run", task(t, 1))...)
 		assert.NotEqual(t, 0, c.end(t))

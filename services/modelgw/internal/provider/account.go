@@ -87,6 +87,9 @@ type Accounts struct {
 	Vendor string
 	// KeyHint describes how to set the key of an account.
 	KeyHint func(name string) string
+	// Lacks describes how to set what an account lacks beside the key, such as its address; empty if it lacks nothing.
+	// Nil: accounts may lack their address alone.
+	Lacks func(name string) string
 }
 
 // Access is the access through an account: its credentials, and the address of the API.
@@ -107,6 +110,8 @@ func (a *Accounts) Open(name, baseURL string) (Access, error) {
 	switch {
 	case err != nil:
 		return Access{}, err
+	case a.lacks(name) != "":
+		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "%s's account %q cannot be used: %s", a.Provider, name, a.lacks(name))
 	case endpoint == "":
 		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "the service %q of %s has no base_url in the configuration of modelgw", name, a.Provider)
 	case account.APIKey.IsZero() && !account.KeyOptional:
@@ -128,9 +133,19 @@ func (a *Accounts) Usable() []*modelv1.Account {
 		if !info.GetUsable() {
 			info.Problem = a.KeyHint(name)
 		}
+		if lacks := a.lacks(name); lacks != "" {
+			info.Usable, info.Keyless, info.Problem = false, false, lacks
+		}
 		all = append(all, info)
 	}
 	return all
+}
+
+func (a *Accounts) lacks(name string) string {
+	if a.Lacks == nil {
+		return ""
+	}
+	return a.Lacks(name)
 }
 
 // NoSuchAccount is the failure of a request that names an account which is not configured.

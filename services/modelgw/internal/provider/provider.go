@@ -52,6 +52,12 @@ func CapabilitiesOf(p Provider, c *modelv1.GenerateConfig) Capabilities {
 	return p.Capabilities()
 }
 
+// Windowed is a provider whose server tells the context window of the model.
+type Windowed interface {
+	// ContextTokens returns the window in tokens; ok is false if it is not known, or not yet.
+	ContextTokens() (tokens int64, ok bool)
+}
+
 // Request is one attempt. The gateway has prepared all of it; a provider changes nothing in it.
 type Request struct {
 	Messages   []*modelv1.ChatMessage

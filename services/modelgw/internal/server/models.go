@@ -55,6 +55,11 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	if caps.MaxTokens > 0 {
 		known.DefaultMaxTokens = new(caps.MaxTokens)
 	}
+	if w, ok := opened.Provider.(provider.Windowed); ok {
+		if tokens, told := w.ContextTokens(); told {
+			known.ContextTokens = &tokens
+		}
+	}
 	return known, nil
 }
 

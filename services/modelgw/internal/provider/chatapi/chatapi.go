@@ -18,43 +18,46 @@ import (
 // Client calls one endpoint. It is safe for concurrent use.
 type Client struct {
 	exchange.Exchange
-	// BaseURL is where `/chat/completions` is.
+	// BaseURL is where Path is.
 	BaseURL string
-	// Query follows the path, with its question mark; empty is none.
-	Query string
-	// Key is sent as a bearer token, or in KeyHeader if that is set; zero sends none.
-	Key       config.Secret
+	// Path is where chat completions are, below the base URL; New sets the usual one.
+	Path string
+	// KeyHeader has the key too, beside the bearer token; empty is no such header.
 	KeyHeader string
+	// Key is the credential; zero sends none.
+	Key config.Secret
 	// Headers are sent with each request.
 	Headers map[string]string
 }
 
-// path is where chat completions are, below the base URL.
+// path is where chat completions usually are.
 const path = "/chat/completions"
 
 // New returns a client for an account. name is the provider's, for errors.
 func New(name string, access provider.Access, http *http.Client, quirks exchange.Quirks) *Client {
 	return &Client{
 		Exchange: exchange.Exchange{Codec: openaichat.Codec{}, HTTP: http, Provider: name, Quirks: quirks},
-		BaseURL:  access.Endpoint, Key: access.APIKey,
+		BaseURL:  access.Endpoint, Path: path, Key: access.APIKey,
 	}
 }
 
 // Upstream returns the endpoint as a target for requests that are already in the format. model is the server's name of
 // the model.
 func (c *Client) Upstream(model string) *provider.Upstream {
-	return c.Exchange.Upstream(c.BaseURL+path+c.Query, model, c.Authorize)
+	return c.Exchange.Upstream(c.BaseURL+c.Path, model, c.Authorize)
 }
 
 // Authorize sets the account's credential and headers on a request, replacing present ones.
 func (c *Client) Authorize(h http.Header) {
 	h.Del("Authorization")
-	switch {
-	case c.Key.IsZero():
-	case c.KeyHeader != "":
-		h.Set(c.KeyHeader, c.Key.Reveal())
-	default:
+	if c.KeyHeader != "" {
+		h.Del(c.KeyHeader)
+	}
+	if !c.Key.IsZero() {
 		h.Set("Authorization", "Bearer "+c.Key.Reveal())
+		if c.KeyHeader != "" {
+			h.Set(c.KeyHeader, c.Key.Reveal())
+		}
 	}
 	for name, value := range c.Headers {
 		h.Set(name, value)
@@ -63,7 +66,7 @@ func (c *Client) Authorize(h http.Header) {
 
 // Do makes an attempt of one request.
 func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaichat.Request) (*provider.Response, error) {
-	call := &exchange.Call{URL: c.BaseURL + path + c.Query, Header: c.Header(request.Config), Model: request.Model, Stream: request.Stream}
+	call := &exchange.Call{URL: c.BaseURL + c.Path, Header: c.Header(request.Config), Model: request.Model, Stream: request.Stream}
 	return c.Exchange.Do(ctx, r, call, request.Append)
 }
 

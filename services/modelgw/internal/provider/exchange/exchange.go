@@ -42,12 +42,19 @@ type Exchange struct {
 type Quirks struct {
 	// RetryUnreadable means that a 200 whose body is not a JSON object comes from an intermediary, and may be retried.
 	RetryUnreadable bool
+	// RetryMalformed means that any answer that cannot be read may be retried.
+	RetryMalformed bool
 	// StopStatuses are the statuses whose errors may represent an output, such as a full context; nil is all.
 	StopStatuses []int
 	// Stop reads such an error before the dialect does; nil has no rules of its own.
 	Stop func(status int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool)
+	// OwnStops means that the codes by which the dialect reads such an error mean nothing here, so that Stop alone does.
+	OwnStops bool
 	// Class corrects the class of an error; nil corrects nothing.
 	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
+	// Finish adds to an output what the dialect leaves out of it; nil adds nothing. It fails for an answer that cannot be
+	// used.
+	Finish func(answer dialect.Response, output *modelv1.ModelOutput) error
 	// Auth recognises an error that refuses the credential with another status than 401; nil recognises none.
 	Auth func(said *dialect.Error) bool
 }
@@ -84,6 +91,9 @@ func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, enco
 			return answer.Stopped, answer.Raw, err
 		}
 		output, err := answer.Response.Output(r.Tools)
+		if err == nil && x.Quirks.Finish != nil {
+			err = x.Quirks.Finish(answer.Response, output)
+		}
 		if err != nil {
 			return nil, answer.Raw, x.Malformed(err)
 		}
@@ -185,7 +195,7 @@ func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider
 		a.Stopped, err = x.meaning(answer, said, call.Model)
 	} else if err != nil {
 		failure := x.Malformed(err)
-		if x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
+		if x.Quirks.RetryMalformed || x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
 			failure.Class = provider.Transient
 		}
 		err = failure
@@ -267,7 +277,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 				return output, nil
 			}
 		}
-		if output, stops := x.Codec.Stopped(status, said, model); stops {
+		if output, stops := x.Codec.Stopped(status, said, model); stops && !x.Quirks.OwnStops {
 			return output, nil
 		}
 	}

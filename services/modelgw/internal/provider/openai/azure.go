@@ -9,6 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -73,8 +74,10 @@ func (a *azure) open(m *model, client *http.Client, spec provider.Spec, deployme
 	m.served, m.byName = deployment, true
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(client, access.APIKey), quirks)
 	m.client.BaseURL = root + "/deployments/" + url.PathEscape(deployment)
-	m.client.Query = "?api-version=" + url.QueryEscape(cmp.Or(m.args.APIVersion, a.version))
-	m.client.KeyHeader = "Api-Key"
-	m.connect(root + responsesPath + m.client.Query)
+	version := "?api-version=" + url.QueryEscape(cmp.Or(m.args.APIVersion, a.version))
+	m.client.Path += version
+	// Azure takes a bearer token for the identity of a user, and reads keys in a header of its own.
+	m.client.Key, m.client.Headers = config.Secret{}, map[string]string{"Api-Key": access.APIKey.Reveal()}
+	m.connect(root + responsesapi.Path + version)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
 // usesResponses reports whether calls with this configuration use the Responses API: for images, which no other API
@@ -24,18 +25,8 @@ func (m *model) usesResponses(c *modelv1.GenerateConfig) bool {
 	}
 }
 
-// Options that the Responses API lacks: those that affect an answer, and those that affect how it is made.
-var (
-	responsesIgnored = []string{"frequency_penalty", "presence_penalty", "logit_bias", "num_choices", "stop_seqs", "top_k"}
-	responsesDropped = []string{"best_of", "effort", "fallback_models", "internal_tools", "prompt_logprobs", "reasoning_tokens", "seed"}
-	// sampling are options that a model lacks while it reasons.
-	sampling = []string{"temperature", "top_p", "logprobs", "top_logprobs"}
-	// responsesExtraBody are the members of extra_body that are sent to the Responses API.
-	responsesExtraBody = []string{
-		"max_tool_calls", "metadata", "previous_response_id", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier",
-		"store", "truncation",
-	}
-)
+// sampling are options that a model lacks while it reasons.
+var sampling = []string{"temperature", "top_p", "logprobs", "top_logprobs"}
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities { return m.CapabilitiesOf(nil) }
@@ -50,7 +41,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		Upstreams: m.upstreams,
 	}
 	if m.usesResponses(c) {
-		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesIgnored), slices.Clone(responsesDropped), responsesExtraBody
+		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), responsesapi.ExtraBody
 		caps.Features.ToolResultImages = true
 		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 		if !m.name.samples(c) {
@@ -59,12 +50,9 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		if !m.name.takesReasoning() {
 			caps.Dropped = append(caps.Dropped, "reasoning_effort", "reasoning_summary")
 		}
-		if !m.name.isNewest() {
-			caps.Dropped = append(caps.Dropped, "reasoning_mode")
-		}
-		if !m.takesCacheMarks() {
-			caps.Dropped = append(caps.Dropped, "cache_prompt")
-		}
+		caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool {
+			return option == "reasoning_mode" && m.name.isNewest() || option == "cache_prompt" && m.takesCacheMarks()
+		})
 	} else {
 		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped), chatapi.ExtraBodyDropped
 		if m.name.reasons() {
@@ -100,10 +88,8 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	if m.args.Streaming != nil && *m.args.Streaming && m.unverified.stream.Load() {
 		all = append(all, provider.Unsent{Option: provider.ModelArgument + "streaming", Why: "since the server refuses streams to an organization that it has not verified"})
 	}
-	if extra := extraBody(c); m.stores(extra) {
-		if _, given := extra.Get(metadata); given {
-			all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + metadata, Why: "since it stores the answer"})
-		}
+	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && responsesapi.Stores(c, m.args.ResponsesStore) {
+		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
 	}
 	return all
 }

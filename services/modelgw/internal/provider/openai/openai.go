@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -184,7 +185,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.byName = m.atVendor || h.byName
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
-	m.connect(access.Endpoint + responsesPath)
+	m.connect(access.Endpoint + responsesapi.Path)
 	return m, nil
 }
 

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -10,19 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
-)
-
-// responsesPath is where the Responses API is, below the base URL.
-const responsesPath = "/responses"
-
-// Members of extra_body that this provider reads.
-const (
-	metadata = "metadata"
-	store    = "store"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 )
 
 // unverified is what OpenAI refuses to an organization whose identity it has not verified. It is known once a request
@@ -32,7 +22,7 @@ type unverified struct{ stream, summary atomic.Bool }
 // generateResponses makes an attempt with the Responses API. A request that was refused for what needs a verified
 // organization is sent again without, unless the call asked for a summary.
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	r, restore := renamed(r)
+	r, restore := responsesapi.Renamed(r)
 	for {
 		request := m.responsesRequest(r)
 		call := &exchange.Call{
@@ -40,9 +30,7 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 		}
 		response, err := m.responses.Do(ctx, r, call, request.Append)
 		if err == nil {
-			for _, choice := range response.Output.GetChoices() {
-				choice.GetMessage().Model = m.served
-			}
+			responsesapi.SetModel(response.Output, m.served)
 			restore(response.Output)
 			return response, nil
 		}
@@ -73,28 +61,15 @@ func (m *model) goesWithout(request *openairesponses.Request, asked *modelv1.Gen
 // responsesRequest makes the upstream request.
 func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	config := m.sent(r.Config)
-	extra := extraBody(config)
-	image, drawn := chat.ImageOutput(config)
-	request := &openairesponses.Request{
-		Request: dialect.Request{
-			Model: m.served, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
-			Stream: r.Streams(m.args.Streaming) && !m.unverified.stream.Load(), Members: m.members(),
-		},
-		SealReasoning: m.name.takesReasoning() && !m.stores(extra),
-		Phases:        m.args.ResponsesPhase != nil && *m.args.ResponsesPhase,
-		CacheMarks:    m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
-	}
-	if len(r.Tools) == 0 || r.ToolChoice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO {
-		request.Choice = nil // The choice is among the tools here, and auto is the default.
-	}
-	if drawn {
+	request := responsesapi.New(dialect.Request{
+		Model: m.served, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
+		Stream: r.Streams(m.args.Streaming) && !m.unverified.stream.Load(), Members: m.members(),
+	}, m.args.ResponsesStore)
+	request.SealReasoning = request.SealReasoning && m.name.takesReasoning()
+	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
+	request.CacheMarks = m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF
+	if image, drawn := chat.ImageOutput(config); drawn {
 		request.ImageTool = imageTool(image)
-	}
-	if !m.stores(extra) {
-		request.Members = append(request.Members, dialect.Member{Name: store, JSON: "false"})
-		if value, given := extra.Get(metadata); given {
-			request.Members = append(request.Members, dialect.Member{Name: metadata, JSON: string(orderedjson.Append(nil, value))})
-		}
 	}
 	if m.name.takesReasoning() {
 		config.ReasoningSummary = m.summary(config)
@@ -111,26 +86,13 @@ func (m *model) sent(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return chat.Merge(left)
 }
 
-// summary is the summary of reasoning to ask for: by default, what the server decides.
+// summary is the summary of reasoning to ask for.
 func (m *model) summary(c *modelv1.GenerateConfig) *string {
-	switch asked := c.GetReasoningSummary(); {
-	case asked == "none", asked == "" && m.unverified.summary.Load():
+	if c.GetReasoningSummary() == "" && m.unverified.summary.Load() {
 		return nil
-	default:
-		return new(cmp.Or(asked, "auto"))
 	}
+	return responsesapi.Summary(c)
 }
-
-// stores reports whether the server stores the answer.
-func (m *model) stores(extra *orderedjson.Object) bool {
-	if value, given := extra.Get(store); given {
-		return value == true
-	}
-	return m.args.ResponsesStore != nil && *m.args.ResponsesStore
-}
-
-// extraBody returns extra_body as an object; empty if it is none, which the request then fails for.
-func extraBody(c *modelv1.GenerateConfig) *orderedjson.Object { return object(c.GetExtraBodyJson()) }
 
 // object reads a JSON object; empty if the document is none.
 func object(document string) *orderedjson.Object {

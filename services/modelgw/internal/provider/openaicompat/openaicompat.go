@@ -1,169 +1,152 @@
-// Package openaicompat provides third-party servers that speak OpenAI's chat completions. A model is named
-// `openai-api/<service>/<model>`; a service is an address and a key in the configuration.
+// Package openaicompat provides services that speak OpenAI's formats. Known services are providers of their
+// own, such as `deepseek/<model>`; each is a [Service], a literal of a table. All others are configured with an address
+// and a key, and are models `openai-api/<service>/<model>`. Servers that run already are used; none is started.
 package openaicompat
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
-// Name is the provider's name.
+// Name is the name of the provider of services that are configured.
 const Name = "openai-api"
 
-// Config sets the services up.
-type Config struct {
-	// Services are the servers by the name that follows `openai-api/`.
-	Services map[string]provider.Account `yaml:"services"`
-}
+// configured is what is known of services that are configured.
+var configured = Service{Name: Name, Description: "servers that speak OpenAI's chat completions, by configured service", Full: fullInput}
 
-// host is shared by instances.
+// host is a service with its accounts, shared by instances.
 type host struct {
-	services provider.Accounts
+	service  *Service
+	accounts provider.Accounts
 	http     *http.Client
 }
 
-// Kind returns the provider. The function that is returned with it closes idle connections.
+// Kind returns the provider of configured services. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{services: provider.Accounts{Provider: Name, Named: c.Services, KeyHint: keyHint}, http: transport.NewClient()}
-	kind := provider.Kind{
-		Name:        Name,
-		Description: "servers that speak OpenAI's chat completions, by configured service",
-		Dialect:     openaichat.Name,
-		Open:        h.open,
-		Accounts:    h.services.Usable(),
+	kind, h := hostOf(c)
+	return kind, h.closeIdle
+}
 
-		AccountInModel: true,
+// RawKind is Kind for prompts without a chat's template: models `openai-api-completions/<service>/<model>`.
+func RawKind(c Config) (provider.Kind, func() error) {
+	kind, h := hostOf(c)
+	return rawOf(kind), h.closeIdle
+}
+
+// hostOf returns the provider of configured services, and its host.
+func hostOf(c Config) (provider.Kind, *host) {
+	h := &host{service: &configured, http: transport.NewClient()}
+	h.accounts = provider.Accounts{Provider: Name, Named: c.Services, KeyHint: keyHint, Lacks: func(service string) string {
+		if c.Services[service].BaseURL != "" {
+			return ""
+		}
+		return fmt.Sprintf("set %s, or base_url of the service %q in the configuration of modelgw", envName(service)+addressSuffix, service)
+	}}
+	kind := h.kind()
+	kind.Open, kind.AccountInModel = h.openConfigured, true
+	return kind, h
+}
+
+// Kinds returns the providers of the known services, by name. The function that is returned with them closes idle
+// connections.
+func Kinds(c Services) ([]provider.Kind, func() error) {
+	client := transport.NewClient()
+	var kinds []provider.Kind
+	for _, name := range Names() {
+		service, _ := known(name)
+		h := newHost(service, c.accounts(name), client)
+		kinds = append(kinds, h.kind())
+		if service.Raw {
+			kinds = append(kinds, rawOf(h.kind()))
+		}
 	}
-	return kind, func() error {
-		h.http.CloseIdleConnections()
-		return nil
+	return kinds, (&host{http: client}).closeIdle
+}
+
+// newHost returns the host of a known service.
+func newHost(s *Service, accounts map[string]Account, client *http.Client) *host {
+	h := &host{service: s, http: client}
+	h.accounts = provider.Accounts{
+		Provider: s.Name, Named: map[string]provider.Account{}, Vendor: s.Address,
+		KeyHint: func(account string) string { return setting(account, s, "api_key", s.keyEnv()) },
+		Lacks: func(account string) string {
+			a := accounts[account]
+			switch {
+			case s.AccountIDEnv != "" && a.AccountID == "":
+				return setting(account, s, "account_id", []string{s.AccountIDEnv})
+			case s.Address == "" && a.BaseURL == "":
+				return setting(account, s, "base_url", s.addressEnv())
+			default:
+				return ""
+			}
+		},
 	}
+	for name, account := range accounts {
+		plain := account.Account
+		plain.KeyOptional = plain.KeyOptional || s.Keyless
+		if s.AccountIDEnv != "" {
+			plain.BaseURL = cmp.Or(plain.BaseURL, strings.ReplaceAll(s.Address, accountID, account.AccountID))
+		}
+		h.accounts.Named[name] = plain
+	}
+	return h
+}
+
+// setting describes how to set a key of an account's configuration.
+func setting(account string, s *Service, key string, variables []string) string {
+	if account != provider.DefaultAccount {
+		return fmt.Sprintf("set %s in modelgw.services.%s.accounts.%s of the configuration", key, s.Name, account)
+	}
+	return fmt.Sprintf("set %s, or %s in modelgw.services.%s of the configuration", strings.Join(variables, " or "), key, s.Name)
 }
 
 func keyHint(service string) string {
-	return fmt.Sprintf("set api_key of the service %q in the configuration of modelgw, or key_optional", service)
+	return fmt.Sprintf("set %s, or api_key of the service %q in the configuration of modelgw, or key_optional", envName(service)+keySuffix, service)
 }
 
-// arguments are the model arguments.
-type arguments struct {
-	// ResponsesAPI and EmulateTools are not built yet.
-	ResponsesAPI bool `json:"responses_api"`
-	EmulateTools bool `json:"emulate_tools"`
-	// Stream reports whether requests are streamed; the default is when the answer is watched.
-	Stream *bool `json:"stream"`
-	// StrictTools is sent with each tool; default true.
-	StrictTools *bool `json:"strict_tools"`
+func (h *host) kind() provider.Kind {
+	speaks := openaichat.Name
+	if h.service.Responses {
+		speaks = openairesponses.Name
+	}
+	return provider.Kind{
+		Name: h.service.Name, Description: h.service.Description, Dialect: speaks, Open: h.open, Accounts: h.accounts.Usable(),
+	}
 }
 
-// model is one opened model.
-type model struct {
-	name   string
-	args   arguments
-	client *chatapi.Client
-	// upstreams are made once.
-	upstreams []*provider.Upstream
+func (h *host) closeIdle() error {
+	h.http.CloseIdleConnections()
+	return nil
 }
 
+// open opens a model of a known service.
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
+	return h.openModel(spec, spec.Account, spec.Model, spec.Model)
+}
+
+// openConfigured opens a model whose name begins with its service.
+func (h *host) openConfigured(spec provider.Spec) (provider.Provider, error) {
 	service, name, ok := strings.Cut(spec.Model, "/")
 	if !ok || name == "" {
 		return nil, rpcerr.InvalidField("model", "%s/%s names no service: write %s/<service>/<model>", Name, spec.Model, Name)
 	}
-	if _, known := h.services.Named[service]; !known {
-		names := slices.Sorted(maps.Keys(h.services.Named))
-		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s; set base_url and api_key in modelgw.openai_api.services.%s of the configuration",
-			service, Name, cmp.Or(strings.Join(names, ", "), "none"), service)
+	if _, known := h.accounts.Named[service]; !known {
+		names := slices.Sorted(maps.Keys(h.accounts.Named))
+		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s; set %s and %s, or base_url and api_key in modelgw.openai_api.services.%s of the configuration",
+			service, Name, cmp.Or(strings.Join(names, ", "), "none"), envName(service)+keySuffix, envName(service)+addressSuffix, service)
 	}
 	if spec.Account != provider.DefaultAccount {
 		return nil, rpcerr.InvalidField("account", "the model %s/%s names its service, %s; leave the account %q out", Name, spec.Model, service, spec.Account)
 	}
-	m := &model{name: name}
-	if err := spec.Arguments(&m.args); err != nil {
-		return nil, err
-	}
-	switch {
-	case m.args.ResponsesAPI:
-		return nil, rpcerr.NotBuiltField("model_args_json/responses_api", "the Responses API")
-	case m.args.EmulateTools:
-		return nil, rpcerr.NotBuiltField("model_args_json/emulate_tools", "emulating tools in prompts")
-	}
-	access, err := h.services.Open(service, spec.BaseURL)
-	if err != nil {
-		return nil, err
-	}
-	m.client = chatapi.New(Name+"/"+service, access, transport.RedactSecrets(h.http, access.APIKey), quirks(service))
-	m.upstreams = []*provider.Upstream{m.client.Upstream(name)}
-	return m, nil
-}
-
-// Capabilities implements provider.Provider.
-func (m *model) Capabilities() provider.Capabilities {
-	return provider.Capabilities{
-		ConnectionKey:    provider.ShownURL(m.client.BaseURL) + "/" + m.name, // which lists of pools show
-		Ignored:          chatapi.Ignored,
-		Dropped:          append(slices.Clone(chatapi.Dropped), "modalities"),
-		ExtraBodyDropped: chatapi.ExtraBodyDropped,
-		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
-		},
-		Upstreams: m.upstreams,
-	}
-}
-
-// Check implements provider.Provider: any call may succeed.
-func (*model) Check(*modelv1.GenerateConfig) error { return nil }
-
-// Close implements provider.Provider.
-func (m *model) Close() error { return nil }
-
-// quirks interpret the errors of such servers. For a server with its own words for a full context, the answer names
-// service and model.
-func quirks(service string) exchange.Quirks {
-	return exchange.Quirks{
-		RetryUnreadable: true,
-		StopStatuses:    []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge},
-		Stop: func(_ int, e *dialect.Error, name string) (*modelv1.ModelOutput, bool) {
-			if !strings.Contains(e.Message, "input length") {
-				return nil, false
-			}
-			return chat.MessageOutput(service+"/"+name, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
-		},
-	}
-}
-
-// extended are keywords of JSON Schema that many servers refuse in a tool's parameters.
-var extended = []string{"pattern", "minLength", "maxLength", "minimum", "maximum", "examples"}
-
-// newer are names whose bound of output tokens has another member.
-var newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
-
-// Generate implements provider.Provider.
-func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	request := &openaichat.Request{StrictTools: m.args.StrictTools, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: toolschema.Without(r.Tools, extended...), Choice: r.ToolChoice, Config: r.Config, Stream: r.Streams(m.args.Stream),
-	}}
-	if request.StrictTools == nil {
-		request.StrictTools = new(true)
-	}
-	if newer.MatchString(m.name) {
-		request.MaxTokensMember = "max_completion_tokens"
-	}
-	return m.client.Do(ctx, r, request)
+	return h.openModel(spec, service, name, spec.Model)
 }

@@ -67,12 +67,26 @@ func askings(t *testing.T) map[string]*modelv1.GenerateConfig {
 // request, is refused, or is reported as not sent. New makes the model over an upstream API at an address.
 func Options(t *testing.T, New func(t *testing.T, root string) provider.Provider) {
 	t.Helper()
+	options(t, New, []*toolv1.ToolInfo{weather})
+}
+
+// OptionsWithoutTools is Options for an API that takes none of the suite's tools. It leaves out parallel_tool_calls.
+func OptionsWithoutTools(t *testing.T, New func(t *testing.T, root string) provider.Provider) {
+	t.Helper()
+	options(t, New, nil)
+}
+
+func options(t *testing.T, New func(t *testing.T, root string) provider.Provider, tools []*toolv1.ToolInfo) {
+	t.Helper()
 	r := newRecorder(t, nil)
 	p := New(t, r.URL())
-	without, _, bare, err := sent(t, r, p, &modelv1.GenerateConfig{})
+	without, _, bare, err := sent(t, r, p, &modelv1.GenerateConfig{}, tools)
 	require.NoError(t, err)
 	for name, config := range askings(t) {
-		with, unsent, left, err := sent(t, r, p, config)
+		if name == "parallel_tool_calls" && tools == nil {
+			continue
+		}
+		with, unsent, left, err := sent(t, r, p, config, tools)
 		switch {
 		case err != nil:
 			require.Error(t, p.Check(config), "%s is refused with each call, and not beforehand: %v", name, err)
@@ -92,7 +106,7 @@ type seen struct {
 }
 
 // sent returns a configuration's request, the options reported as not sent, and the rest.
-func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.GenerateConfig) (request seen, unsent []string, left *modelv1.GenerateConfig, err error) {
+func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.GenerateConfig, tools []*toolv1.ToolInfo) (request seen, unsent []string, left *modelv1.GenerateConfig, err error) {
 	t.Helper()
 	marked := chat.TextPart("q")
 	marked.GetText().CacheBreakpoint = new(true)
@@ -101,7 +115,7 @@ func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.Genera
 		{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(marked)},
 		{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(thought, chat.TextPart("a"))},
 		chat.User("q"),
-	}, Tools: []*toolv1.ToolInfo{weather}, Config: config}, provider.CapabilitiesOf(p, config))
+	}, Tools: tools, Config: config}, provider.CapabilitiesOf(p, config))
 	require.NoError(t, err)
 	left, names := provider.Sent(p, prepared.Config)
 	for _, u := range names {

@@ -37,11 +37,19 @@ type Harness struct {
 	New func(t *testing.T, answers ...Answer) provider.Provider
 	// LacksStatuses are the statuses that its protocol has no counterpart of.
 	LacksStatuses []int
+	// NoTools means that the API takes none of the suite's tools.
+	NoTools bool
+	// Busy means that the API asks to slow down with the status 503 too.
+	Busy bool
 }
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+	if h.NoTools {
+		plain := h.New
+		h.New = func(t *testing.T, answers ...Answer) provider.Provider { return toolless{plain(t, answers...)} }
+	}
 	for name, test := range map[string]func(*testing.T, Harness){
 		"an answer has a text, a model, a source and a time": answers,
 		"a call of a tool keeps its arguments":               calls,
@@ -59,6 +67,16 @@ func Run(t *testing.T, h Harness) {
 			test(t, h)
 		})
 	}
+}
+
+// toolless is a provider that is offered no tools.
+type toolless struct{ provider.Provider }
+
+// Generate implements provider.Provider.
+func (p toolless) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	without := *r
+	without.Tools, without.ToolChoice = nil, nil
+	return p.Provider.Generate(ctx, &without)
 }
 
 var weather = &toolv1.ToolInfo{
@@ -105,6 +123,9 @@ func calls(t *testing.T, h Harness) {
 }
 
 func badArguments(t *testing.T, h Harness) {
+	if h.NoTools {
+		t.Skip("the provider takes no tools")
+	}
 	p := h.New(t, Answer{Function: "weather", Arguments: `{"city": `}, Answer{Function: "weather", Arguments: "Oslo"})
 	response, err := p.Generate(t.Context(), request("weather?"))
 	require.NoError(t, err)
@@ -148,6 +169,9 @@ func classes(t *testing.T, h Harness) {
 		if slices.Contains(h.LacksStatuses, status) {
 			continue
 		}
+		if status == 503 && h.Busy {
+			want = provider.RateLimit
+		}
 		p := h.New(t, Answer{Status: status, RetryAfter: 7 * time.Second})
 		_, err := p.Generate(t.Context(), request("q"))
 		failure, ok := provider.As(err)
@@ -173,7 +197,7 @@ func ends(t *testing.T, h Harness) {
 
 func records(t *testing.T, h Harness) {
 	const delay = 20 * time.Millisecond
-	p := h.New(t, Answer{Text: "fine"}, Answer{Text: "fine", Delay: delay})
+	p := h.New(t, Answer{Text: "yes"}, Answer{Text: "yes", Delay: delay})
 	r := request("how are you?")
 	response, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
@@ -183,7 +207,7 @@ func records(t *testing.T, h Harness) {
 	require.NoError(t, err)
 	require.NotNil(t, response.Call)
 	assert.Contains(t, response.Call.GetRequestJson(), "how are you?")
-	assert.Contains(t, response.Call.GetResponseJson(), "fine")
+	assert.Contains(t, response.Call.GetResponseJson(), "yes")
 	assert.False(t, response.Call.GetError())
 	assert.GreaterOrEqual(t, response.Call.GetTime(), delay.Seconds(), "seconds on the wire")
 }

@@ -86,6 +86,9 @@ const (
 	conversationsPath = "/v1/conversations"
 	countPath         = "/v1/messages/count_tokens"
 	defaultCount      = `{"input_tokens":7}`
+
+	// noModels is a list of models.
+	noModels = `{"object":"list","data":[]}`
 )
 
 // recorder is a server that records requests and returns recorded answers in order, repeating the last one.
@@ -140,7 +143,7 @@ func (r *recorder) record(got upstreamRequest) *upstreamResponse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests = append(r.requests, got)
-	if len(r.answers) == 0 || got.Path == countPath {
+	if len(r.answers) == 0 || got.Path == countPath || got.Method == http.MethodGet {
 		return nil
 	}
 	answer := &r.answers[0]
@@ -182,6 +185,8 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	whole, stream := defaultAnswer, defaultStream
 	streams := strings.HasSuffix(u.Path, geminiStream)
 	switch {
+	case u.Method != http.MethodPost:
+		whole = noModels
 	case u.Path == messagesPath:
 		whole, stream = defaultMessage, defaultMessageStream
 	case strings.HasSuffix(u.Path, responsesPath):

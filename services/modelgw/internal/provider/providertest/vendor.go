@@ -14,7 +14,7 @@ import (
 )
 
 // vendor is a server that returns answers in order, in the format of a vendor. Requests for a number of tokens, if the
-// format has a path for them, do not consume an answer.
+// format has a path for them, and for lists of models do not consume an answer.
 type vendor struct {
 	// failure is a body for a status, stream and whole write answers.
 	failure       string
@@ -43,8 +43,12 @@ func (v *vendor) next() Answer {
 // ServeHTTP implements http.Handler.
 func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Path == countPath {
+	switch {
+	case r.URL.Path == countPath:
 		_, _ = fmt.Fprint(w, defaultCount)
+		return
+	case r.Method != http.MethodPost:
+		_, _ = fmt.Fprint(w, noModels)
 		return
 	}
 	var asked struct {

@@ -1,4 +1,4 @@
-package openai
+package responsesapi
 
 import (
 	"slices"
@@ -17,9 +17,9 @@ const (
 	pythonSent = "python_exec"
 )
 
-// renamed returns the request with the tool under the name that is sent, and a function that undoes it in the output.
+// Renamed returns the request with the tool under the name that is sent, and a function that undoes it in the output.
 // It copies what it changes.
-func renamed(r *provider.Request) (sent *provider.Request, restore func(*modelv1.ModelOutput)) {
+func Renamed(r *provider.Request) (sent *provider.Request, restore func(*modelv1.ModelOutput)) {
 	isPython := func(name string) bool { return name == pythonTool }
 	inTool := func(tool *toolv1.ToolInfo) bool { return isPython(tool.GetName()) }
 	inMessage := func(m *modelv1.ChatMessage) bool {

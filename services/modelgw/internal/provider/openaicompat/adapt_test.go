@@ -1,0 +1,249 @@
+package openaicompat_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
+)
+
+// sent are the members of the request for a call, and the warnings.
+func sent(t *testing.T, service, model string, r *provider.Request) (members map[string]json.RawMessage, warnings []string) {
+	t.Helper()
+	p := openAt(t, service, model, providertest.ChatServer(t, providertest.Answer{Text: "fine"}), `{"responses_api": false}`)
+	r.Record = provider.RecordAll
+	if r.Config == nil {
+		r.Config = &modelv1.GenerateConfig{}
+	}
+	if r.Messages == nil {
+		r.Messages = []*modelv1.ChatMessage{chat.User("q")}
+	}
+	response, err := p.Generate(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(response.Call.GetRequestJson()), &members))
+	return members, response.Warnings
+}
+
+// A choice that a service refuses while its model thinks is weakened, with a warning.
+func TestForcedChoices(t *testing.T) {
+	t.Parallel()
+	clock := []*toolv1.ToolInfo{{Name: "clock", ParametersJson: `{"type":"object"}`}}
+	forced := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY)
+	named := &toolv1.ToolChoice{Choice: &toolv1.ToolChoice_Function{Function: "clock"}}
+	const whole = `{"type":"function","function":{"name":"clock"}}`
+	disabled := &modelv1.GenerateConfig{ExtraBodyJson: new(`{"thinking":{"type":"disabled"}}`)}
+	none := &modelv1.GenerateConfig{ReasoningEffort: new("none")}
+	for i, test := range []struct {
+		service, model string
+		choice         *toolv1.ToolChoice
+		config         *modelv1.GenerateConfig
+		want           string
+		warns          bool
+	}{
+		{"deepseek", "deepseek-chat", forced, nil, `"auto"`, true},
+		{"deepseek", "deepseek-chat", named, nil, `"auto"`, true},
+		{"deepseek", "deepseek-chat", forced, none, `"required"`, false},
+		{"deepseek", "deepseek-chat", named, disabled, whole, false},
+		{"deepseek", "deepseek-chat", nil, nil, `"auto"`, false},
+		{"moonshot", "kimi-k2.5", forced, nil, `"auto"`, true},
+		{"moonshot", "kimi-k2.5", named, nil, `"auto"`, true},
+		{"moonshot", "kimi-k2.5", named, disabled, whole, false},
+		{"moonshot", "Kimi-K3", forced, nil, `"required"`, false},
+		{"moonshot", "kimi-k3", named, nil, `"required"`, true},
+		{"moonshot", "moonshot-v1-8k", named, nil, whole, false},
+		{"together", "m", named, nil, whole, false},
+		{"meta", "muse-spark-1.3", named, nil, `"auto"`, true},
+		{"meta", "muse-spark-1.3", nil, nil, `"auto"`, false},
+	} {
+		members, warnings := sent(t, test.service, test.model, &provider.Request{Tools: clock, ToolChoice: test.choice, Config: test.config})
+		assert.JSONEq(t, test.want, string(members["tool_choice"]), i)
+		assert.Equal(t, test.warns, len(warnings) > 0, "%d: %v", i, warnings)
+	}
+}
+
+// What a service calls an effort, and where it has it; an effort without a word there is not sent, and is said not to be.
+func TestEfforts(t *testing.T) {
+	t.Parallel()
+	for i, test := range []struct{ service, model, effort, member, want string }{
+		{"deepseek", "m", "medium", "reasoning_effort", `"high"`},
+		{"deepseek", "m", "none", "thinking", `{"type":"disabled"}`},
+		{"fireworks", "accounts/a/models/GPT-OSS-20b", "max", "reasoning_effort", `"high"`},
+		{"fireworks", "accounts/a/models/glm-5", "none", "reasoning_effort", `"none"`},
+		{"fireworks", "accounts/a/models/minimax-m3", "max", "reasoning_effort", `"max"`},
+		{"fireworks", "accounts/a/models/minimax-m2p7", "none", "", ""},
+		{"meta", "muse-spark-1.3", "max", "reasoning_effort", `"max"`},
+		{"meta", "muse-spark-1", "max", "reasoning_effort", `"xhigh"`},
+		{"meta", "muse-spark-1.10", "max", "reasoning_effort", `"max"`},
+		{"meta", "muse-spark-2-contributor", "max", "reasoning_effort", `"xhigh"`},
+		{"meta", "muse-spark-1.2-preview", "none", "", ""},
+		{"ollama", "m", "max", "reasoning", `{"effort":"high"}`},
+		{"ollama", "m", "none", "", ""},
+		{"sambanova", "m", "none", "", ""},
+		{"together", "openai/gpt-oss-20b", "xhigh", "reasoning_effort", `"high"`},
+		{"together", "m", "xhigh", "reasoning_effort", `"xhigh"`},
+		{"together", "m", "none", "", ""},
+	} {
+		c := &modelv1.GenerateConfig{ReasoningEffort: &test.effort}
+		members, _ := sent(t, test.service, test.model, &provider.Request{Config: c})
+		_, unsent := provider.Sent(openAt(t, test.service, test.model, "http://127.0.0.1:1", ""), c)
+		if test.member == "" {
+			assert.NotContains(t, members, "reasoning_effort", i)
+			assert.NotContains(t, members, "reasoning", i)
+			assert.Equal(t, []provider.Unsent{{Option: "reasoning_effort", Why: "which has no effort none"}}, unsent, i)
+			continue
+		}
+		assert.JSONEq(t, test.want, string(members[test.member]), i)
+		assert.Empty(t, unsent, i)
+	}
+}
+
+// Answers are streamed where a service wants it, and where someone watches, except where a stream lacks something.
+func TestWhatIsStreamed(t *testing.T) {
+	t.Parallel()
+	long, logprobs := &modelv1.GenerateConfig{MaxTokens: new(int64(16001))}, &modelv1.GenerateConfig{Logprobs: new(true)}
+	watch := func() {}
+	for i, test := range []struct {
+		service string
+		config  *modelv1.GenerateConfig
+		watch   func()
+		want    bool
+	}{
+		{"fireworks", nil, nil, false},
+		{"fireworks", long, nil, true},
+		{"together", long, nil, false},
+		{"together", nil, watch, true},
+		{"together", logprobs, watch, false},
+		{"hf-inference-providers", nil, nil, true},
+		{"litellm-proxy", nil, nil, true},
+	} {
+		members, _ := sent(t, test.service, "m", &provider.Request{Config: test.config, Progress: test.watch})
+		assert.Equal(t, test.want, members["stream"] != nil, i)
+	}
+}
+
+// A last message of the assistant is continued, unless extra_body decides.
+func TestTheLastMessageIsContinued(t *testing.T) {
+	t.Parallel()
+	r := func(c *modelv1.GenerateConfig) *provider.Request {
+		return &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("Name a city."), chat.Assistant("Ber")}, Config: c}
+	}
+	for _, service := range []string{"vllm", "sglang"} {
+		members, _ := sent(t, service, "m", r(nil))
+		assert.Equal(t, "false true", fmt.Sprint(string(members["add_generation_prompt"]), " ", string(members["continue_final_message"])))
+		members, _ = sent(t, service, "m", r(&modelv1.GenerateConfig{ExtraBodyJson: new(`{"add_generation_prompt":true}`)}))
+		assert.NotContains(t, members, "continue_final_message")
+	}
+	members, _ := sent(t, "ollama", "m", r(nil))
+	assert.NotContains(t, members, "continue_final_message")
+}
+
+func TestDeepSeekTakesNoSchema(t *testing.T) {
+	t.Parallel()
+	members, warnings := sent(t, "deepseek", "m", &provider.Request{Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: `{"type":"object"}`}}})
+	assert.JSONEq(t, `{"type":"json_object"}`, string(members["response_format"]))
+	assert.Len(t, warnings, 1)
+}
+
+func TestTogetherWantsATemperatureForSeveralChoices(t *testing.T) {
+	t.Parallel()
+	members, _ := sent(t, "together", "m", &provider.Request{Config: &modelv1.GenerateConfig{NumChoices: new(int32(2))}})
+	assert.Equal(t, "1", string(members["temperature"]))
+}
+
+// An adapter of a model is asked for by its own name, and a server tells the window of the model below it, once.
+func TestAnAdapterAndTheWindowOfAServer(t *testing.T) {
+	t.Parallel()
+	var listings, refused atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet {
+			listings.Add(1)
+			assert.Equal(t, "/v1/models", r.URL.Path)
+			assert.Equal(t, "Bearer k", r.Header.Get("Authorization"))
+			_, _ = fmt.Fprint(w, `{"data":[{"id":"acme/river","max_model_len":4096},{"id":"acme/law","parent":"acme/river"},{"id":"other","max_model_len":9}]}`)
+			return
+		}
+		var asked struct{ Model string }
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&asked))
+		assert.Equal(t, "acme/law", asked.Model)
+		if refused.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = fmt.Fprint(w, `{"error":{"message":"CUDA out of memory. Tried to allocate 2 GiB"}}`)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"choices":[{"message":{"content":"fine"},"finish_reason":"stop"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	p := openAt(t, "vllm", "acme/river:acme/law", server.URL+"/v1", "")
+	windowed := p.(provider.Windowed)
+	_, told := windowed.ContextTokens()
+	assert.False(t, told)
+	_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+	assert.Equal(t, provider.Final, provider.ClassOfError(err), "a server without memory cannot go on: %v", err)
+	_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+	require.NoError(t, err)
+	tokens, told := windowed.ContextTokens()
+	assert.True(t, told)
+	assert.Equal(t, int64(4096), tokens)
+	assert.Equal(t, int32(1), listings.Load())
+}
+
+// A service of the Responses API is asked by it, unless a model argument says otherwise; any other, if one says so.
+func TestTheFormatOfAService(t *testing.T) {
+	t.Parallel()
+	for i, test := range []struct{ service, args, want string }{
+		{"meta", "", "/responses"},
+		{"meta", `{"responses_api": false}`, "/chat/completions"},
+		{"deepseek", "", "/chat/completions"},
+		{"deepseek", `{"responses_api": true}`, "/responses"},
+	} {
+		p := openAt(t, test.service, "m", "http://127.0.0.1:1/v1", test.args)
+		assert.Equal(t, "http://127.0.0.1:1/v1"+test.want, p.Capabilities().Upstreams[0].URL, i)
+	}
+	kind := kindOf(t, "deepseek", nil)
+	_, err := kind.Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true, "emulate_tools": true}`})
+	require.ErrorContains(t, err, "emulate_tools")
+}
+
+// In Meta's answers a refusal of the model is filtered content.
+func TestARefusalOfMeta(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No."}]}]}`)
+	}))
+	t.Cleanup(server.Close)
+	for service, want := range map[string]modelv1.StopReason{"meta": modelv1.StopReason_STOP_REASON_CONTENT_FILTER, "deepseek": modelv1.StopReason_STOP_REASON_STOP} {
+		response, err := openAt(t, service, "m", server.URL, `{"responses_api": true}`).Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
+		require.NoError(t, err)
+		assert.Equal(t, want, chat.StopReason(response.Output), service)
+	}
+}
+
+// Tools that are emulated are in a prompt, and calls in an answer's text are calls.
+func TestEmulatedTools(t *testing.T) {
+	t.Parallel()
+	url := providertest.ChatServer(t, providertest.Answer{Text: `Look. <tool_call>{"name":"clock","arguments":{}}</tool_call>`})
+	r := &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll,
+		Tools: []*toolv1.ToolInfo{{Name: "clock", Description: "Tells the time.", ParametersJson: `{"type":"object"}`}},
+	}
+	response, err := openAt(t, "ollama", "m", url, `{"emulate_tools": true}`).Generate(t.Context(), r)
+	require.NoError(t, err)
+	assert.Equal(t, "Look.", chat.Completion(response.Output))
+	require.Len(t, chat.FirstMessage(response.Output).GetToolCalls(), 1)
+	assert.Equal(t, "clock", chat.FirstMessage(response.Output).GetToolCalls()[0].GetFunction())
+	assert.Contains(t, response.Call.GetRequestJson(), "Tells the time.")
+	assert.NotContains(t, response.Call.GetRequestJson(), `"tools"`)
+}

@@ -1,0 +1,49 @@
+package openaicompat
+
+import (
+	"net/http"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
+)
+
+// groq hosts open models. https://console.groq.com/docs/api-reference#chat
+var groq = Service{
+	Name: "groq", Description: "Groq", Address: "https://api.groq.com", Path: "/openai/v1/chat/completions",
+	MaxTokens: 2048, WholeSchemas: true, PlainTools: true, PlainTurns: true, EmptyCalls: true, ImagesOnly: true, NoExtraBody: true,
+	Models: []Models{{Efforts: threeEfforts, Ignored: []string{"logit_bias", "logprobs", "top_logprobs", "prompt_logprobs"}}},
+	Finish: finishGroq,
+	Full:   map[int][]string{http.StatusBadRequest: {"context_length_exceeded", "reduce the length"}}, OwnStops: true,
+}
+
+// finishGroq adds what Groq says of an answer: times, and the calls of its own tools. Reasoning goes back to it as text.
+func finishGroq(answer dialect.Response, output *modelv1.ModelOutput, name string) error {
+	responsesapi.SetModel(output, name)
+	if said, ok := answer.(interface{ Metadata() string }); ok {
+		output.MetadataJson = said.Metadata()
+	}
+	for _, choice := range output.GetChoices() {
+		for _, part := range choice.GetMessage().GetContent().GetList().GetParts() {
+			if part.GetReasoning() != nil {
+				part.InternalJson = ""
+			}
+		}
+	}
+	return nil
+}
+
+// azureAI is Azure's model inference API. https://learn.microsoft.com/rest/api/aifoundry/modelinference
+var azureAI = Service{
+	Name: "azureai", Description: "models on Azure AI", KeyEnv: []string{"AZURE_API_KEY", "AZUREAI_API_KEY"},
+	AddressEnv: []string{"AZURE_ENDPOINT_URL", "AZUREAI_ENDPOINT_URL", "AZUREAI_BASE_URL"},
+	Path:       "/chat/completions?api-version=2024-05-01-preview", KeyHeader: "Api-Key", Sent: bareName,
+	MaxTokens: 2048, MergeUser: true, PlainTools: true, PlainTurns: true, OmitEmpty: true, ImagesOnly: true, NoStreamUsage: true,
+	NoExtraBody: true, NoReasoning: true,
+	Models: []Models{
+		{Named: llama, Ignored: ignoredByAzure, Emulate: true},
+		{Named: mistral, Ignored: ignoredByAzure, Unbounded: true},
+		{Ignored: ignoredByAzure},
+	},
+	Full: map[int][]string{http.StatusBadRequest: {"maximum context length"}}, OwnStops: true,
+}

@@ -1,0 +1,367 @@
+package openaicompat
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/openai"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/emulate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+)
+
+// arguments are the model arguments.
+type arguments struct {
+	// ResponsesAPI selects the Responses API or chat completions; the default is the service's.
+	ResponsesAPI *bool `json:"responses_api"`
+	// ResponsesStore makes the server of the Responses API store answers, and ResponsesPhase states to it which messages
+	// of the assistant are comments before calls.
+	ResponsesStore *bool `json:"responses_store"`
+	ResponsesPhase *bool `json:"responses_phase"`
+	// EmulateTools puts tools into a prompt, for models or servers that know none.
+	EmulateTools *bool `json:"emulate_tools"`
+	// Stream reports whether requests are streamed; the default is the service's.
+	Stream *bool `json:"stream"`
+	// StrictTools is sent with each tool in chat completions; the default is the service's, mostly true.
+	StrictTools *bool `json:"strict_tools"`
+}
+
+// model is one opened model.
+type model struct {
+	service *Service
+	// name is sent, and label is the name in answers that are made here; differs are the differences of such models.
+	name    string
+	label   string
+	differs Models
+	args    arguments
+	// members are those of the service's own arguments, and enabled is the one that switches reasoning on or off, as JSON.
+	members []dialect.Member
+	enabled string
+	// emulates puts tools into a prompt.
+	emulates bool
+	client   *chatapi.Client
+	// responses makes attempts with the Responses API; nil if the model is asked by chat completions.
+	responses *exchange.Exchange
+	// upstreams are the targets for unchanged requests in the format that is used.
+	upstreams []*provider.Upstream
+	window    window
+}
+
+// openModel opens a model with an account. label is its name in answers that are made of an error.
+func (h *host) openModel(spec provider.Spec, account, name, label string) (provider.Provider, error) {
+	s := h.service
+	if s.Sent != nil {
+		sent, err := s.Sent(name)
+		if err != nil {
+			return nil, err
+		}
+		name = sent
+	}
+	m := &model{service: s, name: name, label: label, differs: s.of(name)}
+	if err := m.takeArguments(spec); err != nil {
+		return nil, err
+	}
+	byResponses := s.Responses
+	if m.args.ResponsesAPI != nil {
+		byResponses = *m.args.ResponsesAPI
+	}
+	if s.ResponsesOnly && !byResponses {
+		return nil, provider.InvalidArguments(fmt.Errorf("%s has the Responses API alone, so that responses_api cannot be false", s.Name))
+	}
+	m.emulates = m.differs.Emulate && !byResponses
+	if m.args.EmulateTools != nil {
+		m.emulates = *m.args.EmulateTools
+	}
+	if byResponses && m.emulates {
+		return nil, provider.InvalidArguments(errors.New("emulate_tools is for chat completions; it cannot be used with responses_api"))
+	}
+	access, err := h.accounts.Open(account, spec.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	called := s.Name
+	if s == &configured {
+		called += "/" + account
+	}
+	m.client = chatapi.New(called, access, transport.RedactSecrets(h.http, access.APIKey), s.quirks(name, label))
+	if access.APIKey.IsZero() && s.DefaultKey != "" {
+		m.client.Key = config.NewSecret(s.DefaultKey)
+	}
+	m.client.Path, m.client.KeyHeader = cmp.Or(s.Path, m.client.Path), s.KeyHeader
+	m.upstreams = []*provider.Upstream{m.client.Upstream(name)}
+	if byResponses {
+		m.responses = new(m.client.Exchange)
+		m.responses.Codec = openairesponses.Codec{}
+		m.upstreams[0] = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
+	}
+	return m, nil
+}
+
+// takeArguments reads the model's arguments, those of the service first.
+func (m *model) takeArguments(spec provider.Spec) error {
+	if m.service.Arguments != nil && spec.Args != "" {
+		all, err := orderedjson.DecodeObject([]byte(spec.Args))
+		if err != nil {
+			return provider.InvalidArguments(err)
+		}
+		members, err := m.service.Arguments(all)
+		if err != nil {
+			return provider.InvalidArguments(err)
+		}
+		for _, member := range members {
+			if member.Name == reasoningEnabled {
+				m.enabled = member.JSON
+			} else {
+				m.members = append(m.members, member)
+			}
+		}
+		spec.Args = string(orderedjson.Append(nil, all))
+	}
+	return spec.Arguments(&m.args)
+}
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	pool := provider.ShownURL(m.client.BaseURL) // which lists of pools show
+	if !m.service.PoolByAddress {
+		pool += "/" + m.name
+	}
+	caps := provider.Capabilities{
+		ConnectionKey:  pool,
+		MaxTokens:      m.service.MaxTokens,
+		MergeUser:      m.service.MergeTurns || m.service.MergeUser,
+		MergeAssistant: m.service.MergeTurns,
+		MergeSystem:    m.service.MergeSystem,
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
+		},
+		Upstreams: m.upstreams,
+	}
+	if m.responses != nil {
+		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody
+		caps.Features.ToolResultImages = true
+	} else {
+		caps.Ignored, caps.Dropped, caps.ExtraBodyDropped = chatapi.Ignored, chatapi.Dropped, chatapi.ExtraBodyDropped
+	}
+	switch {
+	case m.service.NoExtraBody:
+		caps.ExtraBody = []string{}
+	case m.service.WholeExtraBody:
+		caps.ExtraBody, caps.ExtraBodyDropped = nil, nil
+	}
+	if m.differs.Unbounded {
+		caps.MaxTokens = 0
+	}
+	caps.Features.Audio = !m.service.ImagesOnly
+	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
+	caps.Dropped = append(slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
+		return m.responses == nil && (option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && m.differs.Marks)
+	}), "modalities")
+	if m.emulates {
+		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
+	}
+	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return slices.Contains(caps.Ignored, option) })
+	return caps
+}
+
+// Overruled implements provider.OptionDropper.
+func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	var all []provider.Unsent
+	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed && word == "" {
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which has no effort " + c.GetReasoningEffort()})
+	}
+	if m.service.NoReasoning && m.responses == nil && c.ReasoningHistory != nil {
+		all = append(all, provider.Unsent{Option: "reasoning_history", Why: "which is sent no past reasoning"})
+	}
+	if m.service.ReasoningTokens && m.responses == nil && c.ReasoningTokens != nil && c.ReasoningEffort != nil {
+		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "which takes either them or reasoning_effort"})
+	}
+	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && m.responses != nil && !m.service.NoExtraBody && responsesapi.Stores(c, m.args.ResponsesStore) {
+		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
+	}
+	for _, argument := range []struct {
+		name string
+		asks *bool
+	}{{"responses_store", m.args.ResponsesStore}, {"responses_phase", m.args.ResponsesPhase}} {
+		if m.responses == nil && argument.asks != nil && *argument.asks {
+			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "since chat completions do not take it"})
+		}
+	}
+	return all
+}
+
+// Check implements provider.Provider: any call may succeed.
+func (*model) Check(*modelv1.GenerateConfig) error { return nil }
+
+// Close implements provider.Provider.
+func (m *model) Close() error { return nil }
+
+var (
+	// newer are names whose bound of output tokens has another member.
+	newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
+	// highest are names of OpenAI's models with the effort `max`.
+	highest = regexp.MustCompile(`gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)`)
+)
+
+// Generate implements provider.Provider.
+func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	if m.service.ListsWindows {
+		m.window.ask(ctx, m.client, m.name)
+	}
+	response, err := m.attempt(ctx, r)
+	if err == nil && m.service.RefusalStops {
+		for _, choice := range response.Output.GetChoices() {
+			if choice.GetStopReason() == modelv1.StopReason_STOP_REASON_STOP && choice.GetStopDetails().GetType() == format.KindRefusal {
+				choice.StopReason = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+			}
+		}
+	}
+	return response, err
+}
+
+// attempt makes an attempt in the format that the model is asked in.
+func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	switch {
+	case m.responses != nil:
+		return m.generateResponses(ctx, r)
+	case m.emulates:
+		emulated := emulate.Request(r)
+		request, warnings := m.chatRequest(emulated)
+		response, err := m.client.Do(ctx, emulated, request)
+		if err == nil {
+			emulate.Read(response.Output, r.Tools, m.label)
+			response.Warnings = warnings
+		}
+		return response, err
+	default:
+		request, warnings := m.chatRequest(r)
+		response, err := m.client.Do(ctx, r, request)
+		if err == nil {
+			response.Warnings = warnings
+		}
+		return response, err
+	}
+}
+
+// generateResponses makes an attempt with the Responses API.
+func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	r, restore := responsesapi.Renamed(r)
+	base, warnings := m.base(r)
+	if m.service.Tools != nil {
+		if err := m.service.Tools(&base); err != nil {
+			return nil, err
+		}
+	}
+	base.Members = append(base.Members, m.service.ResponsesMembers...)
+	if !m.service.Responses && base.Config.GetReasoningEffort() == "max" && !highest.MatchString(m.name) {
+		base.Config.ReasoningEffort = new("xhigh") // their highest
+	}
+	base.Config.ReasoningSummary = responsesapi.Summary(base.Config)
+	request := responsesapi.New(base, m.args.ResponsesStore)
+	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
+	call := &exchange.Call{URL: m.client.BaseURL + responsesapi.Path, Header: m.client.Header(r.Config), Model: m.name, Stream: request.Stream}
+	response, err := m.responses.Do(ctx, r, call, request.Append)
+	if err != nil {
+		return nil, err
+	}
+	responsesapi.SetModel(response.Output, m.name)
+	restore(response.Output)
+	response.Warnings = warnings
+	return response, nil
+}
+
+// chatRequest makes the upstream request for chat completions, and returns warnings.
+func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string) {
+	base, warnings := m.base(r)
+	request := &openaichat.Request{
+		Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty, Replay: m.differs.Replay,
+		PlainTurns: m.service.PlainTurns, EmptyCalls: m.service.EmptyCalls, OmitEmpty: m.service.OmitEmpty, ImagesOnly: m.service.ImagesOnly, NoStreamUsage: m.service.NoStreamUsage,
+		EphemeralMarks: m.differs.Marks && r.Config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
+	}
+	if m.service.NoReasoning {
+		request.Replay = func(*contentv1.Content) (string, []dialect.Member) { return "", nil }
+	}
+	if !m.service.WholeSchemas {
+		request.Tools = toolschema.Without(r.Tools, extended...)
+	}
+	if request.StrictTools == nil && !m.service.PlainTools {
+		request.StrictTools = new(!m.service.LaxTools)
+	}
+	if m.service.MaxCompletionTokens || newer.MatchString(m.name) {
+		request.MaxTokensMember = "max_completion_tokens"
+	}
+	return request, warnings
+}
+
+// base is the part of a request that is the same in both formats, with the service's differences; it returns warnings.
+func (m *model) base(r *provider.Request) (base dialect.Request, warnings []string) {
+	sent, _ := provider.Sent(m, r.Config)
+	base = dialect.Request{Model: m.name, Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: chat.Merge(sent), Stream: m.streams(r), Members: slices.Clone(m.members)}
+	if m.service.Adapt != nil {
+		warnings = m.service.Adapt(&base)
+	}
+	c := base.Config
+	if word, changed := m.differs.Efforts[c.GetReasoningEffort()]; changed {
+		c.ReasoningEffort = &word
+	}
+	if c.GetReasoningEffort() == "" {
+		c.ReasoningEffort = nil
+	}
+	if m.service.ReasoningObject && m.responses == nil {
+		base.Members = append(base.Members, m.reasoning(c)...)
+		c.ReasoningEffort = nil
+	}
+	return base, warnings
+}
+
+// reasoning is the object of options of reasoning; none if there are no options.
+func (m *model) reasoning(c *modelv1.GenerateConfig) []dialect.Member {
+	object := &orderedjson.Object{}
+	if c.ReasoningEffort != nil {
+		object.Set("effort", c.GetReasoningEffort())
+	} else if c.ReasoningTokens != nil && m.service.ReasoningTokens {
+		object.Set("max_tokens", json.Number(strconv.FormatInt(c.GetReasoningTokens(), 10)))
+	}
+	if m.enabled != "" {
+		object.Set("enabled", m.enabled == "true")
+	}
+	if document := string(orderedjson.Append(nil, object)); document != "{}" {
+		return []dialect.Member{{Name: "reasoning", JSON: document}}
+	}
+	return nil
+}
+
+// streams reports whether a request is to be streamed.
+func (m *model) streams(r *provider.Request) bool {
+	switch s := m.service; {
+	case m.args.Stream != nil:
+		return *m.args.Stream
+	case s.WholeLogprobs && r.Config.GetLogprobs():
+		return false
+	case s.Streamed, s.StreamedOver > 0 && r.Config.GetMaxTokens() > s.StreamedOver:
+		return true
+	default:
+		return r.Streams(nil)
+	}
+}
+
+// extended are keywords of JSON Schema that many servers refuse in a tool's parameters.
+var extended = []string{"pattern", "minLength", "maxLength", "minimum", "maximum", "examples"}

@@ -1,0 +1,77 @@
+package openaicompat
+
+import (
+	"context"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/rawcompletions"
+)
+
+// rawSuffix ends the names of providers that complete prompts: `openai-api-completions`, `vllm-completions`.
+const rawSuffix = "-completions"
+
+// RawName is the provider that completes prompts by configured services.
+const RawName = Name + rawSuffix
+
+// rawOf returns a kind whose models complete prompts, with the accounts and addresses of one whose models chat.
+func rawOf(kind provider.Kind) provider.Kind {
+	raw := kind
+	raw.Name, raw.Dialect = kind.Name+rawSuffix, rawcompletions.Name
+	raw.Description = "prompts without a chat's template, by " + kind.Name
+	raw.Open = func(spec provider.Spec) (provider.Provider, error) {
+		opened, err := kind.Open(spec)
+		if err != nil {
+			return nil, err
+		}
+		m := opened.(*model) // as both kinds open
+		r := &rawModel{model: m, exchange: m.client.Exchange}
+		r.exchange.Codec = rawcompletions.Codec{}
+		return r, nil
+	}
+	return raw
+}
+
+// rawModel is a model that completes prompts.
+type rawModel struct {
+	*model
+	exchange exchange.Exchange
+}
+
+// Capabilities implements provider.Provider.
+func (m *rawModel) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ConnectionKey: m.model.Capabilities().ConnectionKey, Ignored: rawcompletions.Ignored, Dropped: rawcompletions.Dropped,
+		ExtraBodyDropped: []string{"metadata"}, Features: &modelv1.Capabilities{},
+	}
+}
+
+// Overruled implements provider.OptionDropper.
+func (m *rawModel) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	if c.TopLogprobs != nil && !c.GetLogprobs() {
+		return []provider.Unsent{{Option: "top_logprobs", Why: "which takes them with logprobs alone"}}
+	}
+	return nil
+}
+
+// Generate implements provider.Provider.
+func (m *rawModel) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	prompt, err := rawcompletions.Prompt(r.Messages)
+	if err != nil {
+		return nil, err
+	}
+	if m.service.ListsWindows {
+		m.window.ask(ctx, m.client, m.name)
+	}
+	sent, _ := provider.Sent(m, r.Config)
+	request := &rawcompletions.Request{Model: m.name, Prompt: prompt, Config: chat.Merge(sent)}
+	call := &exchange.Call{URL: m.client.BaseURL + rawcompletions.Path, Header: m.client.Header(r.Config), Model: m.name}
+	response, err := m.exchange.Do(ctx, r, call, request.Append)
+	if err == nil && len(r.Tools) > 0 {
+		response.Warnings = append(slices.Clip(response.Warnings), "no tools are offered: the model continues a prompt")
+	}
+	return response, err
+}

@@ -1,0 +1,128 @@
+package openaicompat_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
+)
+
+// kindOf returns the provider of a known service with these accounts.
+func kindOf(t testing.TB, name string, c openaicompat.Services) provider.Kind {
+	t.Helper()
+	kinds, closeIdle := openaicompat.Kinds(c)
+	t.Cleanup(func() { _ = closeIdle() })
+	i := slices.IndexFunc(kinds, func(k provider.Kind) bool { return k.Name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return kinds[i]
+}
+
+// serviceOf configures a service as a recorded case has it.
+func serviceOf(name string) func(testing.TB, providertest.GoldenSetup) provider.Kind {
+	return func(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
+		t.Helper()
+		var c struct {
+			Services openaicompat.Services `yaml:"services"`
+		}
+		var key config.Secret
+		var address string
+		setup.Load(t, &c, &key, &address)
+		if c.Services == nil {
+			c.Services = openaicompat.Services{}
+		}
+		service := c.Services[name]
+		if !key.IsZero() {
+			service.APIKey = key
+		}
+		if address != "" {
+			service.BaseURL = address
+		}
+		c.Services[name] = service
+		return kindOf(t, name, c.Services)
+	}
+}
+
+func TestGoldenServices(t *testing.T) {
+	t.Parallel()
+	for _, name := range openaicompat.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			providertest.Golden(t, "request", []string{"providers/request/" + name + "/*.json"}, serviceOf(name))
+			if !slices.Contains([]string{"litellm-proxy", "llama-cpp-python", "meta", "sambanova", "sglang"}, name) {
+				providertest.Golden(t, "response", []string{"providers/response/" + name + "/*.json"}, serviceOf(name))
+			}
+		})
+	}
+}
+
+// models are names of each service's models that its table tells apart.
+var models = map[string][]string{
+	"azureai":    {"phi-4", "org/mistral-large"},
+	"cloudflare": {"@cf/meta/llama-3.1-8b-instruct"}, "deepseek": {"deepseek-chat"}, "fireworks": {"accounts/fireworks/models/kimi-k2", "accounts/fireworks/models/gpt-oss-120b"},
+	"moonshot": {"kimi-k2.5", "kimi-k3", "moonshot-v1-8k"}, "openrouter": {"acme/river-7b", "anthropic/claude-sonnet-4.5", "deepseek/deepseek-v4-pro"}, "together": {"meta-llama/Llama-3.3-70B", "openai/gpt-oss-20b"},
+}
+
+// openAt opens a model of a service at an address.
+func openAt(t testing.TB, service, model, address, args string) provider.Provider {
+	t.Helper()
+	account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: address}, AccountID: "a1"}
+	kind := kindOf(t, service, openaicompat.Services{service: {Account: account}})
+	p, err := kind.Open(provider.Spec{Model: model, Account: provider.DefaultAccount, Args: args})
+	require.NoError(t, err)
+	return p
+}
+
+// each runs a test for every service, and for every model that its table tells apart.
+func each(t *testing.T, test func(t *testing.T, service, model string)) {
+	t.Helper()
+	for _, service := range openaicompat.Names() {
+		names := models[service]
+		if names == nil {
+			names = []string{"acme/river-7b"}
+		}
+		for _, model := range names {
+			t.Run(service+"/"+model, func(t *testing.T) {
+				t.Parallel()
+				test(t, service, model)
+			})
+		}
+	}
+}
+
+// formats are servers of both formats, by the model argument that selects it; without one it is the service's.
+var formats = map[string]func(testing.TB, ...providertest.Answer) string{
+	`{"responses_api": false}`: providertest.ChatServer, `{"responses_api": true}`: providertest.ResponsesServer,
+}
+
+func TestServicesPassTheSuite(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, service, model string) {
+		for args, serve := range formats {
+			if service == "perplexity" && args == `{"responses_api": false}` {
+				continue // It has no other API.
+			}
+			providertest.Run(t, providertest.Harness{NoTools: service == "perplexity", Busy: service == "cloudflare" || service == "moonshot", New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+				return openAt(t, service, model, serve(t, answers...), args)
+			}})
+		}
+	})
+}
+
+// No option of a configuration is passed over without a word.
+func TestEveryOptionOfEveryServiceIsSentOrSaidNotToBe(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, service, model string) {
+		if service == "perplexity" {
+			providertest.OptionsWithoutTools(t, func(t *testing.T, root string) provider.Provider { return openAt(t, service, model, root+"/v1", "") })
+			return
+		}
+		for _, args := range []string{"", `{"responses_api": true}`, `{"responses_api": false}`, `{"responses_api": true, "responses_store": true}`, `{"responses_api": false, "emulate_tools": true}`} {
+			providertest.Options(t, func(t *testing.T, root string) provider.Provider { return openAt(t, service, model, root+"/v1", args) })
+		}
+	})
+}
