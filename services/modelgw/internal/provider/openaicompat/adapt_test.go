@@ -247,3 +247,15 @@ func TestEmulatedTools(t *testing.T) {
 	assert.Contains(t, response.Call.GetRequestJson(), "Tells the time.")
 	assert.NotContains(t, response.Call.GetRequestJson(), `"tools"`)
 }
+
+// Models of Llama on Azure have their tools in a prompt, unless an argument says otherwise; no request of a client then
+// passes unchanged.
+func TestWhoseToolsAreEmulated(t *testing.T) {
+	t.Parallel()
+	for args, emulates := range map[string]bool{"": true, `{"emulate_tools": false}`: false} {
+		p := openAt(t, "azureai", "Llama-3.3-70B-Instruct", "http://127.0.0.1:1", args)
+		assert.Equal(t, emulates, p.Capabilities().Upstream == nil, args)
+	}
+	assert.NotNil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", "").Capabilities().Upstream)
+	assert.Nil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", `{"emulate_tools": true}`).Capabilities().Upstream)
+}

@@ -187,9 +187,9 @@ func TestModelsOfPerplexity(t *testing.T) {
 // Azure takes the key in a header of its own, at its own path, and a name without its organization.
 func TestAzuresAddress(t *testing.T) {
 	t.Parallel()
-	upstream := openAt(t, "azureai", "meta/Llama-3.3-70B", "https://models.example", "").Capabilities().Upstreams[0]
+	upstream := openAt(t, "azureai", "microsoft/phi-4", "https://models.example", "").Capabilities().Upstreams[0]
 	assert.Equal(t, "https://models.example/chat/completions?api-version=2024-05-01-preview", upstream.URL)
-	assert.Equal(t, "Llama-3.3-70B", upstream.Model)
+	assert.Equal(t, "phi-4", upstream.Model)
 	header := http.Header{"Api-Key": {"the client's"}, "Authorization": {"the client's"}}
 	upstream.Authorize(header)
 	assert.Equal(t, http.Header{"Api-Key": {"k"}, "Authorization": {"Bearer k"}}, header)
