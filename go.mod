@@ -6,6 +6,7 @@ require (
 	buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.12-20260825204119-511051f7f437.1
 	buf.build/go/protovalidate v1.4.0
 	cel.dev/cel-go v0.32.0
+	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.27
 	github.com/containerd/errdefs v1.0.0
 	github.com/distribution/reference v0.6.0
 	github.com/dlclark/regexp2 v1.12.0
@@ -35,6 +36,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 	modernc.org/sqlite v1.55.0
 )
+
+require github.com/aws/smithy-go v1.28.9 // indirect
 
 require (
 	cel.dev/expr v0.25.3 // indirect
