@@ -35,6 +35,7 @@ func (c *Config) baseURLs() map[string]string {
 		"OPENAI_BASE_URL (modelgw.openai.base_url)":       c.OpenAI.BaseURL,
 		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL,
 		"GOOGLE_BASE_URL (modelgw.google.base_url)":       c.Google.BaseURL,
+		"BEDROCK_BASE_URL (modelgw.bedrock.base_url)":     c.Bedrock.BaseURL,
 	}
 	for name, account := range c.OpenAI.Accounts {
 		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
@@ -44,6 +45,9 @@ func (c *Config) baseURLs() map[string]string {
 	}
 	for name, account := range c.Google.Accounts {
 		all["modelgw.google.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.Bedrock.Accounts {
+		all["modelgw.bedrock.accounts."+name+".base_url"] = account.BaseURL
 	}
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL

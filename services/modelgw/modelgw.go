@@ -39,6 +39,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrock"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
@@ -78,6 +79,8 @@ type Config struct {
 	Endpoints endpoint.Config `yaml:"endpoints"`
 	// Anthropic is Anthropic's API, with its accounts.
 	Anthropic anthropic.Config `yaml:"anthropic"`
+	// Bedrock is Amazon Bedrock, with its accounts.
+	Bedrock bedrock.Config `yaml:"bedrock"`
 	// Google is Google's Gemini API, with its accounts.
 	Google google.Config `yaml:"google"`
 	// OpenAI is OpenAI's API, with its accounts.
@@ -190,11 +193,14 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+	for _, kind := range []string{anthropic.Name, bedrock.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
 		all = append(all, scopeOfAccount(anthropic.Name, name))
+	}
+	for name := range c.Bedrock.Accounts {
+		all = append(all, scopeOfAccount(bedrock.Name, name))
 	}
 	for name := range c.Google.Accounts {
 		all = append(all, scopeOfAccount(google.Name, name))
@@ -302,11 +308,12 @@ func (s *Service) register(cfg Config, deps Deps) error {
 		return err
 	}
 	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
+	amazon, closeAmazon := bedrock.Kind(cfg.Bedrock)
 	gemini, closeGemini := google.Kind(cfg.Google)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, gemini, vendor, others} {
+	s.closers = append(s.closers, closeMock, closeClaude, closeAmazon, closeGemini, closeVendor, closeOthers)
+	for _, kind := range []provider.Kind{mock, claude, amazon, gemini, vendor, others} {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}
@@ -318,10 +325,11 @@ func (s *Service) register(cfg Config, deps Deps) error {
 func Models() []string {
 	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
 	claude, closeClaude := anthropic.Kind(anthropic.Config{})
+	amazon, closeAmazon := bedrock.Kind(bedrock.Config{})
 	gemini, closeGemini := google.Kind(google.Config{})
 	vendor, closeVendor := openai.Kind(openai.Config{})
-	kinds := []provider.Kind{claude, gemini, mock, vendor}
-	if err != nil || errors.Join(closeClaude(), closeGemini(), closeMock(), closeVendor()) != nil {
+	kinds := []provider.Kind{claude, amazon, gemini, mock, vendor}
+	if err != nil || errors.Join(closeClaude(), closeAmazon(), closeGemini(), closeMock(), closeVendor()) != nil {
 		return nil // Nothing is opened that could fail to close.
 	}
 	var models []string

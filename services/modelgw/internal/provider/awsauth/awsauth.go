@@ -47,9 +47,9 @@ type Default struct {
 	RoleARN string `yaml:"role_arn"`
 	// ExternalID is what the role's owner asks for.
 	ExternalID string `yaml:"external_id"`
-	// Region is the region of AWS; empty is DefaultRegion, then that of the profile.
+	// Region is the region of AWS; empty is that of `default_region`, then that of the profile.
 	Region string `yaml:"region" env:"AWS_REGION"`
-	// DefaultRegion is used if Region is not set: programs of AWS know both variables.
+	// DefaultRegion is used if `region` is not set: programs of AWS know both variables.
 	DefaultRegion string `yaml:"default_region" env:"AWS_DEFAULT_REGION"`
 }
 
@@ -63,10 +63,6 @@ func (d *Default) Account() Account {
 
 // HasKey reports whether the account has an access key.
 func (a *Account) HasKey() bool { return !a.AccessKeyID.IsZero() && !a.SecretAccessKey.IsZero() }
-
-// IsConfigured reports whether the account shows that AWS is to be used: it has a key, a profile or a region. Whether
-// the default chain gives credentials is known once they are needed.
-func (a *Account) IsConfigured() bool { return a.HasKey() || a.Profile != "" || a.Region != "" }
 
 var (
 	errHalfKey = errors.New("access_key_id and secret_access_key belong together; set both")

@@ -16,6 +16,7 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
@@ -59,10 +60,21 @@ type Account struct {
 	awsauth.Account `yaml:",inline"`
 }
 
-// usable reports whether requests can be made through the account, as far as its configuration shows.
-func (a *Account) usable() bool { return !a.APIKey.IsZero() || a.IsConfigured() }
+// isReachable reports whether it is known where requests go: in a region, which a profile may have, or for a key at an
+// address. Whether AWS's default chain gives credentials is known once they are needed.
+func (a *Account) isReachable(region, address string) bool {
+	switch {
+	case region != "":
+		return true
+	case a.APIKey.IsZero():
+		return a.Profile != ""
+	default:
+		return a.BaseURL != "" || address != ""
+	}
+}
 
-// Validate implements config.Validator.
+// Validate implements config.Validator. The account `default`, whose variables may be meant for other programs, is
+// checked when it is used.
 func (c *Config) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Accounts)) {
 		account := c.Accounts[name]
@@ -70,8 +82,7 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("accounts.%s: %w", name, err)
 		}
 	}
-	account := c.Account()
-	return account.Check()
+	return nil
 }
 
 // models are the listed names; requests may use any other too.
@@ -124,7 +135,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 
 // listed is the account as people see it.
 func (a *Account) listed(name string) *modelv1.Account {
-	info := &modelv1.Account{Name: name, Usable: a.usable(), BaseUrl: provider.ShownURL(a.BaseURL)}
+	info := &modelv1.Account{Name: name, Usable: a.isReachable(a.Region, ""), BaseUrl: provider.ShownURL(a.BaseURL)}
 	if a.BaseURL == "" && a.Region != "" {
 		info.BaseUrl = vendor(a.Region)
 	}
@@ -175,18 +186,13 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if _, err := m.endpoint(""); err != nil {
 		return nil, err
 	}
-	if !account.usable() || m.region() == "" && !m.needsNoRegion() {
-		return nil, provider.NoKey(Name, spec.Account, keyHint)
+	if err := account.Check(); err != nil {
+		return nil, rpcerr.ProviderNotConfigured(Name, spec.Account, "%s's account %q cannot be used: %w", Name, spec.Account, err)
+	}
+	if !account.isReachable(m.region(), m.asked) {
+		return nil, rpcerr.ProviderNotConfigured(Name, spec.Account, "%s's account %q has neither a region nor credentials: %s", Name, spec.Account, keyHint)
 	}
 	return m, nil
-}
-
-// needsNoRegion reports whether the region need not be configured: a profile has one, and a key needs only an address.
-func (m *model) needsNoRegion() bool {
-	if m.account.APIKey.IsZero() {
-		return m.account.Profile != ""
-	}
-	return m.account.BaseURL != "" || m.asked != ""
 }
 
 // region is the configured region; empty leaves it to the profile.
