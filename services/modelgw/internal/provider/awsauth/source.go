@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -150,14 +152,18 @@ func (s *Source) fault(ctx context.Context, err error) error {
 		return s.notConfigured(noCredentials)
 	}
 	where := op.ServiceID + " " + op.OperationName
-	said, answered := errors.AsType[smithy.APIError](err)
+	if said, coded := errors.AsType[smithy.APIError](err); coded {
+		where += ": " + said.ErrorCode()
+	}
+	status := 0 // of no answer
+	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		status = answer.HTTPStatusCode()
+	}
 	_, offline := errors.AsType[net.Error](err)
 	switch {
-	case answered && (said.ErrorFault() == smithy.FaultServer || said.ErrorCode() == "Throttling" || said.ErrorCode() == "ThrottlingException"):
-		return s.later(where + ": " + said.ErrorCode())
-	case answered:
-		return s.notConfigured("gets no credentials (" + where + ": " + said.ErrorCode() + ")")
-	case offline:
+	case provider.ClassOf(status) != provider.Final, strings.Contains(where, "Throttling"):
+		return s.later(where)
+	case offline && status == 0:
 		return s.later(where + " cannot be reached")
 	default:
 		return s.notConfigured("gets no credentials (" + where + ")")
