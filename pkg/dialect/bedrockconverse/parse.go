@@ -135,10 +135,10 @@ func (t *wireToolConfig) choice() (*toolv1.ToolChoice, error) {
 		}
 		return chat.FunctionChoice(tool.Name), nil
 	}
-	if _, any := t.Choice[choiceAny]; any {
+	if _, must := t.Choice[choiceAny]; must {
 		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), nil
 	}
-	if _, auto := t.Choice[choiceAuto]; auto {
+	if _, may := t.Choice[choiceAuto]; may {
 		return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), nil
 	}
 	return nil, dialect.Invalid(param, "is none of auto, any, tool")

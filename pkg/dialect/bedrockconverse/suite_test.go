@@ -2,6 +2,8 @@ package bedrockconverse_test
 
 import (
 	"bytes"
+	"io"
+	"iter"
 	"strings"
 	"testing"
 
@@ -129,3 +131,32 @@ func FuzzParseRequest(f *testing.F)   { dialecttest.FuzzParseRequest(f, suite) }
 func FuzzDecodeResponse(f *testing.F) { dialecttest.FuzzDecodeResponse(f, suite) }
 func FuzzStream(f *testing.F)         { dialecttest.FuzzStream(f, suite) }
 func FuzzScanUsage(f *testing.F)      { dialecttest.FuzzScanUsage(f, suite) }
+
+// FuzzEvents is FuzzStream below the checksums of frames: each line is the type and the payload of one.
+func FuzzEvents(f *testing.F) {
+	h := suite
+	h.Codec, h.Streams = lines{}, map[string]dialecttest.Stream{}
+	for name, s := range suite.Streams {
+		var text strings.Builder
+		for event, err := range (bedrockconverse.Codec{}).ReadEvents(strings.NewReader(s.Events)) {
+			if err != nil {
+				f.Fatal(err)
+			}
+			_, payload, _ := strings.Cut(string(event.Data), ":")
+			text.WriteString(event.Type + " " + strings.TrimSuffix(payload, "}") + "\n")
+		}
+		h.Streams[name] = dialecttest.Stream{Events: text.String()}
+	}
+	dialecttest.FuzzStream(f, h)
+}
+
+// lines reads frames from lines too.
+type lines struct{ bedrockconverse.Codec }
+
+func (l lines) ReadEvents(r io.Reader) iter.Seq2[dialect.Event, error] {
+	all, _ := io.ReadAll(r)
+	if len(all) > 0 && all[0] != 0 { // A frame begins with a length below 2^24.
+		all = []byte(frames(strings.Split(string(all), "\n")...))
+	}
+	return l.Codec.ReadEvents(bytes.NewReader(all))
+}

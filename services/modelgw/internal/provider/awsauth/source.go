@@ -83,7 +83,7 @@ func (s *Source) retrieve(ctx context.Context) (aws.Credentials, error) {
 		return aws.Credentials{}, err
 	}
 	if l.credentials == nil {
-		return aws.Credentials{}, s.notConfigured(noCredentials)
+		return aws.Credentials{}, s.notConfigured(emptyChain)
 	}
 	got, err := l.credentials.Retrieve(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Source) load(ctx context.Context) (*loaded, error) {
 	return l, nil
 }
 
-const noCredentials = "gets no credentials from AWS's default chain"
+const emptyChain = "gets no credentials from AWS's default chain"
 
 // metadata is the service of instances that have a role. Where it cannot be reached there is no instance.
 const metadata = "ec2imds"
@@ -149,7 +149,7 @@ func (s *Source) fault(ctx context.Context, err error) error {
 		if _, missing := errors.AsType[awsconfig.SharedConfigProfileNotExistError](err); missing {
 			return s.notConfigured(fmt.Sprintf("has the profile %q, which the shared configuration of AWS does not have", s.account.Profile))
 		}
-		return s.notConfigured(noCredentials)
+		return s.notConfigured(emptyChain)
 	}
 	where := op.ServiceID + " " + op.OperationName
 	if said, coded := errors.AsType[smithy.APIError](err); coded {
