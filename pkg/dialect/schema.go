@@ -13,6 +13,20 @@ func EditSchema(schema string, edit func(*orderedjson.Object) (changed bool)) st
 	return string(orderedjson.Append(nil, object))
 }
 
+// bounds are keywords that narrow values, which many servers refuse.
+var bounds = []string{"pattern", "minLength", "maxLength", "minimum", "maximum", "examples"}
+
+// DropBounds is an edit for EditSchema: it deletes the keywords that bound texts and numbers, and examples.
+func DropBounds(schema *orderedjson.Object) (changed bool) {
+	for _, keyword := range bounds {
+		if _, there := schema.Get(keyword); there {
+			schema.Delete(keyword)
+			changed = true
+		}
+	}
+	return changed
+}
+
 // editSchema edits a value that is a schema if it is an object.
 func editSchema(schema any, edit func(*orderedjson.Object) bool) bool {
 	object, ok := schema.(*orderedjson.Object)

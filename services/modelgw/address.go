@@ -36,6 +36,7 @@ func (c *Config) baseURLs() map[string]string {
 		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL,
 		"GOOGLE_BASE_URL (modelgw.google.base_url)":       c.Google.BaseURL,
 		"BEDROCK_BASE_URL (modelgw.bedrock.base_url)":     c.Bedrock.BaseURL,
+		"modelgw.sagemaker.base_url":                      c.SageMaker.BaseURL,
 	}
 	for name, account := range c.OpenAI.Accounts {
 		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
@@ -48,6 +49,9 @@ func (c *Config) baseURLs() map[string]string {
 	}
 	for name, account := range c.Bedrock.Accounts {
 		all["modelgw.bedrock.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.SageMaker.Accounts {
+		all["modelgw.sagemaker.accounts."+name+".base_url"] = account.BaseURL
 	}
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL

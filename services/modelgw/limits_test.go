@@ -274,13 +274,13 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 			assert.Equal(t, account.GetUsable(), account.GetProblem() == "", "an account that cannot be used says why")
 		}
 	}
-	assert.Equal(t, map[string]bool{"anthropic": false, "bedrock": false, "google": false, "mockllm": true, "openai": false}, names)
+	assert.Equal(t, map[string]bool{"anthropic": false, "bedrock": false, "google": false, "mockllm": true, "openai": false, "sagemaker": false}, names)
 	first, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 3})
 	require.NoError(t, err)
-	rest, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 3, PageToken: first.GetNextPageToken()})
+	rest, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{PageSize: 5, PageToken: first.GetNextPageToken()})
 	require.NoError(t, err)
 	assert.Len(t, first.GetProviders(), 3)
-	require.Len(t, rest.GetProviders(), 3)
+	require.Len(t, rest.GetProviders(), 4)
 	assert.Equal(t, []string{"openai-chat"}, rest.GetProviders()[1].GetDialects())
 	assert.Empty(t, rest.GetNextPageToken())
 	models, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: "mockllm"})

@@ -44,6 +44,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
 )
 
@@ -87,6 +88,8 @@ type Config struct {
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
 	OpenAIAPI openaicompat.Config `yaml:"openai_api"`
+	// SageMaker is Amazon SageMaker, with its accounts.
+	SageMaker sagemaker.Config `yaml:"sagemaker"`
 	// Mockllm is the scripted model.
 	Mockllm mockllm.Config `yaml:"mockllm"`
 }
@@ -193,7 +196,7 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, bedrock.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name} {
+	for _, kind := range []string{anthropic.Name, bedrock.Name, google.Name, mockllm.Name, openai.Name, openaicompat.Name, sagemaker.Name} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
@@ -204,6 +207,9 @@ func (c *Config) accountScopes() []string {
 	}
 	for name := range c.Google.Accounts {
 		all = append(all, scopeOfAccount(google.Name, name))
+	}
+	for name := range c.SageMaker.Accounts {
+		all = append(all, scopeOfAccount(sagemaker.Name, name))
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
@@ -312,8 +318,9 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	gemini, closeGemini := google.Kind(cfg.Google)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeClaude, closeAmazon, closeGemini, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, claude, amazon, gemini, vendor, others} {
+	hosted, closeHosted := sagemaker.Kind(cfg.SageMaker)
+	s.closers = append(s.closers, closeMock, closeClaude, closeAmazon, closeGemini, closeVendor, closeOthers, closeHosted)
+	for _, kind := range []provider.Kind{mock, claude, amazon, gemini, vendor, others, hosted} {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}

@@ -65,16 +65,11 @@ func withoutAdditional(schema *orderedjson.Object) bool {
 	return there
 }
 
-// refused are the keywords that the server does not accept in a schema of answers.
-var refused = []string{"minimum", "maximum", "minLength", "maxLength", "pattern", "examples"}
-
-// closed returns a schema whose objects allow only named members, as the server requires. On other schemas it refuses
-// the keyword.
+// closed returns a schema whose objects allow only named members, as the server requires, without the bounds that it
+// refuses. On other schemas it refuses the keyword.
 func closed(schema string) string {
 	return dialect.EditSchema(schema, func(node *orderedjson.Object) bool {
-		for _, keyword := range refused {
-			node.Delete(keyword)
-		}
+		dialect.DropBounds(node)
 		kind, _ := node.Get("type")
 		if _, members := node.Get("properties"); members || kind == "object" {
 			node.Set(additional, false)

@@ -27,6 +27,8 @@ type GoldenSetup struct {
 	Vendor string
 	// Service is the part before the first slash of the model's name.
 	Service string
+	// Root is the address of the recording server.
+	Root string
 	// Env are the variables that were set.
 	Env map[string]string
 }
@@ -81,7 +83,7 @@ func Golden(t *testing.T, theme string, patterns []string, open func(t testing.T
 func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder, open func(testing.TB, GoldenSetup) provider.Kind) {
 	t.Helper()
 	given := conversation(t, form)
-	setup := GoldenSetup{APIKey: form.APIKey, Env: map[string]string{}}
+	setup := GoldenSetup{APIKey: form.APIKey, Root: server.URL(), Env: map[string]string{}}
 	setup.Service, _, _ = strings.Cut(form.Model, "/")
 	for name, value := range form.Env {
 		setup.Env[name] = strings.ReplaceAll(value, "$ROOT", server.URL())
