@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -115,9 +113,10 @@ func Kind(c Config) (provider.Kind, func() error) {
 	var listed []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		account := named[name]
-		source := awsauth.NewSource(awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}, account.Account, h.http)
+		owner := awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}
+		source := awsauth.NewSource(owner, account.Account, h.http)
 		h.accounts[name] = &access{Account: account, signer: awsauth.NewSigner(source, service), bearer: transport.RedactSecrets(h.http, account.APIKey)}
-		listed = append(listed, account.listed(name))
+		listed = append(listed, owner.Listed(&account.Account, account.BaseURL, vendor, account.isReachable(account.Region, "")))
 	}
 	kind := provider.Kind{
 		Name:        Name,
@@ -131,18 +130,6 @@ func Kind(c Config) (provider.Kind, func() error) {
 		h.http.CloseIdleConnections()
 		return nil
 	}
-}
-
-// listed is the account as people see it.
-func (a *Account) listed(name string) *modelv1.Account {
-	info := &modelv1.Account{Name: name, Usable: a.isReachable(a.Region, ""), BaseUrl: provider.ShownURL(a.BaseURL)}
-	if a.BaseURL == "" && a.Region != "" {
-		info.BaseUrl = vendor(a.Region)
-	}
-	if !info.GetUsable() {
-		info.Problem = keyHint
-	}
-	return info
 }
 
 // arguments are the model arguments.
@@ -209,9 +196,9 @@ func (m *model) endpoint(region string) (string, error) {
 	return account.Endpoint(m.asked, vendor(region))
 }
 
-// path is the path of an operation on the model. All that a path could read otherwise is escaped, as AWS wants it.
+// path is the path of an operation on the model.
 func (m *model) path(operation string) string {
-	return "/model/" + strings.ReplaceAll(url.QueryEscape(string(m.name)), "+", "%20") + "/" + operation
+	return "/model/" + awsauth.Segment(string(m.name)) + "/" + operation
 }
 
 // unused are the model arguments that are set and not used.

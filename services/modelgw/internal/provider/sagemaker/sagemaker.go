@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -88,9 +86,10 @@ func Kind(c Config) (provider.Kind, func() error) {
 	var listed []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		account := named[name]
-		source := awsauth.NewSource(awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}, account.Account, h.http)
+		owner := awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}
+		source := awsauth.NewSource(owner, account.Account, h.http)
 		h.accounts[name] = &access{Account: account, signer: awsauth.NewSigner(source, service)}
-		listed = append(listed, account.listed(name))
+		listed = append(listed, owner.Listed(&account.Account, account.BaseURL, vendor, account.isReachable(account.Region)))
 	}
 	kind := provider.Kind{
 		Name:        Name,
@@ -107,18 +106,6 @@ func Kind(c Config) (provider.Kind, func() error) {
 
 // isReachable reports whether it is known where requests go: in a region, which a profile may have.
 func (a *Account) isReachable(region string) bool { return region != "" || a.Profile != "" }
-
-// listed is the account as people see it.
-func (a *Account) listed(name string) *modelv1.Account {
-	info := &modelv1.Account{Name: name, Usable: a.isReachable(a.Region), BaseUrl: provider.ShownURL(a.BaseURL)}
-	if a.BaseURL == "" && a.Region != "" {
-		info.BaseUrl = vendor(a.Region)
-	}
-	if !info.GetUsable() {
-		info.Problem = keyHint
-	}
-	return info
-}
 
 // arguments are the model arguments.
 type arguments struct {
@@ -190,7 +177,7 @@ func (m *model) endpoint(region string) (string, error) {
 
 // path is where requests to the endpoint are posted.
 func (m *model) path() string {
-	return "/endpoints/" + strings.ReplaceAll(url.QueryEscape(m.name), "+", "%20") + "/invocations"
+	return "/endpoints/" + awsauth.Segment(m.name) + "/invocations"
 }
 
 // Overruled implements provider.OptionDropper.
