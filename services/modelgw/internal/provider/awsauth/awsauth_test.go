@@ -136,9 +136,11 @@ func TestTheDefaultChainIsAskedWhereThereIsNoKey(t *testing.T) {
 	clean(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", keyID)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+	address, seen := server(t, 200, "{}")
 	c, err := signer(t, awsauth.Account{Region: "us-west-2"}).Client(t.Context(), "")
 	require.NoError(t, err)
-	assert.Equal(t, keyID, c.Secrets[0].Reveal())
+	post(t, c, address)
+	assert.Contains(t, seen().Get("Authorization"), keyID+"/")
 }
 
 // sts serves AWS's service of roles.
@@ -166,11 +168,13 @@ func TestARoleIsAssumed(t *testing.T) {
 	clean(t)
 	asked := sts(t, 200, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>ASIAROLEROLEROLEROLE</AccessKeyId>`+
 		`<SecretAccessKey>role-secret-of-the-role</SecretAccessKey><SessionToken>role-session</SessionToken><Expiration>2999-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`)
+	address, seen := server(t, 200, "{}")
 	s := signer(t, role())
 	assert.Empty(t, asked(), "nothing is asked before it is needed")
 	c, err := s.Client(t.Context(), "")
 	require.NoError(t, err)
-	assert.Equal(t, "ASIAROLEROLEROLEROLE", c.Secrets[0].Reveal())
+	post(t, c, address)
+	assert.Contains(t, seen().Get("Authorization"), "ASIAROLEROLEROLEROLE/")
 	assert.Contains(t, asked(), "ExternalId=outside")
 }
 

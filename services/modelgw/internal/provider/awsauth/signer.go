@@ -14,6 +14,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -33,8 +34,8 @@ type Client struct {
 	HTTP *http.Client
 	// Region is the region that requests are signed for.
 	Region string
-	// Secrets are the credentials.
-	Secrets []config.Secret
+	// Codec returns a codec that redacts the credentials within streams (transport.RedactEvents).
+	Codec func(dialect.Codec) dialect.Codec
 }
 
 // NewSigner returns a signer for a service, by the name that signatures have.
@@ -65,7 +66,7 @@ func (s *Signer) Client(ctx context.Context, region string) (Client, error) {
 		secrets := []config.Secret{config.NewSecret(got.AccessKeyID), config.NewSecret(got.SecretAccessKey), config.NewSecret(got.SessionToken)}
 		signed := *s.source.http
 		signed.Transport = &signing{next: s.source.http.Transport, credentials: got, service: s.service, region: region}
-		s.last, s.with = Client{HTTP: transport.RedactSecrets(&signed, secrets...), Region: region, Secrets: secrets}, got
+		s.last, s.with = Client{HTTP: transport.RedactSecrets(&signed, secrets...), Region: region, Codec: transport.RedactEvents(secrets...)}, got
 	}
 	return s.last, nil
 }

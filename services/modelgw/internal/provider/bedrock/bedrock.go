@@ -100,8 +100,8 @@ type host struct {
 type access struct {
 	Account
 	signer *awsauth.Signer
-	// bearer makes requests with the API key.
-	bearer *http.Client
+	// bearer is the client for requests with the API key.
+	bearer awsauth.Client
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
@@ -114,8 +114,9 @@ func Kind(c Config) (provider.Kind, func() error) {
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		account := named[name]
 		owner := awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}
+		bearer := awsauth.Client{HTTP: transport.RedactSecrets(h.http, account.APIKey), Codec: transport.RedactEvents(account.APIKey)}
 		source := awsauth.NewSource(owner, account.Account, h.http)
-		h.accounts[name] = &access{Account: account, signer: awsauth.NewSigner(source, service), bearer: transport.RedactSecrets(h.http, account.APIKey)}
+		h.accounts[name] = &access{Account: account, signer: awsauth.NewSigner(source, service), bearer: bearer}
 		listed = append(listed, owner.Listed(&account.Account, account.BaseURL, vendor, account.isReachable(account.Region, "")))
 	}
 	kind := provider.Kind{

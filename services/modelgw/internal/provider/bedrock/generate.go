@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // classes are the classes of errors by their type. Every other is final, whatever its status: AWS's clients repeat these
@@ -98,20 +95,21 @@ func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*pro
 
 // target returns the exchange with the account's credentials of now, and where it posts to.
 func (m *model) target(ctx context.Context, stream bool) (*exchange.Exchange, *exchange.Call, error) {
-	client, header := awsauth.Client{HTTP: m.account.bearer, Region: m.region(), Secrets: []config.Secret{m.account.APIKey}}, http.Header{}
+	client, region, header := m.account.bearer, m.region(), http.Header{}
 	if m.account.APIKey.IsZero() {
 		var err error
-		if client, err = m.account.signer.Client(ctx, client.Region); err != nil {
+		if client, err = m.account.signer.Client(ctx, region); err != nil {
 			return nil, nil, err
 		}
+		region = client.Region
 	} else {
 		header.Set("Authorization", "Bearer "+m.account.APIKey.Reveal())
 	}
-	endpoint, err := m.endpoint(client.Region)
+	endpoint, err := m.endpoint(region)
 	if err != nil {
 		return nil, nil, err
 	}
-	x := &exchange.Exchange{Codec: transport.RedactEvents(format.Codec{}, client.Secrets...), HTTP: client.HTTP, Provider: Name, Quirks: quirks}
+	x := &exchange.Exchange{Codec: client.Codec(format.Codec{}), HTTP: client.HTTP, Provider: Name, Quirks: quirks}
 	operation := "converse"
 	if stream {
 		operation = "converse-stream"

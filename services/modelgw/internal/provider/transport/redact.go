@@ -25,10 +25,11 @@ func RedactSecrets(c *http.Client, secrets ...config.Secret) *http.Client {
 	return &own
 }
 
-// RedactEvents returns a codec that redacts the secrets of an account from the failures within streams, for a format
-// whose frames have checksums: RedactSecrets sees only their bytes.
-func RedactEvents(c dialect.Codec, secrets ...config.Secret) dialect.Codec {
-	return redactingCodec{c, newSecretSet(secrets)}
+// RedactEvents returns a function that makes a codec redact the secrets of an account from the failures within streams,
+// for a format whose frames have checksums: RedactSecrets sees only their bytes.
+func RedactEvents(secrets ...config.Secret) func(dialect.Codec) dialect.Codec {
+	hidden := newSecretSet(secrets)
+	return func(c dialect.Codec) dialect.Codec { return redactingCodec{c, hidden} }
 }
 
 type redactingCodec struct {
