@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/awsstream"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
@@ -15,7 +16,7 @@ import (
 //
 //	messageStart (contentBlockStart? contentBlockDelta* contentBlockStop)* messageStop metadata
 type streamWriter struct {
-	frames  frameWriter
+	frames  *awsstream.Writer
 	started bool
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
@@ -37,7 +38,7 @@ type sentCall struct {
 
 // NewStreamWriter implements dialect.Codec. The format has no place for the id and the model of an answer.
 func (Codec) NewStreamWriter(w io.Writer, _ dialect.ResponseMeta) dialect.StreamWriter {
-	return &streamWriter{frames: frameWriter{w: w}, calls: map[int32]*sentCall{}}
+	return &streamWriter{frames: awsstream.NewWriter(w), calls: map[int32]*sentCall{}}
 }
 
 // eventPing is the type of an event that says nothing. Clients pass over types that they do not know.
@@ -55,13 +56,13 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 			name = typeInvalid
 		}
 	}
-	return s.frames.send(kindException, headerException, strings.ToLower(name[:1])+name[1:], Codec{}.AppendError(nil, f))
+	return s.frames.Send(awsstream.KindException, awsstream.HeaderException, strings.ToLower(name[:1])+name[1:], Codec{}.AppendError(nil, f))
 }
 
 // Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format knows but one.
 func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	if d.GetChoice() != 0 {
-		return s.frames.err
+		return s.frames.Err()
 	}
 	s.start()
 	switch piece := d.GetPiece().(type) {
@@ -74,7 +75,7 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	case *modelv1.GenerateDelta_Part:
 		s.writePart(piece.Part)
 	}
-	return s.frames.err
+	return s.frames.Err()
 }
 
 // Close implements dialect.StreamWriter. An output without choices is an empty answer.
@@ -262,5 +263,5 @@ func (s *streamWriter) event(name string, members func(*jsonwrite.Writer)) error
 	members(w)
 	w.EndObject()
 	s.payload = w.Bytes()
-	return s.frames.send(kindEvent, headerEvent, name, s.payload)
+	return s.frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, name, s.payload)
 }
