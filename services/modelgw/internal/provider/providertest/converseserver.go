@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
+	"github.com/evalfleet/evalfleet/pkg/dialect/awsstream"
 )
 
 // Operations of the Converse API, at the end of a path.
@@ -62,12 +62,9 @@ func converseAnswer(blocks, stop string) string {
 // streamConverse cuts the answer into pieces of three bytes.
 func (a Answer) streamConverse(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
+	frames := awsstream.NewWriter(w)
 	send := func(name, payload string) {
-		_ = eventstream.NewEncoder().Encode(w, eventstream.Message{Headers: eventstream.Headers{
-			{Name: ":event-type", Value: eventstream.StringValue(name)},
-			{Name: ":content-type", Value: eventstream.StringValue("application/json")},
-			{Name: ":message-type", Value: eventstream.StringValue("event")},
-		}, Payload: []byte(payload)})
+		_ = frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, name, []byte(payload))
 		_ = http.NewResponseController(w).Flush()
 	}
 	place := 0

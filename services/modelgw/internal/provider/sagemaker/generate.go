@@ -81,8 +81,14 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if m.args.InferenceComponentName != "" {
 		header.Set("X-Amzn-Sagemaker-Inference-Component", m.args.InferenceComponentName)
 	}
-	x := &exchange.Exchange{Codec: codec{}, HTTP: client.HTTP, Provider: Name, Quirks: quirks}
-	response, err := x.Do(ctx, r, &exchange.Call{URL: endpoint + m.path(), Header: header, Model: m.name}, m.request(r).Append)
+	request := m.request(r)
+	if request.Stream {
+		header.Set("Accept", "application/vnd.amazon.eventstream")
+		header.Set("X-Amzn-Sagemaker-Accept", "text/event-stream")
+	}
+	x := &exchange.Exchange{Codec: client.Codec(codec{}), HTTP: client.HTTP, Provider: Name, Quirks: quirks}
+	call := &exchange.Call{URL: endpoint + m.path(request.Stream), Header: header, Model: m.name, Stream: request.Stream}
+	response, err := x.Do(ctx, r, call, request.Append)
 	if failure, ok := provider.As(err); ok && failure.Auth {
 		m.account.signer.Forget()
 	}
@@ -110,12 +116,13 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	if schema := c.GetResponseSchema(); schema != nil {
 		schema.JsonSchema = dialect.EditSchema(schema.GetJsonSchema(), dialect.DropBounds)
 	}
-	return &openaichat.Request{
-		Request: dialect.Request{
-			Model: m.name, Messages: r.Messages, Tools: tools(r.Tools), Choice: r.ToolChoice, Config: c, Members: members(r.Messages, c),
-		},
-		ModelInAddress: true,
+	request := &openaichat.Request{ModelInAddress: true, Request: dialect.Request{
+		Model: m.name, Messages: r.Messages, Tools: tools(r.Tools), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
+	}}
+	if !request.Stream {
+		request.Members = append(request.Members, dialect.Member{Name: "stream", JSON: "false"})
 	}
+	return request
 }
 
 // tools are the tools without the keywords that such servers refuse.
@@ -130,8 +137,7 @@ func tools(given []*toolv1.ToolInfo) []*toolv1.ToolInfo {
 }
 
 // members are members that chat completions do not have. A conversation that ends with the model's words is continued.
-func members(messages []*modelv1.ChatMessage, c *modelv1.GenerateConfig) []dialect.Member {
-	all := []dialect.Member{{Name: "stream", JSON: "false"}}
+func members(messages []*modelv1.ChatMessage, c *modelv1.GenerateConfig) (all []dialect.Member) {
 	if c.TopK != nil {
 		all = append(all, dialect.Member{Name: "top_k", JSON: strconv.Itoa(int(c.GetTopK()))})
 	}

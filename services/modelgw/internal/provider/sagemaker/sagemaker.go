@@ -1,6 +1,6 @@
 // Package sagemaker is Amazon SageMaker's endpoints with models that speak chat completions, as vLLM and the containers
-// of its catalogue do. The format is pkg/dialect/openaichat; credentials and signatures are provider/awsauth. Streams,
-// and models that complete a text, are not supported.
+// of its catalogue do. The format is pkg/dialect/openaichat, in frames of Amazon's if it is streamed; credentials and
+// signatures are provider/awsauth. Models that complete a text are not supported.
 package sagemaker
 
 import (
@@ -117,8 +117,9 @@ type arguments struct {
 	InferenceComponentName string `json:"inference_component_name"`
 	// PromptLogprobs is used where the configuration has none.
 	PromptLogprobs *int32 `json:"prompt_logprobs"`
-	// Stream and CompletionMode are not built yet, but as false.
-	Stream         bool `json:"stream"`
+	// Stream streams every answer; by default one that is watched.
+	Stream *bool `json:"stream"`
+	// CompletionMode is not built yet, but as false.
 	CompletionMode bool `json:"completion_mode"`
 	// ReadTimeout and ConnectTimeout are known from inspect_ai, and not used: the gateway bounds attempts.
 	ReadTimeout    json.RawMessage `json:"read_timeout"`
@@ -140,10 +141,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
-	switch {
-	case m.args.Stream:
-		return nil, rpcerr.NotBuiltField("model_args_json/stream", "streams of SageMaker")
-	case m.args.CompletionMode:
+	if m.args.CompletionMode {
 		return nil, rpcerr.NotBuiltField("model_args_json/completion_mode", "completing a text on SageMaker")
 	}
 	if err := awsauth.CheckRegion(m.args.RegionName); err != nil {
@@ -176,8 +174,12 @@ func (m *model) endpoint(region string) (string, error) {
 }
 
 // path is where requests to the endpoint are posted.
-func (m *model) path() string {
-	return "/endpoints/" + awsauth.Segment(m.name) + "/invocations"
+func (m *model) path(stream bool) string {
+	path := "/endpoints/" + awsauth.Segment(m.name) + "/invocations"
+	if stream {
+		path += "-response-stream"
+	}
+	return path
 }
 
 // Overruled implements provider.OptionDropper.
@@ -187,7 +189,7 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) (all []provider.Unsent) {
 		value json.RawMessage
 	}{{"read_timeout", m.args.ReadTimeout}, {"connect_timeout", m.args.ConnectTimeout}} {
 		if jsonread.IsSet(argument.value) {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "whose attempts are bounded by attempt_timeout"})
+			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "whose attempts are bounded by attempt_timeout and stream_idle_timeout"})
 		}
 	}
 	if c.GetReasoningEffort() == noEffort {
@@ -205,9 +207,11 @@ func (m *model) Capabilities() provider.Capabilities {
 		ConnectionKey: m.name,
 		MaxTokens:     defaultBound,
 		MergeUser:     true, MergeAssistant: true,
-		Ignored:  []string{"verbosity"},
-		Dropped:  dropped,
-		Features: &modelv1.Capabilities{Tools: true, Images: true, Audio: true, ResponseSchema: true, Reasoning: true},
+		Ignored: []string{"verbosity"},
+		Dropped: dropped,
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, Audio: true, ResponseSchema: true, Reasoning: true, Streaming: m.args.Stream == nil || *m.args.Stream,
+		},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect/awsstream"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -58,7 +60,7 @@ func TestGoldenRequests(t *testing.T) {
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
-		return opened(t, providertest.ChatServer(t, answers...), "")
+		return opened(t, providertest.SageMakerServer(t, answers...), "")
 	}})
 }
 
@@ -101,7 +103,6 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	t.Parallel()
 	for args, reason := range map[string]errorsv1.ErrorReason{
-		`{"stream":true}`:                     errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET,
 		`{"completion_mode":true}`:            errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET,
 		`{"endpoint_url":"http://elsewhere"}`: errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		`{"region_name":"evil.example/"}`:     errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
@@ -115,4 +116,37 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	assert.False(t, kind.Accounts[0].GetUsable())
 	_, unsent := provider.Sent(opened(t, "", `{"read_timeout":5}`), &modelv1.GenerateConfig{ReasoningEffort: new("none")})
 	assert.Len(t, unsent, 2)
+}
+
+// Frames cut the text of a stream anywhere. An exception ends it, and may not recur.
+func TestAStreamIsInFrames(t *testing.T) {
+	t.Parallel()
+	const text = "data: {\"choices\":[{\"delta\":{\"content\":\"Größe\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+	for cut := range len(text) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			assert.Equal(t, "/endpoints/river/invocations-response-stream", r.URL.Path)
+			w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
+			frames := awsstream.NewWriter(w)
+			assert.NoError(t, frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, "PayloadPart", []byte(text[:cut])))
+			if cut%2 == 1 {
+				assert.NoError(t, frames.Send(awsstream.KindException, awsstream.HeaderException, "ModelStreamError", []byte(`{"Message":"broke","ErrorCode":"StreamBroken"}`)))
+				return
+			}
+			assert.NoError(t, frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, "PayloadPart", []byte(text[cut:])))
+		}))
+		response, err := opened(t, server.URL, `{"stream":true}`).Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}})
+		server.Close()
+		if cut%2 == 0 {
+			require.NoError(t, err, cut)
+			assert.Equal(t, "Größe", chat.Completion(response.Output), cut)
+			continue
+		}
+		if strings.Contains(text[:cut], "[DONE]\n\n") {
+			continue // The end had come before.
+		}
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%d: %v", cut, err)
+		assert.Equal(t, provider.Transient, failure.Class, cut)
+		assert.Contains(t, failure.Message, "broke", cut)
+	}
 }
