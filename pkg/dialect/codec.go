@@ -74,8 +74,10 @@ type Codec interface {
 	AppendRequest(dst []byte, r *Request) ([]byte, error)
 	// DecodeResponse decodes the body of an answer.
 	DecodeResponse(body []byte) (Response, error)
-	// ReadEvents splits a stream into events: [Events] for the formats that use server-sent events. It yields the error
-	// of a failed stream, and then ends.
+	// ReadEvents splits a stream into events: [Events] for the formats that use server-sent events. Of a format with
+	// frames of its own, each becomes an event whose data is JSON that says all that the frame says, so that records and
+	// ScanUsage need the data alone. It yields the error of a failed stream, or a *MalformedError for bytes that are no
+	// event, and then ends.
 	ReadEvents(stream io.Reader) iter.Seq2[Event, error]
 	// NewStreamReader returns a reader of an answer that arrives as events.
 	NewStreamReader() StreamReader

@@ -206,3 +206,15 @@ func FuzzCheckBase64(f *testing.F) {
 		}
 	})
 }
+
+func TestASchemaIsEditedAtAllLevels(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type": "object", "properties": {"minimum": {"minimum": 1, "enum": [1.0]}}, "$defs": {"d": {"pattern": "x"}}}`: `{"type":"object","properties":{"minimum":{"enum":[1.0]}},"$defs":{"d":{}}}`,
+		`{"anyOf":[{"maximum":1},7],"items":{"examples":[1]},"additionalProperties":{"maxLength":1}}`:                    `{"anyOf":[{},7],"items":{},"additionalProperties":{}}`,
+		`{"type": "object"}`: `{"type": "object"}`,
+		`no schema`:          `no schema`,
+	} {
+		assert.Equal(t, want, dialect.EditSchema(schema, dialect.DropBounds))
+	}
+}

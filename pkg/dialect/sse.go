@@ -8,18 +8,19 @@ import (
 	"iter"
 )
 
-// Event is one server-sent event. Its data is valid until the next event is read.
+// Event is one event of a stream, which is a server-sent event in most formats. Its data is valid until the next event
+// is read.
 type Event struct {
 	// Type is the event's name; empty if it has none.
 	Type string
 	Data []byte
 }
 
-// maxEventBytes bounds one event.
-const maxEventBytes = 32 << 20
+// MaxEventBytes bounds one event.
+const MaxEventBytes = 32 << 20
 
-// ErrEventTooLarge is the error for an event over 32 MiB.
-var ErrEventTooLarge = errors.New("a server-sent event is larger than 32 MiB")
+// ErrEventTooLarge is the error for an event over MaxEventBytes.
+var ErrEventTooLarge = errors.New("an event of the stream is larger than 32 MiB")
 
 // Events reads server-sent events as the HTML standard describes them. It skips comments, ids and retry times, and an
 // event without data that is cut off before its blank line at the end of the stream. Such an event with data is
@@ -28,7 +29,7 @@ var ErrEventTooLarge = errors.New("a server-sent event is larger than 32 MiB")
 func Events(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewScanner(r)
-		lines.Buffer(make([]byte, 0, 16<<10), maxEventBytes)
+		lines.Buffer(make([]byte, 0, 16<<10), MaxEventBytes)
 		lines.Split(splitLines)
 		var event Event
 		hasData, first := false, true
@@ -56,7 +57,7 @@ func Events(r io.Reader) iter.Seq2[Event, error] {
 				}
 				event.Data, hasData = append(event.Data, value...), true
 			}
-			if len(event.Data) > maxEventBytes {
+			if len(event.Data) > MaxEventBytes {
 				yield(Event{}, ErrEventTooLarge)
 				return
 			}

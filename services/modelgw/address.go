@@ -42,6 +42,8 @@ func (c *Config) baseURLs() map[string]string {
 		"AZURE_MISTRAL_BASE_URL (modelgw.mistral.azure.azure_base_url)": c.Mistral.Azure.AzureBaseURL,
 		"XAI_BASE_URL (modelgw.grok.base_url)":                          grok.WithScheme(c.Grok.BaseURL),
 		"GROK_BASE_URL (modelgw.grok.grok_base_url)":                    grok.WithScheme(c.Grok.GrokBaseURL),
+		"BEDROCK_BASE_URL (modelgw.bedrock.base_url)":                   c.Bedrock.BaseURL,
+		"modelgw.sagemaker.base_url":                                    c.SageMaker.BaseURL,
 	}
 	for name, url := range map[string]string{
 		"AZUREAI_OPENAI_BASE_URL (modelgw.openai.azure.base_url)":           c.OpenAI.Azure.BaseURL,
@@ -72,6 +74,12 @@ func (c *Config) baseURLs() map[string]string {
 	}
 	for name, account := range c.Grok.Accounts {
 		all["modelgw.grok.accounts."+name+".base_url"] = grok.WithScheme(account.BaseURL)
+	}
+	for name, account := range c.Bedrock.Accounts {
+		all["modelgw.bedrock.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.SageMaker.Accounts {
+		all["modelgw.sagemaker.accounts."+name+".base_url"] = account.BaseURL
 	}
 	for name, account := range c.OpenAIAPI.Services {
 		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL

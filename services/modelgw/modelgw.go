@@ -39,12 +39,14 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrock"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mistral"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
 )
 
@@ -80,6 +82,8 @@ type Config struct {
 	Endpoints endpoint.Config `yaml:"endpoints"`
 	// Anthropic is Anthropic's API, with its accounts.
 	Anthropic anthropic.Config `yaml:"anthropic"`
+	// Bedrock is Amazon Bedrock, with its accounts.
+	Bedrock bedrock.Config `yaml:"bedrock"`
 	// Google is Google's Gemini API, with its accounts.
 	Google google.Config `yaml:"google"`
 	// Mistral is Mistral's API, with its accounts.
@@ -93,6 +97,8 @@ type Config struct {
 	// Services are known services that speak OpenAI's format, by name: models `<service>/<model>`. docs/model-services.md
 	// lists them, with their variables. A service without a key or an address here and in variables cannot be used.
 	Services openaicompat.Services `yaml:"services"`
+	// SageMaker is Amazon SageMaker, with its accounts.
+	SageMaker sagemaker.Config `yaml:"sagemaker"`
 	// Mockllm is the scripted model.
 	Mockllm mockllm.Config `yaml:"mockllm"`
 }
@@ -200,7 +206,7 @@ func (c *Config) budgetFault(scope string) error {
 // accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
 func (c *Config) accountScopes() []string {
 	var all []string
-	for _, kind := range []string{anthropic.Name, google.Name, grok.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name, openaicompat.RawName} {
+	for _, kind := range []string{anthropic.Name, bedrock.Name, google.Name, grok.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name, openaicompat.RawName, sagemaker.Name} {
 		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
 	}
 	for name := range c.Anthropic.Accounts {
@@ -212,6 +218,9 @@ func (c *Config) accountScopes() []string {
 	for name := range c.OpenAI.Azure.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
 	}
+	for name := range c.Bedrock.Accounts {
+		all = append(all, scopeOfAccount(bedrock.Name, name))
+	}
 	for name := range c.Google.Accounts {
 		all = append(all, scopeOfAccount(google.Name, name))
 	}
@@ -220,6 +229,9 @@ func (c *Config) accountScopes() []string {
 	}
 	for name := range c.Grok.Accounts {
 		all = append(all, scopeOfAccount(grok.Name, name))
+	}
+	for name := range c.SageMaker.Accounts {
+		all = append(all, scopeOfAccount(sagemaker.Name, name))
 	}
 	for name := range c.OpenAI.Accounts {
 		all = append(all, scopeOfAccount(openai.Name, name))
@@ -329,15 +341,17 @@ func (s *Service) register(cfg Config, deps Deps) error {
 		return err
 	}
 	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
+	amazon, closeAmazon := bedrock.Kind(cfg.Bedrock)
 	gemini, closeGemini := google.Kind(cfg.Google)
 	xai, closeXAI := grok.Kind(cfg.Grok)
 	mistralAI, closeMistral := mistral.Kind(cfg.Mistral)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
+	hosted, closeHosted := sagemaker.Kind(cfg.SageMaker)
 	raw, closeRaw := openaicompat.RawKind(cfg.OpenAIAPI)
 	known, closeKnown := openaicompat.Kinds(cfg.Services)
-	s.closers = append(s.closers, closeMock, closeClaude, closeGemini, closeXAI, closeMistral, closeVendor, closeOthers, closeRaw, closeKnown)
-	for _, kind := range append([]provider.Kind{mock, claude, gemini, xai, mistralAI, vendor, others, raw}, known...) {
+	s.closers = append(s.closers, closeMock, closeClaude, closeAmazon, closeGemini, closeXAI, closeMistral, closeVendor, closeOthers, closeRaw, closeKnown, closeHosted)
+	for _, kind := range append([]provider.Kind{mock, claude, amazon, gemini, xai, mistralAI, vendor, others, raw, hosted}, known...) {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}
@@ -349,12 +363,13 @@ func (s *Service) register(cfg Config, deps Deps) error {
 func Models() []string {
 	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
 	claude, closeClaude := anthropic.Kind(anthropic.Config{})
+	amazon, closeAmazon := bedrock.Kind(bedrock.Config{})
 	gemini, closeGemini := google.Kind(google.Config{})
 	xai, closeXAI := grok.Kind(grok.Config{})
 	mistralAI, closeMistral := mistral.Kind(mistral.Config{})
 	vendor, closeVendor := openai.Kind(openai.Config{})
-	kinds := []provider.Kind{claude, gemini, xai, mistralAI, mock, vendor}
-	if err != nil || errors.Join(closeClaude(), closeGemini(), closeXAI(), closeMistral(), closeMock(), closeVendor()) != nil {
+	kinds := []provider.Kind{claude, amazon, gemini, xai, mistralAI, mock, vendor}
+	if err != nil || errors.Join(closeClaude(), closeAmazon(), closeGemini(), closeXAI(), closeMistral(), closeMock(), closeVendor()) != nil {
 		return nil // Nothing is opened that could fail to close.
 	}
 	var models []string

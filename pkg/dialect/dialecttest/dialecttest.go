@@ -55,6 +55,20 @@ type Harness struct {
 	NoStopSequences bool
 	// NoLastEvent means that the format has no event that ends a stream.
 	NoLastEvent bool
+	// Nameless means that answers have neither an id nor the model's name.
+	Nameless bool
+	// NoneLeavesToolsOut means that the format cannot forbid calls but by leaving the tools out.
+	NoneLeavesToolsOut bool
+	// Extend returns a stream with each event's JSON object extended; nil is for server-sent events.
+	Extend func(events string, extended func(object string) string) string
+}
+
+// id is the id of an answer that was written with meta.
+func (h Harness) id() string {
+	if h.Nameless {
+		return ""
+	}
+	return meta(h).ID
 }
 
 // Stream is an answer as events, and the equivalent body.
@@ -167,6 +181,18 @@ type said struct {
 	Input, Output   int64
 	Read, Write     int64
 	Thought         int64
+}
+
+// saidBy reduces an output to what this format can express.
+func (h Harness) saidBy(output *modelv1.ModelOutput) said {
+	s := saidBy(output)
+	if h.Nameless {
+		s.Model = ""
+	}
+	if h.NoReasoningTokens {
+		s.Thought = 0
+	}
+	return s
 }
 
 func saidBy(output *modelv1.ModelOutput) said {

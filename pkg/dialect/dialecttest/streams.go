@@ -22,7 +22,7 @@ func streams(t *testing.T, h Harness) {
 		for _, written := range []int{0, 1, texts, len(pieces)} {
 			got, read := whole(t, h, strings.NewReader(stream(t, h, output, pieces[:written])))
 			assert.Equal(t, want, saidBy(got), "%s after %d pieces", name, written)
-			assert.Equal(t, meta(h).ID, got.GetResponseId(), name)
+			assert.Equal(t, h.id(), got.GetResponseId(), name)
 			text, arguments := joined(read)
 			assert.Equal(t, want.Text[0], text, "%s after %d pieces", name, written)
 			for i, call := range want.Calls {

@@ -14,6 +14,8 @@ import (
 // Request is a request with the options in which servers of the format differ.
 type Request struct {
 	dialect.Request
+	// ModelInAddress leaves the model out of the body.
+	ModelInAddress bool
 	// SystemRole is the role of system messages; empty is `system`.
 	SystemRole string
 	// MaxTokensMember is the name of the bound of output tokens; empty is `max_tokens`.
@@ -63,7 +65,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 		e.ephemeral = ephemeralOf(r.Messages)
 	}
 	e.Body.BeginObject()
-	e.Member("model", func() { e.Body.Text(r.Model) })
+	if !r.ModelInAddress {
+		e.Member("model", func() { e.Body.Text(r.Model) })
+	}
 	if err := e.messages(); err != nil {
 		return nil, err
 	}

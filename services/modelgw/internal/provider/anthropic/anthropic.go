@@ -16,6 +16,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
@@ -217,7 +218,7 @@ func (m *model) dropped() []string {
 	if m.onAzure || m.generation.refusesFallback() {
 		all = append(all, "fallback_models")
 	}
-	if m.generation.control() == noThinking {
+	if m.generation.Control() == claude.NoThinking {
 		all = append(all, "reasoning_effort", "reasoning_tokens")
 	}
 	if !m.name.caches() {
@@ -230,17 +231,17 @@ func (m *model) dropped() []string {
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	g, asked := m.generation, c.GetReasoningEffort()
 	var all []provider.Unsent
-	switch control := g.control(); {
-	case control == noThinking:
+	switch control := g.Control(); {
+	case control == claude.NoThinking:
 	case asked == "none" && g.thinksAlways():
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"})
 	case asked == "" || asked == "none":
-	case control == byBudget && c.ReasoningTokens != nil:
+	case control == claude.ByBudget && c.ReasoningTokens != nil:
 		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"})
-	case control == byEither && c.ReasoningTokens != nil:
+	case control == claude.ByEither && c.ReasoningTokens != nil:
 		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"})
 	}
-	if c.Effort != nil && asked != "" && asked != "none" && (g.control() == byEither || g.control() == byEffort) {
+	if c.Effort != nil && asked != "" && asked != "none" && (g.Control() == claude.ByEither || g.Control() == claude.ByEffort) {
 		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort goes before it"})
 	}
 	return all
@@ -264,7 +265,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		ForceReasoning: modelv1.ReasoningHistory_REASONING_HISTORY_ALL,
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.control() != noThinking,
+			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
 			ToolResultImages: true, ToolResultDocuments: true,
 		},
 		Ignored:   ignored,

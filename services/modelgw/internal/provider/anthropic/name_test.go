@@ -11,23 +11,6 @@ import (
 
 func TestWhatNamesSay(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[name]generation{
-		"claude-3-opus-20240229":     {opus, 30},
-		"claude-3-5-haiku-20241022":  {haiku, 35},
-		"claude-3-7-sonnet-latest":   {sonnet, 37},
-		"claude-sonnet-4-20250514":   {sonnet, 40},
-		"claude-opus-4-1-20250805":   {opus, 41},
-		"claude-opus-4-8":            {opus, 48},
-		"claude-opus-5-20270101":     {opus, 50},
-		"claude-fable-5-1":           {fable, 51},
-		"claude-haiku-5-5@20270101":  {haiku, 55},
-		"proxy/claude-sonnet-4-5-v1": {sonnet, 45},
-		"heron-preview":              {"", frontier},
-		"claude-mythos-preview":      {mythos, frontier},
-		"claude-instant-1.2":         {"", frontier},
-	} {
-		assert.Equal(t, want, n.generation(), n)
-	}
 	assert.False(t, name("claude-instant-1.2").caches())
 	assert.True(t, name("claude-3-5-sonnet").caches())
 	assert.True(t, name("heron-preview").generation().takesSystemTurns())

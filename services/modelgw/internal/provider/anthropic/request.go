@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 )
 
 // Features in preview, by the names of their headers: https://platform.claude.com/docs/en/api/beta-headers.
@@ -159,19 +160,19 @@ func (m *model) think(p *plan) error {
 	}
 	if c.Effort != nil {
 		p.betas = append(p.betas, betaEffort)
-		c.Effort = new(g.effort(c.GetEffort()))
+		c.Effort = new(g.Effort(c.GetEffort()))
 	}
-	switch control := g.control(); {
-	case control == noThinking:
-	case control == byEffort && tokens != nil:
+	switch control := g.Control(); {
+	case control == claude.NoThinking:
+	case control == claude.ByEffort && tokens != nil:
 		return rpcerr.InvalidField("config.reasoning_tokens", "%s does not think within a number of tokens; set reasoning_effort", m.name)
-	case control != byEffort && tokens != nil && (control == byBudget || asked == ""):
+	case control != claude.ByEffort && tokens != nil && (control == claude.ByBudget || asked == ""):
 		p.Thinking = &format.Thinking{Type: "enabled", BudgetTokens: *tokens}
-	case control == byBudget && asked != "":
+	case control == claude.ByBudget && asked != "":
 		p.Thinking = &format.Thinking{Type: "enabled", BudgetTokens: budgets[asked]}
-	case control != byBudget && asked != "":
+	case control != claude.ByBudget && asked != "":
 		p.Thinking = &format.Thinking{Type: "adaptive"}
-		c.Effort = new(g.effort(asked))
+		c.Effort = new(g.Effort(asked))
 	}
 	if p.Thinking != nil {
 		p.thinks = true
@@ -197,7 +198,7 @@ func (m *model) displayed(p *plan) {
 	if !slices.ContainsFunc(p.betas, func(beta string) bool { return strings.Contains(beta, betaFullThinking) }) {
 		p.Thinking.Display = "summarized"
 	}
-	if m.generation.version >= 40 {
+	if m.generation.Version >= 40 {
 		p.betas = append(p.betas, betaInterleaved)
 	}
 	if p.Config.GetMaxTokens() > longOutput {
@@ -217,7 +218,7 @@ func (m *model) choose(p *plan) {
 		return
 	}
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	if !forced || len(p.Tools) == 0 || !m.generation.refusesForce() {
+	if !forced || len(p.Tools) == 0 || !m.generation.RefusesForce() {
 		return
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call a tool; the choice is left to it", m.name))

@@ -40,6 +40,8 @@ type Exchange struct {
 
 // Quirks interpret the errors of an API where they differ from its dialect. The zero value has none.
 type Quirks struct {
+	// Header adds to an error what the API says of it in the headers of the answer; nil adds nothing.
+	Header func(h http.Header, said *dialect.Error)
 	// RetryUnreadable means that a 200 whose body is not a JSON object comes from an intermediary, and may be retried.
 	RetryUnreadable bool
 	// RetryMalformed means that any answer that cannot be read may be retried.
@@ -270,6 +272,9 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	status, mayStop := answer.StatusCode, x.Quirks.StopStatuses == nil || slices.Contains(x.Quirks.StopStatuses, answer.StatusCode)
 	if status == http.StatusOK {
 		status, mayStop = cmp.Or(said.Status, status), true
+	}
+	if x.Quirks.Header != nil {
+		x.Quirks.Header(answer.Header, said)
 	}
 	if mayStop {
 		if x.Quirks.Stop != nil {

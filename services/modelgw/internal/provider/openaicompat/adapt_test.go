@@ -254,8 +254,8 @@ func TestWhoseToolsAreEmulated(t *testing.T) {
 	t.Parallel()
 	for args, emulates := range map[string]bool{"": true, `{"emulate_tools": false}`: false} {
 		p := openAt(t, "azureai", "Llama-3.3-70B-Instruct", "http://127.0.0.1:1", args)
-		assert.Equal(t, emulates, p.Capabilities().Upstream == nil, args)
+		assert.Equal(t, emulates, p.Capabilities().Upstreams == nil, args)
 	}
-	assert.NotNil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", "").Capabilities().Upstream)
-	assert.Nil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", `{"emulate_tools": true}`).Capabilities().Upstream)
+	assert.NotNil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", "").Capabilities().Upstreams)
+	assert.Nil(t, openAt(t, "azureai", "phi-4", "http://127.0.0.1:1", `{"emulate_tools": true}`).Capabilities().Upstreams)
 }

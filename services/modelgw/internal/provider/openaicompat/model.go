@@ -177,7 +177,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	}), "modalities")
 	if m.emulates {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
-		caps.Upstream = nil // A request that passes unchanged has tools.
+		caps.Upstreams = nil // A request that passes unchanged has tools.
 	}
 	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return slices.Contains(caps.Ignored, option) })
 	return caps

@@ -130,5 +130,9 @@ func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.Genera
 	last := all[len(all)-1]
 	header := maps.Clone(last.header)
 	header.Del("Content-Length")
+	if header.Get("X-Amz-Date") != "" { // A signature depends on the time.
+		header.Del("X-Amz-Date")
+		header.Del("Authorization")
+	}
 	return seen{last.Body, header}, unsent, left, nil
 }

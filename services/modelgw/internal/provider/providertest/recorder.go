@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -31,9 +32,13 @@ type upstreamRequest struct {
 	header http.Header
 }
 
-// target is where the request goes. The version of the Gemini API comes from the recorded client library.
+// target is where the request goes. Clients differ in what they escape in a path. The version of the Gemini API comes
+// from the recorded client library.
 func (u *upstreamRequest) target() string {
 	path := u.Path
+	if plain, err := url.PathUnescape(path); err == nil {
+		path = plain
+	}
 	if rest, ok := strings.CutPrefix(path, "/v1beta/models/"); ok {
 		path = "/v1/models/" + rest
 	}
@@ -195,6 +200,8 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 		whole, stream = defaultConversation, defaultConversationStream
 	case u.Path == countPath:
 		whole = defaultCount
+	case strings.HasSuffix(u.Path, converseWhole):
+		whole = converseAnswer(`{"text":"Done."}`, "end_turn")
 	case streams || strings.HasSuffix(u.Path, geminiWhole):
 		whole = geminiAnswer(geminiText("Done."), `,"finishReason":"STOP"`)
 		stream = "data: " + whole + "\n\n"

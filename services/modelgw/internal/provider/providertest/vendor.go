@@ -17,7 +17,9 @@ import (
 // format has a path for them, and for lists of models do not consume an answer.
 type vendor struct {
 	// failure is a body for a status, stream and whole write answers.
-	failure       string
+	failure string
+	// code is a header that names a failure; nil is none.
+	code          func(status int) (name, value string)
 	stream, whole func(Answer, http.ResponseWriter)
 
 	mu      sync.Mutex
@@ -62,9 +64,12 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.Status != 0:
 		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
+		if v.code != nil {
+			w.Header().Set(v.code(a.Status))
+		}
 		w.WriteHeader(a.Status)
 		_, _ = fmt.Fprintf(w, v.failure, a.Status)
-	case asked.Stream || strings.HasSuffix(r.URL.Path, geminiStream):
+	case asked.Stream || strings.HasSuffix(r.URL.Path, geminiStream) || strings.HasSuffix(r.URL.Path, converseStream):
 		w.Header().Set("Content-Type", "text/event-stream")
 		v.stream(a, w)
 	default:

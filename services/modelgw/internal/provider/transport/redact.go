@@ -3,10 +3,12 @@ package transport
 import (
 	"bytes"
 	"io"
+	"iter"
 	"mime"
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 )
 
 // RedactSecrets returns a client that shares the connections of c and redacts the secrets of an account from a vendor's
@@ -21,6 +23,32 @@ func RedactSecrets(c *http.Client, secrets ...config.Secret) *http.Client {
 	own := *c
 	own.Transport = &redactingTransport{next: c.Transport, secrets: hidden}
 	return &own
+}
+
+// RedactEvents returns a function that makes a codec redact the secrets of an account from the failures within streams,
+// for a format whose frames have checksums: RedactSecrets sees only their bytes.
+func RedactEvents(secrets ...config.Secret) func(dialect.Codec) dialect.Codec {
+	hidden := newSecretSet(secrets)
+	return func(c dialect.Codec) dialect.Codec { return redactingCodec{c, hidden} }
+}
+
+type redactingCodec struct {
+	dialect.Codec
+	secrets *secretSet
+}
+
+// ReadEvents implements dialect.Codec.
+func (r redactingCodec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
+	return func(yield func(dialect.Event, error) bool) {
+		for event, err := range r.Codec.ReadEvents(stream) {
+			if modeByHead(event.Data[:min(len(event.Data), maxHead)]) != answered {
+				event.Data = []byte(r.secrets.text(string(event.Data)))
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
 }
 
 // redactingTransport is the transport of such a client.

@@ -119,7 +119,8 @@ func Broken(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, dialect.ErrEventTooLarge) || errors.Is(err, ErrAnswerTooLarge) {
+	_, malformed := errors.AsType[*dialect.MalformedError](err)
+	if malformed || errors.Is(err, dialect.ErrEventTooLarge) || errors.Is(err, ErrAnswerTooLarge) {
 		return &provider.Error{Provider: name, Invalid: true, Cause: err}
 	}
 	message := "the connection" + to(err) + " failed"

@@ -1,0 +1,214 @@
+package bedrockconverse
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// Request is a request with the options that differ between models. System messages are the request's instructions,
+// wherever they are in the conversation. The choice is sent if there are tools; since the format cannot forbid calls, a
+// choice of none leaves the tools out.
+type Request struct {
+	dialect.Request
+	// Fields are what the model alone takes.
+	Fields Fields
+	// Thoughts selects how past reasoning is sent.
+	Thoughts Thoughts
+	// Cache selects what the server should cache.
+	Cache Cache
+}
+
+// Thoughts selects how past reasoning is sent.
+type Thoughts int
+
+const (
+	// AsReasoning sends it as such, and what is sealed as it came.
+	AsReasoning Thoughts = iota
+	// AsText sends it as text between think tags, and leaves out what is sealed.
+	AsText
+)
+
+// Cache selects what the server should cache: the instructions, and the conversation up to its last two turns.
+type Cache int
+
+const (
+	// NoCache caches nothing.
+	NoCache Cache = iota
+	// CacheText caches the instructions and the conversation.
+	CacheText
+	// CacheTools caches the tools too, where there are no instructions, which come after the tools in a prompt.
+	CacheTools
+)
+
+// AppendRequest implements dialect.Codec.
+func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
+	return (&Request{Request: *r}).Append(dst)
+}
+
+// Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
+// expressed in the format.
+func (r *Request) Append(dst []byte) ([]byte, error) {
+	w := jsonwrite.Append(dst, 1024+r.Size())
+	e := &encoder{
+		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, c: cmp.Or(r.Config, &modelv1.GenerateConfig{}),
+	}
+	e.Body.BeginObject()
+	e.members()
+	e.Body.EndObject()
+	return e.Body.Bytes(), e.err
+}
+
+// encoder writes one request.
+type encoder struct {
+	*Request
+	dialect.MemberWriter
+	// c is the configuration; never nil.
+	c *modelv1.GenerateConfig
+	// err is the first content that cannot be expressed.
+	err error
+}
+
+// refuse keeps the error for content that the format cannot express.
+func (e *encoder) refuse(what string) { e.unsupported("messages", what) }
+
+func (e *encoder) unsupported(field, what string) {
+	if e.err == nil {
+		e.err = &dialect.UnsupportedError{API: "the Converse API", What: what, Field: field}
+	}
+}
+
+// inferenceMembers are the members of inferenceConfig:
+// https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InferenceConfiguration.html.
+var inferenceMembers = []string{"maxTokens", "temperature", "topP", "stopSequences"}
+
+// members writes the members of the request, the conversation first.
+func (e *encoder) members() {
+	e.Member("messages", e.turns)
+	if system := e.instructions(); len(system) > 0 {
+		e.Member("system", func() { e.system(system) })
+	}
+	e.Member("inferenceConfig", e.inference)
+	if len(e.Tools) > 0 && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
+		e.Member("toolConfig", e.toolConfig)
+	}
+	if schema := e.c.GetResponseSchema(); schema != nil {
+		e.Member("outputConfig", func() { e.output(schema) })
+	}
+	if !e.Fields.isZero() {
+		e.Member("additionalModelRequestFields", func() { e.Fields.write(e.Body) })
+	}
+	for _, m := range e.Members {
+		if !slices.Contains(inferenceMembers, m.Name) {
+			e.Body.RawMember(m.Name, m.JSON)
+		}
+	}
+}
+
+// inference writes the options of the configuration that are set.
+func (e *encoder) inference() {
+	e.Body.BeginObject()
+	dialect.OptInt(&e.MemberWriter, "maxTokens", e.c.MaxTokens)
+	e.OptFloat("temperature", e.c.Temperature)
+	e.OptFloat("topP", e.c.TopP)
+	if e.c.StopSeqs != nil {
+		e.Member("stopSequences", func() { e.Body.Texts(e.c.GetStopSeqs().GetValues()) })
+	}
+	for _, m := range e.Members {
+		if slices.Contains(inferenceMembers, m.Name) {
+			e.Body.RawMember(m.Name, m.JSON)
+		}
+	}
+	e.Body.EndObject()
+}
+
+// cachePoint is the mark after content that the server should cache.
+const cachePoint = `{"cachePoint":{"type":"default"}}`
+
+func (e *encoder) toolConfig() {
+	e.Body.BeginObject()
+	e.Body.Key("tools")
+	e.Body.BeginList()
+	for _, tool := range e.Tools {
+		e.tool(tool)
+	}
+	if e.Cache == CacheTools && len(e.instructions()) == 0 {
+		e.Body.Raw(cachePoint)
+	}
+	e.Body.EndList()
+	if e.Choice != nil {
+		e.Body.Key("toolChoice")
+		e.choice()
+	}
+	e.Body.EndObject()
+}
+
+func (e *encoder) tool(tool *toolv1.ToolInfo) {
+	if !isObject(tool.GetParametersJson()) {
+		e.unsupported("tools", "the tool "+tool.GetName()+", whose schema is no JSON object")
+	}
+	e.Body.BeginObject()
+	e.Body.Key("toolSpec")
+	e.Body.BeginObject()
+	e.Body.TextMember("name", tool.GetName())
+	e.Body.TextUnlessEmpty("description", tool.GetDescription())
+	e.Body.Key("inputSchema")
+	e.Body.BeginObject()
+	e.Body.RawMember("json", cmp.Or(tool.GetParametersJson(), dialect.NoParameters))
+	e.Body.EndObject()
+	e.Body.EndObject()
+	e.Body.EndObject()
+}
+
+// isObject reports whether a document is a JSON object, or empty.
+func isObject(document string) bool { return document == "" || jsonread.IsObject(document) }
+
+// Choices among the tools.
+const (
+	choiceAuto = "auto"
+	choiceAny  = "any"
+	choiceTool = "tool"
+)
+
+func (e *encoder) choice() {
+	e.Body.BeginObject()
+	switch name := e.Choice.GetFunction(); {
+	case name != "":
+		e.Body.Key(choiceTool)
+		e.Body.BeginObject()
+		e.Body.TextMember("name", name)
+		e.Body.EndObject()
+	case e.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
+		e.Body.RawMember(choiceAny, "{}")
+	default:
+		e.Body.RawMember(choiceAuto, "{}")
+	}
+	e.Body.EndObject()
+}
+
+// schemaFormat is the form of an answer that has a schema.
+const schemaFormat = "json_schema"
+
+// output writes the form of the answer. The schema is a text.
+func (e *encoder) output(schema *modelv1.ResponseSchema) {
+	e.Body.BeginObject()
+	e.Body.Key("textFormat")
+	e.Body.BeginObject()
+	e.Body.TextMember("type", schemaFormat)
+	e.Body.Key("structure")
+	e.Body.BeginObject()
+	e.Body.Key("jsonSchema")
+	e.Body.BeginObject()
+	e.Body.TextMember("schema", cmp.Or(schema.GetJsonSchema(), "{}"))
+	e.Body.TextUnlessEmpty("name", schema.GetName())
+	e.Body.TextUnlessEmpty("description", schema.GetDescription())
+	e.Body.EndObject()
+	e.Body.EndObject()
+	e.Body.EndObject()
+	e.Body.EndObject()
+}

@@ -1,0 +1,260 @@
+package bedrockconverse
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
+)
+
+// maxBlocks bounds the blocks of one answer: their places are numbers that a server sends.
+const maxBlocks = 4096
+
+// Types of events.
+const (
+	eventStart      = "messageStart"
+	eventBlockStart = "contentBlockStart"
+	eventBlockDelta = "contentBlockDelta"
+	eventBlockStop  = "contentBlockStop"
+	eventStop       = "messageStop"
+	eventMetadata   = "metadata"
+)
+
+// NewStreamReader implements dialect.Codec. The response of the reader is an *Answer.
+func (Codec) NewStreamReader() dialect.StreamReader {
+	return &streamReader{blocks: map[int]*growing{}}
+}
+
+// streamReader collects an answer that arrives in pieces:
+//
+//	messageStart (contentBlockStart? contentBlockDelta* contentBlockStop)* messageStop metadata
+//
+// Only blocks of calls have a start.
+type streamReader struct {
+	answer  Answer
+	blocks  map[int]*growing
+	calls   int32
+	started bool
+	// stopped is set by messageStop, done by metadata after it.
+	stopped, done bool
+}
+
+// growing is a block that grows.
+type growing struct {
+	text, reasoning, signature, input strings.Builder
+	// redacted are the bytes of redacted content.
+	redacted []byte
+	call     *toolUse
+	// place is that of the call among the calls.
+	place int32
+	image *image
+	kind  blockKind
+}
+
+// blockKind is what a block is, as its first piece shows.
+type blockKind int
+
+const (
+	emptyBlock blockKind = iota
+	textBlock
+	reasoningBlock
+	redactedBlock
+	callBlock
+	imageBlock
+)
+
+// event is an event on the wire. One of its members is set.
+type event struct {
+	Start      *struct{}   `json:"messageStart"`
+	BlockStart *blockStart `json:"contentBlockStart"`
+	BlockDelta *blockDelta `json:"contentBlockDelta"`
+	BlockStop  *blockStop  `json:"contentBlockStop"`
+	Stop       *struct {
+		Reason string `json:"stopReason"`
+	} `json:"messageStop"`
+	Metadata *struct {
+		Usage *usage `json:"usage"`
+		Trace trace  `json:"trace"`
+	} `json:"metadata"`
+	Error *failure `json:"error"`
+}
+
+type blockStart struct {
+	Index int `json:"contentBlockIndex"`
+	Start struct {
+		ToolUse *toolUse `json:"toolUse"`
+	} `json:"start"`
+}
+
+type blockDelta struct {
+	Index int `json:"contentBlockIndex"`
+	Delta struct {
+		Text    *string `json:"text"`
+		ToolUse *struct {
+			Input string `json:"input"`
+		} `json:"toolUse"`
+		Reasoning *struct {
+			Text      string `json:"text"`
+			Signature string `json:"signature"`
+			Redacted  string `json:"redactedContent"`
+		} `json:"reasoningContent"`
+		Image *image `json:"image"`
+	} `json:"delta"`
+}
+
+type blockStop struct {
+	Index int `json:"contentBlockIndex"`
+}
+
+// Add implements dialect.StreamReader.
+func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	var e event
+	if err := jsonread.Unmarshal(got.Data, &e); err != nil {
+		return nil, malformed(err)
+	}
+	switch {
+	case e.Error != nil:
+		return nil, e.Error.withinStream(got.Data)
+	case e.Start != nil:
+		s.started = true
+	case e.BlockStart != nil:
+		return s.start(e.BlockStart)
+	case e.BlockDelta != nil:
+		return s.grow(e.BlockDelta)
+	case e.BlockStop != nil:
+		return s.end(e.BlockStop)
+	case e.Stop != nil:
+		s.started, s.stopped = true, true
+		s.answer.StopReason = e.Stop.Reason
+	case e.Metadata != nil:
+		s.started, s.done = true, s.stopped
+		s.answer.Usage, s.answer.Trace = e.Metadata.Usage, e.Metadata.Trace
+	}
+	return nil, nil
+}
+
+// block returns the block at a place, which it begins if there is none.
+func (s *streamReader) block(index int) (*growing, error) {
+	if index < 0 || index >= maxBlocks {
+		return nil, malformed(fmt.Errorf("a block has the index %d", index))
+	}
+	s.started = true
+	b := s.blocks[index]
+	if b == nil {
+		b = &growing{}
+		s.blocks[index] = b
+	}
+	return b, nil
+}
+
+func (b *growing) is(kind blockKind) {
+	if b.kind == emptyBlock {
+		b.kind = kind
+	}
+}
+
+func (s *streamReader) start(e *blockStart) ([]*modelv1.GenerateDelta, error) {
+	b, err := s.block(e.Index)
+	if err != nil || e.Start.ToolUse == nil || b.call != nil {
+		return nil, err
+	}
+	b.is(callBlock)
+	b.call, b.place = e.Start.ToolUse, s.calls
+	s.calls++
+	return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.place, Id: b.call.ID, Function: b.call.Name})}, nil
+}
+
+func (s *streamReader) grow(e *blockDelta) ([]*modelv1.GenerateDelta, error) {
+	b, err := s.block(e.Index)
+	if err != nil {
+		return nil, err
+	}
+	switch d := &e.Delta; {
+	case d.Text != nil:
+		b.is(textBlock)
+		return b.add(&b.text, *d.Text, textBlock, dialect.TextDelta), nil
+	case d.ToolUse != nil && b.call != nil:
+		return b.add(&b.input, d.ToolUse.Input, callBlock, func(piece string) *modelv1.GenerateDelta {
+			return dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.place, Arguments: piece})
+		}), nil
+	case d.Reasoning != nil && d.Reasoning.Redacted != "":
+		b.is(redactedBlock)
+		piece, err := base64.StdEncoding.DecodeString(d.Reasoning.Redacted)
+		if err != nil {
+			return nil, malformed(err)
+		}
+		b.redacted = append(b.redacted, piece...)
+	case d.Reasoning != nil:
+		b.is(reasoningBlock)
+		b.signature.WriteString(d.Reasoning.Signature)
+		return b.add(&b.reasoning, d.Reasoning.Text, reasoningBlock, dialect.ReasoningDelta), nil
+	case d.Image != nil && d.Image.Format != "":
+		b.is(imageBlock)
+		b.image = d.Image
+	}
+	return nil, nil
+}
+
+// add adds a piece to a block of a kind, and returns the piece unless it is empty.
+func (b *growing) add(to *strings.Builder, piece string, kind blockKind, delta func(string) *modelv1.GenerateDelta) []*modelv1.GenerateDelta {
+	if piece == "" || b.kind != kind {
+		return nil
+	}
+	to.WriteString(piece)
+	return []*modelv1.GenerateDelta{delta(piece)}
+}
+
+// end returns, at the end of a block, the part that its pieces do not contain: redacted content, or an image.
+func (s *streamReader) end(e *blockStop) ([]*modelv1.GenerateDelta, error) {
+	b, err := s.block(e.Index)
+	if err != nil || b.kind != redactedBlock && b.kind != imageBlock {
+		return nil, err
+	}
+	whole := b.whole()
+	return []*modelv1.GenerateDelta{dialect.PartDelta(whole.spoken())}, nil
+}
+
+// whole is the block with all that was added to it.
+func (b *growing) whole() (whole wireBlock) {
+	switch b.kind {
+	case emptyBlock:
+	case textBlock:
+		whole.Text = new(b.text.String())
+	case reasoningBlock:
+		whole.Reasoning = &reasoningContent{Text: &reasoningText{Text: b.reasoning.String(), Signature: b.signature.String()}}
+	case redactedBlock:
+		whole.Reasoning = &reasoningContent{Redacted: base64.StdEncoding.EncodeToString(b.redacted)}
+	case callBlock:
+		whole.ToolUse = &toolUse{ID: b.call.ID, Name: b.call.Name, Input: dialect.Arguments(b.input.String())}
+	case imageBlock:
+		whole.Image = b.image
+	}
+	return whole
+}
+
+// Started implements dialect.StreamReader.
+func (s *streamReader) Started() bool { return s.started }
+
+// Done implements dialect.StreamReader.
+func (s *streamReader) Done() bool { return s.done }
+
+// Complete implements dialect.StreamReader.
+func (s *streamReader) Complete() bool { return s.stopped }
+
+// Usage implements dialect.StreamReader.
+func (s *streamReader) Usage() *modelv1.ModelUsage { return s.answer.Usage.message() }
+
+// Response implements dialect.StreamReader.
+func (s *streamReader) Response() dialect.Response {
+	m := &wireMessage{Role: roleAssistant}
+	for _, index := range slices.Sorted(maps.Keys(s.blocks)) {
+		m.Content = append(m.Content, s.blocks[index].whole())
+	}
+	s.answer.Result = &result{Message: m}
+	return &s.answer
+}

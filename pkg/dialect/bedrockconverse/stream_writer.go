@@ -1,0 +1,267 @@
+package bedrockconverse
+
+import (
+	"io"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/awsstream"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+)
+
+// streamWriter writes an answer for a client as it arrives, each event with one write:
+//
+//	messageStart (contentBlockStart? contentBlockDelta* contentBlockStop)* messageStop metadata
+type streamWriter struct {
+	frames  *awsstream.Writer
+	started bool
+	// next is the place of the next block; open is the kind of the last one while it is not closed.
+	next int
+	open blockKind
+	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part.
+	text, reasoning strings.Builder
+	sealed          bool
+	calls           map[int32]*sentCall
+	// payload is that of an event. It is used again.
+	payload []byte
+}
+
+// sentCall is a call of which something was sent.
+type sentCall struct {
+	place int
+	// arguments reports whether any of them were sent.
+	arguments bool
+}
+
+// NewStreamWriter implements dialect.Codec. The format has no place for the id and the model of an answer.
+func (Codec) NewStreamWriter(w io.Writer, _ dialect.ResponseMeta) dialect.StreamWriter {
+	return &streamWriter{frames: awsstream.NewWriter(w), calls: map[int32]*sentCall{}}
+}
+
+// eventPing is the type of an event that says nothing. Clients pass over types that they do not know.
+const eventPing = "ping"
+
+// Ping implements dialect.StreamWriter.
+func (s *streamWriter) Ping() error { return s.event(eventPing, func(*jsonwrite.Writer) {}) }
+
+// Fail implements dialect.StreamWriter.
+func (s *streamWriter) Fail(f dialect.Failure) error {
+	name := errorType(f.Status)
+	if streamStatuses[name] == 0 {
+		name = typeInternal
+		if f.Status < 500 {
+			name = typeInvalid
+		}
+	}
+	return s.frames.Send(awsstream.KindException, awsstream.HeaderException, strings.ToLower(name[:1])+name[1:], Codec{}.AppendError(nil, f))
+}
+
+// Write implements dialect.StreamWriter. Pieces of other choices than the first are left out: the format knows but one.
+func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
+	if d.GetChoice() != 0 {
+		return s.frames.Err()
+	}
+	s.start()
+	switch piece := d.GetPiece().(type) {
+	case *modelv1.GenerateDelta_Text:
+		s.writeText(piece.Text)
+	case *modelv1.GenerateDelta_Reasoning:
+		s.writeReasoning(piece.Reasoning)
+	case *modelv1.GenerateDelta_ToolCall:
+		s.writeCall(piece.ToolCall)
+	case *modelv1.GenerateDelta_Part:
+		s.writePart(piece.Part)
+	}
+	return s.frames.Err()
+}
+
+// Close implements dialect.StreamWriter. An output without choices is an empty answer.
+func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
+	s.start()
+	reason := modelv1.StopReason_STOP_REASON_STOP
+	if m := chat.FirstMessage(output); m != nil {
+		s.rest(m)
+		reason = chat.StopReason(output)
+	}
+	s.closeBlock()
+	_ = s.event(eventStop, func(w *jsonwrite.Writer) { w.TextMember("stopReason", stopWord(reason)) })
+	return s.event(eventMetadata, func(w *jsonwrite.Writer) {
+		writeUsage(w, output.GetUsage())
+		w.RawMember("metrics", metrics)
+	})
+}
+
+// start writes the start event, once.
+func (s *streamWriter) start() {
+	if !s.started {
+		s.started = true
+		_ = s.event(eventStart, func(w *jsonwrite.Writer) { w.TextMember("role", roleAssistant) })
+	}
+}
+
+// rest writes what the pieces did not contain: everything if there were none.
+func (s *streamWriter) rest(m *modelv1.ChatMessage) {
+	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
+	for _, part := range answerParts(m) {
+		switch {
+		case part.GetText() != nil:
+			text, begun := texts.Of(part.GetText().GetText())
+			if !begun {
+				s.closeBlock() // Each text of an answer is a block of its own.
+			}
+			s.writeText(text)
+		case part.GetReasoning() != nil:
+			said, signature, content := answered(part)
+			missing, begun := reasoning.Of(said)
+			switch {
+			case content != "" && !begun:
+				s.writePart(part)
+			case content == "":
+				if !begun {
+					s.closeBlock()
+				}
+				s.writeReasoning(missing)
+				s.writeSignature(signature)
+			}
+		}
+	}
+	for i, call := range m.GetToolCalls() {
+		sent := s.calls[int32(i)]
+		piece := &modelv1.ToolCallDelta{Index: int32(i), Arguments: dialect.ArgumentsOf(call)}
+		switch {
+		case sent == nil:
+			piece.Id, piece.Function = call.GetId(), call.GetFunction()
+			s.writeCall(piece)
+		case !sent.arguments:
+			s.writeCall(piece)
+		}
+	}
+}
+
+func (s *streamWriter) writeText(text string) {
+	if text != "" {
+		s.text.WriteString(text)
+		s.begin(textBlock, nil)
+		s.delta(s.next-1, func(w *jsonwrite.Writer) { w.TextMember("text", text) })
+	}
+}
+
+func (s *streamWriter) writeReasoning(text string) {
+	if text != "" {
+		s.reasoning.WriteString(text)
+		s.begin(reasoningBlock, nil)
+		s.reasoningDelta("text", text)
+	}
+}
+
+// writeSignature ends reasoning that has a signature.
+func (s *streamWriter) writeSignature(signature string) {
+	if signature != "" {
+		s.begin(reasoningBlock, nil)
+		s.reasoningDelta("signature", signature)
+		s.closeBlock()
+	}
+}
+
+func (s *streamWriter) reasoningDelta(name, value string) {
+	s.delta(s.next-1, func(w *jsonwrite.Writer) {
+		w.Key("reasoningContent")
+		w.BeginObject()
+		w.TextMember(name, value)
+		w.EndObject()
+	})
+}
+
+// writePart writes sealed reasoning. What its pieces had to read has come before it.
+func (s *streamWriter) writePart(part *contentv1.Content) {
+	if part.GetReasoning() == nil {
+		return
+	}
+	s.sealed = true
+	said, signature, content := answered(part)
+	if content != "" {
+		s.begin(redactedBlock, nil)
+		s.reasoningDelta("redactedContent", content)
+		s.closeBlock()
+		return
+	}
+	if s.open != reasoningBlock {
+		s.writeReasoning(said)
+	}
+	s.writeSignature(signature)
+}
+
+// writeCall writes a piece of a call. Pieces of a call whose block is closed bear its place all the same.
+func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
+	sent := s.calls[piece.GetIndex()]
+	if sent == nil {
+		s.closeBlock()
+		sent = &sentCall{place: s.next}
+		s.calls[piece.GetIndex()] = sent
+		s.begin(callBlock, piece)
+	}
+	if piece.GetArguments() != "" {
+		sent.arguments = true
+		s.delta(sent.place, func(w *jsonwrite.Writer) {
+			w.Key("toolUse")
+			w.BeginObject()
+			w.TextMember("input", piece.GetArguments())
+			w.EndObject()
+		})
+	}
+}
+
+// begin begins a block, unless one of its kind is open. Only that of a call has an event for it.
+func (s *streamWriter) begin(kind blockKind, call *modelv1.ToolCallDelta) {
+	if s.open == kind && kind != callBlock {
+		return
+	}
+	s.closeBlock()
+	place := s.next
+	s.next, s.open = s.next+1, kind
+	if call == nil {
+		return
+	}
+	_ = s.event(eventBlockStart, func(w *jsonwrite.Writer) {
+		w.Key("start")
+		w.BeginObject()
+		w.Key("toolUse")
+		w.BeginObject()
+		w.TextMember("toolUseId", call.GetId())
+		w.TextMember("name", call.GetFunction())
+		w.EndObject()
+		w.EndObject()
+		w.IntMember("contentBlockIndex", int64(place))
+	})
+}
+
+func (s *streamWriter) delta(place int, member func(*jsonwrite.Writer)) {
+	_ = s.event(eventBlockDelta, func(w *jsonwrite.Writer) {
+		w.Key("delta")
+		w.BeginObject()
+		member(w)
+		w.EndObject()
+		w.IntMember("contentBlockIndex", int64(place))
+	})
+}
+
+// closeBlock closes the open block, if there is one.
+func (s *streamWriter) closeBlock() {
+	if s.open != emptyBlock {
+		s.open = emptyBlock
+		_ = s.event(eventBlockStop, func(w *jsonwrite.Writer) { w.IntMember("contentBlockIndex", int64(s.next-1)) })
+	}
+}
+
+// event writes an event with these members.
+func (s *streamWriter) event(name string, members func(*jsonwrite.Writer)) error {
+	w := jsonwrite.Append(s.payload[:0], 0)
+	w.BeginObject()
+	members(w)
+	w.EndObject()
+	s.payload = w.Bytes()
+	return s.frames.Send(awsstream.KindEvent, awsstream.HeaderEvent, name, s.payload)
+}

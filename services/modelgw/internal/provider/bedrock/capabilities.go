@@ -1,0 +1,75 @@
+package bedrock
+
+import (
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
+)
+
+// ignored are options that the API or the model does not have.
+func (m *model) ignored() []string {
+	all := []string{"frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity"}
+	if m.family != anthropicFamily {
+		all = append(all, "response_schema")
+	}
+	return all
+}
+
+// dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
+func (m *model) dropped() []string {
+	all := []string{
+		"seed", "best_of", "prompt_logprobs", "parallel_tool_calls", "internal_tools", "fallback_models", "modalities", "extra_headers",
+		"reasoning_mode", "reasoning_summary",
+	}
+	if m.family != anthropicFamily {
+		all = append(all, "effort")
+	}
+	if !m.caches() {
+		all = append(all, "cache_prompt")
+	}
+	if !m.takesEffort() {
+		all = append(all, "reasoning_effort")
+	}
+	if m.family != anthropicFamily || m.claude.Control() == claude.NoThinking {
+		all = append(all, "reasoning_tokens")
+	}
+	return all
+}
+
+// takesEffort reports whether the model reasons by an effort.
+func (m *model) takesEffort() bool {
+	switch m.family {
+	case gptFamily:
+		return true
+	case novaFamily:
+		return !m.isFirstNova()
+	case anthropicFamily:
+		return m.claude.Control() == claude.ByEither || m.claude.Control() == claude.ByEffort
+	default:
+		return false
+	}
+}
+
+// Overruled implements provider.OptionDropper.
+func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	return append(m.plan(&provider.Request{Config: c}).unsent, m.args.unused()...)
+}
+
+// Check implements provider.Provider.
+func (m *model) Check(*modelv1.GenerateConfig) error { return nil }
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ConnectionKey: string(m.name),
+		MaxTokens:     m.name.bound(),
+		MergeUser:     true, MergeAssistant: true,
+		Ignored:   m.ignored(),
+		Dropped:   m.dropped(),
+		ExtraBody: []string{},
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: m.family == anthropicFamily,
+			Reasoning: m.takesEffort() || m.family == anthropicFamily && m.claude.Control() != claude.NoThinking,
+		},
+	}
+}

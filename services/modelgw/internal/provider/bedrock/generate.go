@@ -1,0 +1,130 @@
+package bedrock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+)
+
+// classes are the classes of errors by their type. Every other is final, whatever its status: AWS's clients repeat these
+// alone, and so does the reference implementation.
+var classes = map[string]provider.Class{
+	"ThrottlingException":                    provider.RateLimit,
+	"RequestLimitExceeded":                   provider.RateLimit,
+	"Throttling":                             provider.RateLimit,
+	"RequestThrottled":                       provider.RateLimit,
+	"TooManyRequestsException":               provider.RateLimit,
+	"ProvisionedThroughputExceededException": provider.RateLimit,
+	"TransactionInProgressException":         provider.Transient,
+	"RequestTimeout":                         provider.Transient,
+	"ServiceUnavailable":                     provider.Transient,
+	"ServiceUnavailableException":            provider.Transient,
+	"ModelStreamErrorException":              provider.Transient,
+}
+
+// credentialErrors are the types of errors that refuse the credentials. AccessDeniedException refuses a right.
+var credentialErrors = map[string]bool{"UnrecognizedClientException": true, "ExpiredTokenException": true, "InvalidSignatureException": true}
+
+const denied = "AccessDeniedException"
+
+// quirks interpret the errors of the API.
+var quirks = exchange.Quirks{
+	Header: func(h http.Header, said *dialect.Error) {
+		if said.Type == "" {
+			said.Type = format.ErrorType(h.Get(format.ErrorHeader))
+		}
+	},
+	Class: func(_ int, said *dialect.Error, _ provider.Class) provider.Class {
+		if class, known := classes[said.Type]; known {
+			return class
+		}
+		if said.Transient { // within a stream
+			return provider.Transient
+		}
+		return provider.Final
+	},
+	Auth: func(said *dialect.Error) bool { return credentialErrors[said.Type] },
+}
+
+// Generate implements provider.Provider. Streams need a right of their own: without it, the same attempt asks for the
+// whole answer, unless the model's arguments ask for a stream.
+func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	p := m.plan(r)
+	response, err := m.attempt(ctx, r, p)
+	if p.Stream && m.args.Streaming == nil && isDenied(err) {
+		p.Stream = false
+		if response, err = m.attempt(ctx, r, p); err == nil {
+			m.noStream.Store(true)
+			p.warnings = append(p.warnings, fmt.Sprintf(
+				"%s may not be streamed with the account's rights; grant bedrock:InvokeModelWithResponseStream, or set the model argument streaming to false", m.name,
+			))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.nameIn(response.Output)
+	response.Warnings = p.warnings
+	return response, nil
+}
+
+func isDenied(err error) bool {
+	said, ok := errors.AsType[*dialect.Error](err)
+	return ok && said.Type == denied
+}
+
+// attempt makes one request.
+func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*provider.Response, error) {
+	x, call, err := m.target(ctx, p.Stream)
+	if err != nil {
+		return nil, err
+	}
+	response, err := x.Do(ctx, r, call, p.Append)
+	if failure, ok := provider.As(err); ok && failure.Auth {
+		m.account.signer.Forget()
+	}
+	return response, err
+}
+
+// target returns the exchange with the account's credentials of now, and where it posts to.
+func (m *model) target(ctx context.Context, stream bool) (*exchange.Exchange, *exchange.Call, error) {
+	client, region, header := m.account.bearer, m.region(), http.Header{}
+	if m.account.APIKey.IsZero() {
+		var err error
+		if client, err = m.account.signer.Client(ctx, region); err != nil {
+			return nil, nil, err
+		}
+		region = client.Region
+	} else {
+		header.Set("Authorization", "Bearer "+m.account.APIKey.Reveal())
+	}
+	endpoint, err := m.endpoint(region)
+	if err != nil {
+		return nil, nil, err
+	}
+	x := &exchange.Exchange{Codec: client.Codec(format.Codec{}), HTTP: client.HTTP, Provider: Name, Quirks: quirks}
+	operation := "converse"
+	if stream {
+		operation = "converse-stream"
+		header.Set("Accept", "application/vnd.amazon.eventstream")
+	}
+	return x, &exchange.Call{URL: endpoint + m.path(operation), Header: header, Model: string(m.name), Stream: stream}, nil
+}
+
+// nameIn names the model in an output: the format names it only where a prompt router has chosen it.
+func (m *model) nameIn(output *modelv1.ModelOutput) {
+	if output.GetModel() != "" {
+		return
+	}
+	output.Model = string(m.name)
+	for _, choice := range output.GetChoices() {
+		choice.GetMessage().Model = string(m.name)
+	}
+}
