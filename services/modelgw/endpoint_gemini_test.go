@@ -173,3 +173,108 @@ func TestModelsAreListedForGooglesClients(t *testing.T) {
 	}
 	assert.JSONEq(t, entry, read(t, g.do(t.Context(), t, http.MethodGet, "/v1beta/models/mockllm/model", "")))
 }
+
+// thinker is an answer of a vendor's that thinks, says something and calls a tool.
+const thinker = `{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[{"type":"thinking","thinking":"let me think","signature":"c2ln"},
+	{"type":"text","text":"I call."},{"type":"tool_use","id":"toolu_1","name":"add","input":{"x":1}}],"stop_reason":"tool_use","usage":{"input_tokens":5,"output_tokens":9}}`
+
+// thinkerEvents is the same as a stream.
+const thinkerEvents = `data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"usage":{"input_tokens":5,"output_tokens":1}}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"let me think"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}
+
+data: {"type":"content_block_stop","index":0}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"I call."}}
+
+data: {"type":"content_block_stop","index":1}
+
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"add","input":{}}}
+
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"x\":1}"}}
+
+data: {"type":"content_block_stop","index":2}
+
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}
+
+data: {"type":"message_stop"}
+
+`
+
+const addTool = `"tools":[{"functionDeclarations":[{"name":"add","description":"Adds.","parameters":{"type":"OBJECT","properties":{"x":{"type":"NUMBER"}}}}]}]`
+
+// secondTurn is a request whose conversation has a model's turn with a call, and its result.
+func secondTurn(parts string) string {
+	return `{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[` + parts + `]},{"role":"user","parts":[{"functionResponse":{"name":"add",` +
+		`"response":{"output":"3"}}}]}],` + addTool + `,"generationConfig":{"maxOutputTokens":4000}}`
+}
+
+// answered is the next body that reaches a vendor and does not ask for a count of tokens.
+func answered(t *testing.T, v *vendor) []byte {
+	t.Helper()
+	for {
+		asked, body := waittest.For(t, v.asked, "the request that reaches the vendor"), waittest.For(t, v.body, "its body")
+		if !strings.HasSuffix(asked.URL.Path, "/count_tokens") {
+			return body
+		}
+	}
+}
+
+// Claude's thinking comes back to Claude as it was from a client that sends back the parts that it was given.
+func TestThinkingSurvivesClientsOfGemini(t *testing.T) {
+	t.Parallel()
+	const want = `[{"type":"thinking","thinking":"let me think","signature":"c2ln"},{"type":"text","text":"I call."},{"cache_control":{"type":"ephemeral"},"type":"tool_use","id":"toolu_1","name":"add","input":{"x":1}}]`
+	for method, answer := range map[string]http.HandlerFunc{
+		"generateContent": says(http.StatusOK, "application/json", thinker), "streamGenerateContent": says(http.StatusOK, "text/event-stream", thinkerEvents),
+	} {
+		v := vendorWith(t, answer)
+		g := serveMessages(t, v)
+		path := geminiPath + "anthropic/claude-sonnet-4-5:" + method
+		document := read(t, g.post(t, path, `{"contents":[{"role":"user","parts":[{"text":"q"}]}],`+addTool+`,"generationConfig":{"maxOutputTokens":4000}}`))
+		answered(t, v)
+		if !strings.HasPrefix(document, "[") {
+			document = "[" + document + "]"
+		}
+		var said []struct {
+			Candidates []struct {
+				Content struct{ Parts []json.RawMessage }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(document), &said), document)
+		var parts []string
+		for _, piece := range said {
+			for _, c := range piece.Candidates {
+				for _, part := range c.Content.Parts {
+					parts = append(parts, string(part))
+				}
+			}
+		}
+		read(t, g.post(t, path, secondTurn(strings.Join(parts, ","))))
+		var asked struct {
+			Messages []struct{ Content json.RawMessage }
+		}
+		require.NoError(t, json.Unmarshal(answered(t, v), &asked))
+		assert.JSONEq(t, want, string(asked.Messages[1].Content), method)
+	}
+}
+
+// A call that a client sends without a signature reaches other vendors as a call alone.
+func TestACallWithoutASignatureReachesOtherVendors(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusBadRequest, "application/json", `{"error":{"message":"no"}}`))
+	claude, chats, items := serveMessages(t, v), serveWeb(t, v), serveWeb(t, v, throughResponses)
+	for model, g := range map[string]*web{"anthropic/claude-sonnet-4-5": claude, "openai/gpt-4o": chats, "openai/gpt-5": items} {
+		read(t, g.post(t, geminiPath+model+":generateContent", secondTurn(`{"functionCall":{"name":"add","args":{"x":1}}}`)))
+		body := string(answered(t, v))
+		assert.Contains(t, body, "call_add_1", model)
+		for _, mark := range []string{"redacted", "think", "encrypted_content\":\""} {
+			assert.NotContains(t, body, mark, model)
+		}
+	}
+}

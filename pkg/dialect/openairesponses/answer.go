@@ -219,7 +219,7 @@ func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	if id == nativeID(part) {
 		w.TextMember("encrypted_content", part.GetReasoning().GetReasoning())
 	} else {
-		w.TextMember("encrypted_content", seal(part))
+		w.TextMember("encrypted_content", dialect.Seal(part))
 	}
 }
 

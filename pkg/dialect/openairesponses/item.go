@@ -187,7 +187,7 @@ func (a *annotation) message() *contentv1.Citation {
 
 // reasoning is the item's reasoning: sealed, or readable.
 func (i *item) reasoning() *contentv1.Content {
-	if part := unseal(i.Seal); part != nil {
+	if part := dialect.Unseal(i.Seal); part != nil {
 		return part
 	}
 	r := &contentv1.Reasoning{Reasoning: joined(i.Content, "\n")}
