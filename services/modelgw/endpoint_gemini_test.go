@@ -47,13 +47,22 @@ func TestGeminiGoesThroughUntouched(t *testing.T) {
 	assert.Equal(t, int64(21), g.spent(t))
 }
 
-// A token in the address is the platform's, and stays here.
+// A token in the address is the platform's, and stays here, however it is spelled; so does what would take the usage out
+// of an answer, or give another credential.
 func TestAKeyInTheAddress(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[]}`))
 	g := serveGemini(t, v)
-	read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?key=right&x=1", `{"contents":[]}`, "Authorization", ""))
-	assert.Equal(t, "x=1", waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery)
+	for query, want := range map[string]string{
+		"key=right&alt=json&x=1": "alt=json", "%6bey=right": "", "%6Bey=right&prettyPrint=false": "prettyPrint=false", "key=right&key=right": "", "x=1;key=right&key=right": "",
+		"key=right&fields=candidates&access_token=x&$httpHeaders=a:b&alt=json&alt=proto": "alt=json",
+	} {
+		read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?"+query, `{"contents":[]}`, "Authorization", ""))
+		assert.Equal(t, want, waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery, query)
+	}
+	chats := serveWeb(t, v)
+	read(t, chats.post(t, chatPath+"?%6bey=right&api-version=1", `{"model":"openai/gpt-4o",`+user+`}`, "Authorization", ""))
+	assert.Equal(t, "api-version=1", waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery)
 	refused := g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?key=wrong", `{}`, "Authorization", "")
 	assert.Equal(t, http.StatusUnauthorized, refused.StatusCode)
 	assert.Contains(t, read(t, refused), `"status":"UNAUTHENTICATED"`)
@@ -277,4 +286,23 @@ func TestACallWithoutASignatureReachesOtherVendors(t *testing.T) {
 			assert.NotContains(t, body, mark, model)
 		}
 	}
+}
+
+// A request names its model and its bound once, in whatever spelling: the vendor may heed another than the budget does.
+func TestGeminiSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[],"totalTokens":3}`))
+	g := serveGemini(t, v)
+	for body, member := range map[string]string{
+		`{"contents":[],"generationConfig":{"maxOutputTokens":1},"generation_config":{"max_output_tokens":60000}}`: "max_output_tokens",
+		`{"contents":[],"generationConfig":{"maxOutputTokens":1,"max_output_tokens":60000}}`:                        "max_output_tokens",
+		`{"contents":[],"model":"models/a","generateContentRequest":{"model":"models/b"}}`:                         "model",
+	} {
+		for _, method := range []string{"generateContent", "countTokens"} {
+			answer := g.post(t, geminiPath+"google/gemini-2.5-flash:"+method, body)
+			assert.Equal(t, http.StatusBadRequest, answer.StatusCode, body)
+			assert.Regexp(t, `"message":"[^"]*`+member+`: is there more than once"`, read(t, answer), body)
+		}
+	}
+	assert.Empty(t, v.body)
 }

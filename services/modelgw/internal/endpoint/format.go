@@ -26,6 +26,11 @@ type format struct {
 	idHeader string
 	// passed are the client's headers that reach the vendor, in the canonical form.
 	passed []string
+	// queried are the members of the query that reach the vendor; nil is all.
+	queried []string
+	// refused are members that no lane takes, unless they are false: with them an answer would come later, and its usage
+	// would be known to nobody.
+	refused []string
 	// list and entry write models.
 	list  func([]model) []byte
 	entry func(model) []byte
@@ -78,6 +83,7 @@ var responses = &format{
 	named:    inBody,
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
+	refused:  []string{"background"},
 	list:     openaiModels,
 	entry:    openaiModel,
 }
@@ -103,6 +109,7 @@ var generateContent = &format{
 	modelPrefix: gemini.ModelPrefix,
 	idHeader:    "X-Request-Id",
 	passed:      []string{"Accept", "User-Agent", googleClientHeader},
+	queried:     []string{altMember, "prettyPrint"},
 	list:        geminiModels,
 	entry:       geminiModel,
 }
