@@ -306,3 +306,30 @@ func TestGeminiSaysNothingTwice(t *testing.T) {
 	}
 	assert.Empty(t, v.body)
 }
+
+// A method of a model is Gemini's, whatever the headers and the name of the model; a name with a colon is not one.
+func TestThePathSaysWhoseMethodItIs(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}`))
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("vendor-key"), v.URL
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("vendor-key"), v.URL
+	})
+	const question = `{"contents":[{"parts":[{"text":"12345678"}]}]}`
+	read(t, g.post(t, "/v1/models/google/gemini-2.5-flash:generateContent", question, "Anthropic-Version", "2023-06-01"))
+	assert.Equal(t, "/v1beta/models/gemini-2.5-flash:generateContent", waittest.For(t, v.asked, "the request that reaches the vendor").URL.Path)
+	for path, status := range map[string]int{"anthropic/claude-sonnet-4-5:generateContent": http.StatusBadRequest, "anthropic/claude-sonnet-4-5:nothing": http.StatusNotFound} {
+		answer := g.post(t, "/v1/models/"+path, `{"max_tokens":5,"messages":[]}`, "Anthropic-Version", "2023-06-01")
+		assert.Equal(t, status, answer.StatusCode, path)
+		assert.Contains(t, read(t, answer), `"status":`, "%s: it is said as Gemini says it", path)
+	}
+	assert.Len(t, v.body, 1)
+	for _, path := range []string{"mockllm/a%0Ab:countTokens", "mockllm/model:countTokens"} {
+		answer := g.post(t, "/v1/models/"+path, question)
+		assert.Equal(t, http.StatusOK, answer.StatusCode, path)
+		assert.JSONEq(t, `{"totalTokens":2}`, read(t, answer), path)
+	}
+	for header, want := range map[string]string{"X": `"id":"mockllm/ft:a:org::b","object":"model"`, "X-Goog-Api-Client": `"name":"models/mockllm/ft:a:org::b"`, "Anthropic-Version": `"type":"model"`} {
+		assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models/mockllm/ft:a:org::b", "", header, "x")), want)
+	}
+}

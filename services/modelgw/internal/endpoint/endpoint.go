@@ -154,7 +154,7 @@ func (e *Endpoints) routes() []route {
 		{http.MethodPost, "/v1/messages", always(messages), e.generate},
 		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},
-		{"", "/v1/models/{model...}", formatOf, e.modelOrMethod},
+		{"", "/v1/models/{model...}", formatOfModel, e.modelOrMethod},
 		{http.MethodGet, "/v1beta/models", always(generateContent), e.listModels},
 		{"", "/v1beta/models/{model...}", always(generateContent), e.modelOrMethod},
 		{"", "/models/{model...}", always(generateContent), e.modelOrMethod},

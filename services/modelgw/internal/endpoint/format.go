@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -42,7 +41,9 @@ func formatOf(r *http.Request) *format {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/v1/messages"), r.Header.Get(versionHeader) != "":
 		return messages
-	case r.Header.Get("X-Goog-Api-Key") != "", r.Header.Get(googleClientHeader) != "", geminiPath.MatchString(r.URL.Path):
+	case r.Header.Get("X-Goog-Api-Key") != "", r.Header.Get(googleClientHeader) != "":
+		return generateContent
+	case strings.HasPrefix(r.URL.Path, "/v1beta/"), strings.HasPrefix(r.URL.Path, "/models/"):
 		return generateContent
 	case strings.HasPrefix(r.URL.Path, "/v1/responses"):
 		return responses
@@ -51,13 +52,19 @@ func formatOf(r *http.Request) *format {
 	}
 }
 
+// formatOfModel returns the format of a client that names a model in the address. Methods of models are Gemini's, whatever
+// the headers say; names of models have colons too.
+func formatOfModel(r *http.Request) *format {
+	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, ":") {
+		return generateContent
+	}
+	return formatOf(r)
+}
+
 const (
 	versionHeader      = "Anthropic-Version"
 	googleClientHeader = "X-Goog-Api-Client"
 )
-
-// geminiPath is a path that only clients of Gemini's API use.
-var geminiPath = regexp.MustCompile(`^/(v1beta/|models/|v1/models/.*:\w+$)`)
 
 // openaiHeaders are the headers of OpenAI's clients that reach the vendor.
 var openaiHeaders = []string{"Accept", "User-Agent", "Idempotency-Key", "X-Client-Request-Id", "Openai-Beta", "Openai-Organization", "Openai-Project"}
