@@ -295,7 +295,7 @@ func TestGeminiSaysNothingTwice(t *testing.T) {
 	g := serveGemini(t, v)
 	for body, member := range map[string]string{
 		`{"contents":[],"generationConfig":{"maxOutputTokens":1},"generation_config":{"max_output_tokens":60000}}`: "max_output_tokens",
-		`{"contents":[],"generationConfig":{"maxOutputTokens":1,"max_output_tokens":60000}}`:                        "max_output_tokens",
+		`{"contents":[],"generationConfig":{"maxOutputTokens":1,"max_output_tokens":60000}}`:                       "max_output_tokens",
 		`{"contents":[],"model":"models/a","generateContentRequest":{"model":"models/b"}}`:                         "model",
 	} {
 		for _, method := range []string{"generateContent", "countTokens"} {
@@ -331,5 +331,26 @@ func TestThePathSaysWhoseMethodItIs(t *testing.T) {
 	}
 	for header, want := range map[string]string{"X": `"id":"mockllm/ft:a:org::b","object":"model"`, "X-Goog-Api-Client": `"name":"models/mockllm/ft:a:org::b"`, "Anthropic-Version": `"type":"model"`} {
 		assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models/mockllm/ft:a:org::b", "", header, "x")), want)
+	}
+}
+
+// That Google refuses the account's key is the operator's affair, in whichever lane, although Google says it with a 400.
+func TestARefusedKeyOfGooglesIsTheOperatorsAffair(t *testing.T) {
+	t.Parallel()
+	const failed = `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[` +
+		`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}`
+	for _, said := range []string{failed, "[" + failed + "]"} {
+		g := serveGemini(t, vendorWith(t, says(http.StatusBadRequest, "application/json", said)))
+		for path, body := range map[string]string{
+			geminiPath + "google/gemini-2.5-flash:generateContent":       `{"contents":[{"parts":[{"text":"q"}]}]}`,
+			geminiPath + "google/gemini-2.5-flash:streamGenerateContent": `{"contents":[{"parts":[{"text":"q"}]}]}`,
+			chatPath: `{"model":"google/gemini-2.5-flash",` + user + `}`,
+		} {
+			answer := g.post(t, path, body)
+			assert.Equal(t, http.StatusBadRequest, answer.StatusCode, path)
+			text := read(t, answer)
+			assert.Contains(t, text, "account", path)
+			assert.NotContains(t, text, "API key not valid", path)
+		}
 	}
 }
