@@ -56,6 +56,15 @@ func TestARequestIsReadAsItWasMeant(t *testing.T) {
 	assert.Nil(t, r.Choice)
 }
 
+// The vendor's types are in capitals, and those of values are the client's.
+func TestTypesOfValuesAreKept(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"%s","properties":{"default":{"type":"%s","enum":["A"],"example":{"type":"A"}},"enum":{"type":"%[2]s","items":{"type":"%[2]s"}}},` +
+		`"default":{"type":"A"},"const":{"type":"A"},"examples":[{"type":"A"}],"anyOf":[{"type":"%[1]s"}]}`
+	r := parse(t, `{"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":`+fmt.Sprintf(schema, "OBJECT", "STRING")+`}]}]}`)
+	assert.Equal(t, fmt.Sprintf(schema, "object", "string"), r.Tools[0].GetParametersJson())
+}
+
 // Clients that send no ids mean the results in the order of the calls. The ids that calls then get are the same each
 // time, so that the conversation is.
 func TestResultsBelongToTheirCalls(t *testing.T) {

@@ -120,7 +120,7 @@ type Endpoints struct {
 	mux  http.ServeMux
 }
 
-// New returns the endpoints, which are an http.Handler for all below the paths of Prefixes.
+// New returns the endpoints, which are an http.Handler for all below dialect.Paths.
 func New(cfg Config, deps Deps) *Endpoints {
 	if deps.Metrics == nil {
 		deps.Metrics = telemetry.NewCallMetrics(nil)
@@ -131,9 +131,6 @@ func New(cfg Config, deps Deps) *Endpoints {
 	}
 	return e
 }
-
-// Prefixes are the paths below which the vendors' clients ask. Gemini's have two versions, and some have none.
-var Prefixes = []string{"/v1/", "/v1beta/", "/models/"}
 
 // ServeHTTP implements http.Handler.
 func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,4 +75,13 @@ func TestAListEndsOnce(t *testing.T) {
 	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &list), answer.Body)
 	require.Len(t, list, 2)
 	assert.Contains(t, list[1], "error")
+}
+
+// The gateway passes on what is asked below these paths, and nothing else.
+func TestEveryRouteIsBelowAPathOfVendors(t *testing.T) {
+	t.Parallel()
+	for _, route := range (&Endpoints{}).routes() {
+		below := slices.ContainsFunc(dialect.Paths, func(path string) bool { return strings.HasPrefix(route.path, path) })
+		assert.True(t, below || route.path == "/", route.path)
+	}
 }

@@ -328,6 +328,8 @@ func (x *Exchange) broken(ctx context.Context, err error) error {
 func (x *Exchange) Upstream(url, model string, authorize func(http.Header)) *provider.Upstream {
 	return &provider.Upstream{
 		Dialect: x.Codec.Format().Name, Provider: x.Provider, URL: url, Model: model, HTTP: x.HTTP, Authorize: authorize,
-		Refused: func(status int, header http.Header, body []byte) *provider.Error { return x.failure(status, header, x.Codec.DecodeError(body)) },
+		Refused: func(status int, header http.Header, body []byte) *provider.Error {
+			return x.failure(status, header, x.Codec.DecodeError(body))
+		},
 	}
 }
