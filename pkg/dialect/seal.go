@@ -9,11 +9,13 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 )
 
+// Clients send the sealed form of reasoning back unchanged. Reasoning in another form than the client's vendor's is
+// sealed whole, so that its own provider can accept it again.
+
 // ownSeal begins reasoning that was sealed here.
 const ownSeal = "evalfleet:"
 
-// Seal returns a part of reasoning as one text, for formats whose clients send the vendor's own seal back unchanged:
-// the part's own provider can then accept it again.
+// Seal returns reasoning as a text that is sealed reasoning to a client.
 func Seal(part *contentv1.Content) string {
 	message, err := proto.MarshalOptions{Deterministic: true}.Marshal(part)
 	if err != nil {
@@ -22,7 +24,7 @@ func Seal(part *contentv1.Content) string {
 	return ownSeal + base64.StdEncoding.EncodeToString(message)
 }
 
-// Unseal returns the part that Seal has sealed; nil for any other text.
+// Unseal returns the reasoning that Seal has sealed; nil for any other text.
 func Unseal(sealed string) *contentv1.Content {
 	encoded, own := strings.CutPrefix(sealed, ownSeal)
 	if !own {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/connmux"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -163,8 +164,8 @@ func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/", auth.Guard(deps.Auth, paced(api, cfg.WriteTimeout)))
 	if vendor != nil {
-		for _, prefix := range []string{"/v1/", "/v1beta/", "/models/"} {
-			mux.Handle(prefix, vendor)
+		for _, path := range dialect.Paths {
+			mux.Handle(path, vendor)
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

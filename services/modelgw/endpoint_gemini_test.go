@@ -47,13 +47,22 @@ func TestGeminiGoesThroughUntouched(t *testing.T) {
 	assert.Equal(t, int64(21), g.spent(t))
 }
 
-// A token in the address is the platform's, and stays here.
+// A token in the address is the platform's, and stays here, however it is spelled; so does what would take the usage out
+// of an answer, or give another credential.
 func TestAKeyInTheAddress(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[]}`))
 	g := serveGemini(t, v)
-	read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?key=right&x=1", `{"contents":[]}`, "Authorization", ""))
-	assert.Equal(t, "x=1", waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery)
+	for query, want := range map[string]string{
+		"key=right&alt=json&x=1": "alt=json", "%6bey=right": "", "%6Bey=right&prettyPrint=false": "prettyPrint=false", "key=right&key=right": "", "x=1;key=right&key=right": "",
+		"key=right&fields=candidates&access_token=x&$httpHeaders=a:b&alt=json&alt=proto": "alt=json",
+	} {
+		read(t, g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?"+query, `{"contents":[]}`, "Authorization", ""))
+		assert.Equal(t, want, waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery, query)
+	}
+	chats := serveWeb(t, v)
+	read(t, chats.post(t, chatPath+"?%6bey=right&api-version=1", `{"model":"openai/gpt-4o",`+user+`}`, "Authorization", ""))
+	assert.Equal(t, "api-version=1", waittest.For(t, v.asked, "the request that reaches the vendor").URL.RawQuery)
 	refused := g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent?key=wrong", `{}`, "Authorization", "")
 	assert.Equal(t, http.StatusUnauthorized, refused.StatusCode)
 	assert.Contains(t, read(t, refused), `"status":"UNAUTHENTICATED"`)
@@ -172,4 +181,176 @@ func TestModelsAreListedForGooglesClients(t *testing.T) {
 		assert.JSONEq(t, fmt.Sprintf(`{"models":[%s]}`, entry), read(t, g.do(t.Context(), t, http.MethodGet, path, "", header, "genai")), path)
 	}
 	assert.JSONEq(t, entry, read(t, g.do(t.Context(), t, http.MethodGet, "/v1beta/models/mockllm/model", "")))
+}
+
+// thinker is an answer of a vendor's that thinks, says something and calls a tool.
+const thinker = `{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[{"type":"thinking","thinking":"let me think","signature":"c2ln"},
+	{"type":"text","text":"I call."},{"type":"tool_use","id":"toolu_1","name":"add","input":{"x":1}}],"stop_reason":"tool_use","usage":{"input_tokens":5,"output_tokens":9}}`
+
+// thinkerEvents is the same as a stream.
+const thinkerEvents = `data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"usage":{"input_tokens":5,"output_tokens":1}}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"let me think"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}
+
+data: {"type":"content_block_stop","index":0}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"I call."}}
+
+data: {"type":"content_block_stop","index":1}
+
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"add","input":{}}}
+
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"x\":1}"}}
+
+data: {"type":"content_block_stop","index":2}
+
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}
+
+data: {"type":"message_stop"}
+
+`
+
+const addTool = `"tools":[{"functionDeclarations":[{"name":"add","description":"Adds.","parameters":{"type":"OBJECT","properties":{"x":{"type":"NUMBER"}}}}]}]`
+
+// secondTurn is a request whose conversation has a model's turn with a call, and its result.
+func secondTurn(parts string) string {
+	return `{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[` + parts + `]},{"role":"user","parts":[{"functionResponse":{"name":"add",` +
+		`"response":{"output":"3"}}}]}],` + addTool + `,"generationConfig":{"maxOutputTokens":4000}}`
+}
+
+// answered is the next body that reaches a vendor and does not ask for a count of tokens.
+func answered(t *testing.T, v *vendor) []byte {
+	t.Helper()
+	for {
+		asked, body := waittest.For(t, v.asked, "the request that reaches the vendor"), waittest.For(t, v.body, "its body")
+		if !strings.HasSuffix(asked.URL.Path, "/count_tokens") {
+			return body
+		}
+	}
+}
+
+// Claude's thinking comes back to Claude as it was from a client that sends back the parts that it was given.
+func TestThinkingSurvivesClientsOfGemini(t *testing.T) {
+	t.Parallel()
+	const want = `[{"type":"thinking","thinking":"let me think","signature":"c2ln"},{"type":"text","text":"I call."},{"cache_control":{"type":"ephemeral"},"type":"tool_use","id":"toolu_1","name":"add","input":{"x":1}}]`
+	for method, answer := range map[string]http.HandlerFunc{
+		"generateContent": says(http.StatusOK, "application/json", thinker), "streamGenerateContent": says(http.StatusOK, "text/event-stream", thinkerEvents),
+	} {
+		v := vendorWith(t, answer)
+		g := serveMessages(t, v)
+		path := geminiPath + "anthropic/claude-sonnet-4-5:" + method
+		document := read(t, g.post(t, path, `{"contents":[{"role":"user","parts":[{"text":"q"}]}],`+addTool+`,"generationConfig":{"maxOutputTokens":4000}}`))
+		answered(t, v)
+		if !strings.HasPrefix(document, "[") {
+			document = "[" + document + "]"
+		}
+		var said []struct {
+			Candidates []struct {
+				Content struct{ Parts []json.RawMessage }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(document), &said), document)
+		var parts []string
+		for _, piece := range said {
+			for _, c := range piece.Candidates {
+				for _, part := range c.Content.Parts {
+					parts = append(parts, string(part))
+				}
+			}
+		}
+		read(t, g.post(t, path, secondTurn(strings.Join(parts, ","))))
+		var asked struct {
+			Messages []struct{ Content json.RawMessage }
+		}
+		require.NoError(t, json.Unmarshal(answered(t, v), &asked))
+		assert.JSONEq(t, want, string(asked.Messages[1].Content), method)
+	}
+}
+
+// A call that a client sends without a signature reaches other vendors as a call alone.
+func TestACallWithoutASignatureReachesOtherVendors(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusBadRequest, "application/json", `{"error":{"message":"no"}}`))
+	claude, chats, items := serveMessages(t, v), serveWeb(t, v), serveWeb(t, v, throughResponses)
+	for model, g := range map[string]*web{"anthropic/claude-sonnet-4-5": claude, "openai/gpt-4o": chats, "openai/gpt-5": items} {
+		read(t, g.post(t, geminiPath+model+":generateContent", secondTurn(`{"functionCall":{"name":"add","args":{"x":1}}}`)))
+		body := string(answered(t, v))
+		assert.Contains(t, body, "call_add_1", model)
+		for _, mark := range []string{"redacted", "think", "encrypted_content\":\""} {
+			assert.NotContains(t, body, mark, model)
+		}
+	}
+}
+
+// A request names its model and its bound once, in whatever spelling: the vendor may heed another than the budget does.
+func TestGeminiSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[],"totalTokens":3}`))
+	g := serveGemini(t, v)
+	for body, member := range map[string]string{
+		`{"contents":[],"generationConfig":{"maxOutputTokens":1},"generation_config":{"max_output_tokens":60000}}`: "max_output_tokens",
+		`{"contents":[],"generationConfig":{"maxOutputTokens":1,"max_output_tokens":60000}}`:                       "max_output_tokens",
+		`{"contents":[],"model":"models/a","generateContentRequest":{"model":"models/b"}}`:                         "model",
+	} {
+		for _, method := range []string{"generateContent", "countTokens"} {
+			answer := g.post(t, geminiPath+"google/gemini-2.5-flash:"+method, body)
+			assert.Equal(t, http.StatusBadRequest, answer.StatusCode, body)
+			assert.Regexp(t, `"message":"[^"]*`+member+`: is there more than once"`, read(t, answer), body)
+		}
+	}
+	assert.Empty(t, v.body)
+}
+
+// A method of a model is Gemini's, whatever the headers and the name of the model; a name with a colon is not one.
+func TestThePathSaysWhoseMethodItIs(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}`))
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("vendor-key"), v.URL
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("vendor-key"), v.URL
+	})
+	const question = `{"contents":[{"parts":[{"text":"12345678"}]}]}`
+	read(t, g.post(t, "/v1/models/google/gemini-2.5-flash:generateContent", question, "Anthropic-Version", "2023-06-01"))
+	assert.Equal(t, "/v1beta/models/gemini-2.5-flash:generateContent", waittest.For(t, v.asked, "the request that reaches the vendor").URL.Path)
+	for path, status := range map[string]int{"anthropic/claude-sonnet-4-5:generateContent": http.StatusBadRequest, "anthropic/claude-sonnet-4-5:nothing": http.StatusNotFound} {
+		answer := g.post(t, "/v1/models/"+path, `{"max_tokens":5,"messages":[]}`, "Anthropic-Version", "2023-06-01")
+		assert.Equal(t, status, answer.StatusCode, path)
+		assert.Contains(t, read(t, answer), `"status":`, "%s: it is said as Gemini says it", path)
+	}
+	assert.Len(t, v.body, 1)
+	for _, path := range []string{"mockllm/a%0Ab:countTokens", "mockllm/model:countTokens"} {
+		answer := g.post(t, "/v1/models/"+path, question)
+		assert.Equal(t, http.StatusOK, answer.StatusCode, path)
+		assert.JSONEq(t, `{"totalTokens":2}`, read(t, answer), path)
+	}
+	for header, want := range map[string]string{"X": `"id":"mockllm/ft:a:org::b","object":"model"`, "X-Goog-Api-Client": `"name":"models/mockllm/ft:a:org::b"`, "Anthropic-Version": `"type":"model"`} {
+		assert.Contains(t, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models/mockllm/ft:a:org::b", "", header, "x")), want)
+	}
+}
+
+// That Google refuses the account's key is the operator's affair, in whichever lane, although Google says it with a 400.
+func TestARefusedKeyOfGooglesIsTheOperatorsAffair(t *testing.T) {
+	t.Parallel()
+	const failed = `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[` +
+		`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}`
+	for _, said := range []string{failed, "[" + failed + "]"} {
+		g := serveGemini(t, vendorWith(t, says(http.StatusBadRequest, "application/json", said)))
+		for path, body := range map[string]string{
+			geminiPath + "google/gemini-2.5-flash:generateContent":       `{"contents":[{"parts":[{"text":"q"}]}]}`,
+			geminiPath + "google/gemini-2.5-flash:streamGenerateContent": `{"contents":[{"parts":[{"text":"q"}]}]}`,
+			chatPath: `{"model":"google/gemini-2.5-flash",` + user + `}`,
+		} {
+			answer := g.post(t, path, body)
+			assert.Equal(t, http.StatusBadRequest, answer.StatusCode, path)
+			text := read(t, answer)
+			assert.Contains(t, text, "account", path)
+			assert.NotContains(t, text, "API key not valid", path)
+		}
+	}
 }

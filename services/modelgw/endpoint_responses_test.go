@@ -148,3 +148,21 @@ func TestStoredConversationsAreRefusedByName(t *testing.T) {
 	message, _, _ := failure(t, stored)
 	assert.Contains(t, message, "not stored here")
 }
+
+// An answer in the background is queued without usage, so that no budget would see it.
+func TestNothingIsAnsweredInTheBackground(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"resp_1","status":"completed","output":[]}`))
+	g := serveWeb(t, v, throughResponses)
+	for value, status := range map[string]int{"true": http.StatusBadRequest, `"yes"`: http.StatusBadRequest, "false": http.StatusOK, "null": http.StatusOK} {
+		answer := g.post(t, responsesPath, `{"model":"openai/gpt-5","background":`+value+`,"input":"q"}`)
+		assert.Equal(t, status, answer.StatusCode, value)
+		if status == http.StatusOK {
+			waittest.For(t, v.body, "the request that reaches the vendor")
+			continue
+		}
+		message, _, _ := failure(t, answer)
+		assert.Contains(t, message, "background", value)
+		assert.Empty(t, v.body, value)
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -45,4 +46,28 @@ func TestRetriesDoNotMultiply(t *testing.T) {
 			assert.Len(t, v.body, retries+1, path)
 		}
 	}
+}
+
+// Some clients end at a refusal that does not say when to ask again: one after which asking may help does, in whole
+// seconds, as the platform's own do.
+func TestARefusalSaysWhenToAskAgain(t *testing.T) {
+	t.Parallel()
+	const soon, spent = `{"error":{"message":"slow","type":"rate_limit_error","code":"rate_limit_exceeded"}}`, `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`
+	for _, tt := range []struct {
+		status     int
+		said, want string
+	}{{http.StatusTooManyRequests, soon, "1"}, {http.StatusServiceUnavailable, soon, "1"}, {http.StatusTooManyRequests, spent, ""}, {http.StatusBadRequest, soon, ""}} {
+		v := vendorWith(t, says(tt.status, "application/json", tt.said))
+		g := serveWeb(t, v, throughResponses, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 0 })
+		answer := g.post(t, responsesPath, `{"model":"openai/gpt-5","input":"q"}`)
+		assert.Equal(t, tt.status, answer.StatusCode)
+		assert.Equal(t, tt.said, read(t, answer))
+		assert.Equal(t, tt.want, answer.Header.Get("Retry-After"), "%d %s", tt.status, tt.said)
+	}
+	v := vendorWith(t, says(http.StatusTooManyRequests, "application/json", `{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[`+
+		`{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}`))
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Google.APIKey, c.Google.BaseURL, c.Endpoints.MaxRetries = config.NewSecret("vendor-key"), v.URL, 0
+	})
+	assert.Equal(t, "35", g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent", `{"contents":[]}`).Header.Get("Retry-After"), "Google says it in the body")
 }

@@ -140,9 +140,16 @@ func schemaOf(schema, openAPI json.RawMessage) string {
 	return string(orderedjson.Append(nil, value))
 }
 
+// valueMembers are the members of a schema that hold values, in which no name is the schema's, and namedMembers those
+// that hold schemas by names of the client's.
+var (
+	valueMembers = map[string]bool{"const": true, "default": true, "enum": true, "example": true, "examples": true}
+	namedMembers = map[string]bool{"properties": true, "patternProperties": true, "dependentSchemas": true, "defs": true, "$defs": true, "definitions": true}
+)
+
 // lowerTypes puts the types in a schema into lower case. It reports whether it has changed any.
-func lowerTypes(value any) (changed bool) {
-	switch v := value.(type) {
+func lowerTypes(schema any) (changed bool) {
+	switch v := schema.(type) {
 	case []any:
 		for _, item := range v {
 			changed = lowerTypes(item) || changed
@@ -154,8 +161,17 @@ func lowerTypes(value any) (changed bool) {
 				changed = true
 			}
 		}
-		for _, member := range v.All() {
-			changed = lowerTypes(member) || changed
+		for name, member := range v.All() {
+			schemas, isObject := member.(*orderedjson.Object)
+			switch {
+			case valueMembers[name]:
+			case namedMembers[name] && isObject:
+				for _, schema := range schemas.All() {
+					changed = lowerTypes(schema) || changed
+				}
+			default:
+				changed = lowerTypes(member) || changed
+			}
 		}
 	}
 	return changed

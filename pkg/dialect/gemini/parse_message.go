@@ -212,6 +212,9 @@ func (c *conversation) model(turn *content, param string) error {
 		}
 		read.part(p)
 	}
+	if !read.signed { // No Gemini server has answered it: anchors have nothing to keep, and mean nothing to other vendors.
+		read.parts = slices.DeleteFunc(read.parts, emptyAnchor)
+	}
 	m := c.add(modelv1.Role_ROLE_ASSISTANT, read.parts)
 	m.Source, m.ToolCalls = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, read.calls
 	for _, call := range read.calls {

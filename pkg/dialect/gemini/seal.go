@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
 // A thought signature is sealed reasoning. The signature of a call is in an anchor, a sealed part that names the call;
-// calls without a signature have one too, since it keeps the call's place among the texts. The signature of any other
-// part is in a sealed part before it, together with the thought that precedes the two.
+// calls of the server without a signature have one too, since it keeps the call's place among the texts. The signature
+// of any other part is in a sealed part before it, together with the thought that precedes the two.
 
 // anchorMember is the member of an anchor's internal JSON that names its call.
 const anchorMember = "gemini_function_call_id"
@@ -46,28 +47,45 @@ func sealed(signature string, summary *string) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: signature, Summary: summary, Redacted: true}}}
 }
 
-// Signatures are bytes in the format. Clients decode them, and encode them anew in either alphabet of base64: a text
-// that is none would not survive, so that it is encoded with a mark before it.
-
-// mark is before a text that is no base64 of its own, as bytes.
-const mark = "evalfleet:"
-
-// wrapped is a signature of any vendor as a client of the format keeps it.
-func wrapped(signature string) string {
-	raw, err := base64.StdEncoding.DecodeString(signature)
-	if err == nil && base64.StdEncoding.EncodeToString(raw) == signature && !strings.HasPrefix(string(raw), mark) {
-		return signature
-	}
-	return base64.StdEncoding.EncodeToString([]byte(mark + signature))
+// isAnchor reports whether a part is an anchor.
+func isAnchor(part *contentv1.Content) bool {
+	_, ok := anchored(part)
+	return ok
 }
 
-// unwrapped is the signature that was wrapped.
-func unwrapped(signature string) string {
-	raw, err := base64.StdEncoding.DecodeString(signature)
-	if text, ours := strings.CutPrefix(string(raw), mark); err == nil && ours {
-		return text
+// emptyAnchor reports whether a part is the anchor of a call without a signature.
+func emptyAnchor(part *contentv1.Content) bool {
+	return part.GetReasoning().GetReasoning() == "" && isAnchor(part)
+}
+
+// Signatures are bytes in the format. Clients decode them, and encode them anew in either alphabet of base64: a text
+// that is none would not survive. Such a text, and reasoning of which a signature is not all, is sealed whole.
+
+// wrapped is the signature of a sealed part as a client of the format keeps it. foreign means that the part is another
+// vendor's.
+func wrapped(part *contentv1.Content, foreign bool) string {
+	r := part.GetReasoning()
+	raw, err := base64.StdEncoding.DecodeString(r.GetReasoning())
+	plain := err == nil && base64.StdEncoding.EncodeToString(raw) == r.GetReasoning() && dialect.Unseal(string(raw)) == nil
+	if plain && !foreign {
+		return r.GetReasoning()
 	}
-	return signature
+	return base64.StdEncoding.EncodeToString([]byte(dialect.Seal(part)))
+}
+
+// unwrapped is the part that was sealed whole; nil for a signature of the format's own.
+func unwrapped(signature string) *contentv1.Content {
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	if err != nil {
+		return nil
+	}
+	return dialect.Unseal(string(raw))
+}
+
+// isForeign reports whether a sealed part that is no anchor cannot be the server's own.
+func isForeign(part *contentv1.Content) bool {
+	r := part.GetReasoning()
+	return r.Signature != nil || part.GetInternalJson() != "" || r.Summary != nil && r.GetSummary() == ""
 }
 
 // standard returns base64 in the usual alphabet and with its padding; any other text unchanged.

@@ -1,9 +1,11 @@
 package gemini_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,6 +54,15 @@ func TestARequestIsReadAsItWasMeant(t *testing.T) {
 	}
 	assert.Equal(t, []string{`{"type":"object","properties":{"type":{"type":"string"}}}`, `{"type": "object"}`, `{"type":"object","properties":{}}`}, schemas)
 	assert.Nil(t, r.Choice)
+}
+
+// The vendor's types are in capitals, and those of values are the client's.
+func TestTypesOfValuesAreKept(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"%s","properties":{"default":{"type":"%s","enum":["A"],"example":{"type":"A"}},"enum":{"type":"%[2]s","items":{"type":"%[2]s"}}},` +
+		`"default":{"type":"A"},"const":{"type":"A"},"examples":[{"type":"A"}],"anyOf":[{"type":"%[1]s"}]}`
+	r := parse(t, `{"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":`+fmt.Sprintf(schema, "OBJECT", "STRING")+`}]}]}`)
+	assert.Equal(t, fmt.Sprintf(schema, "object", "string"), r.Tools[0].GetParametersJson())
 }
 
 // Clients that send no ids mean the results in the order of the calls. The ids that calls then get are the same each
@@ -186,4 +197,112 @@ func TestSignaturesSurviveAClientThatDecodesThem(t *testing.T) {
 		parts := chat.Parts(r.Messages[1].GetContent())
 		assert.Equal(t, signature, parts[0].GetReasoning().GetReasoning())
 	}
+}
+
+// A call that a client sends without a signature is a call and nothing else: another vendor's model would take the place
+// of a missing signature for reasoning. Calls that a Gemini server has answered keep their places.
+func TestACallWithoutASignatureIsNoReasoning(t *testing.T) {
+	t.Parallel()
+	const turn = `{"contents":[{"role":"model","parts":[{"text":"a"},{"functionCall":{"id":"c","name":"f","args":{}}%s},{"functionCall":{"id":"d","name":"f","args":{}}}]}]}`
+	for signature, want := range map[string]int{"": 1, `,"thoughtSignature":"czE="`: 3} {
+		m := parse(t, fmt.Sprintf(turn, signature)).Messages[0]
+		assert.Len(t, m.GetToolCalls(), 2)
+		assert.Len(t, chat.Parts(m.GetContent()), want, signature)
+	}
+}
+
+// reasonings are kinds of reasoning that other vendors' models give.
+func reasonings() map[string]*contentv1.Content {
+	part := func(internal string, r *contentv1.Reasoning) *contentv1.Content {
+		return &contentv1.Content{InternalJson: internal, Part: &contentv1.Content_Reasoning{Reasoning: r}}
+	}
+	return map[string]*contentv1.Content{
+		"sealed":                part("", &contentv1.Reasoning{Reasoning: "c2ln", Summary: new("let me think"), Redacted: true}),
+		"sealed, no base64":     part("", &contentv1.Reasoning{Reasoning: "SIGNED_abc-_=", Summary: new("let me think"), Redacted: true}),
+		"sealed, hidden":        part("", &contentv1.Reasoning{Reasoning: "c2ln", Summary: new(""), Redacted: true}),
+		"sealed alone":          part("", &contentv1.Reasoning{Reasoning: "c2ln", Redacted: true}),
+		"sealed under an id":    part("", &contentv1.Reasoning{Reasoning: "ZW5j", Summary: new("let me think"), Signature: new("rs_1"), Redacted: true}),
+		"sealed with more data": part(`{"a": 1}`, &contentv1.Reasoning{Reasoning: "c2ln", Summary: new("let me think"), Redacted: true}),
+		"signed":                part("", &contentv1.Reasoning{Reasoning: "let me think", Signature: new("sig==")}),
+	}
+}
+
+// The reasoning of another vendor's model comes back as it was, whether a text or a call follows, and whether the answer
+// came whole or in pieces, which a client sends back as parts. A thought that the client leaves out is not needed.
+func TestReasoningOfOtherVendorsSurvivesAClient(t *testing.T) {
+	t.Parallel()
+	for name, part := range reasonings() {
+		for follows, m := range map[string]*modelv1.ChatMessage{
+			"text": chat.Assistant(""), "text and call": chat.Assistant("", chat.Call("c1", "f", `{"a":1}`)), "call": chat.Assistant("", chat.Call("c1", "f", `{"a":1}`)),
+		} {
+			parts := []*contentv1.Content{part}
+			pieces := []*modelv1.GenerateDelta{dialect.ReasoningDelta(readable(part)[:len(readable(part))/2]), dialect.ReasoningDelta(readable(part)[len(readable(part))/2:]), dialect.PartDelta(part)}
+			if follows != "call" {
+				parts = append(parts, chat.TextPart("So."))
+				pieces = append(pieces, dialect.TextDelta("So"), dialect.TextDelta("."))
+			}
+			m.Content = chat.ListContent(parts...)
+			output := chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)
+			body, err := gemini.Codec{}.AppendResponse(nil, output, dialect.ResponseMeta{})
+			require.NoError(t, err)
+			var wire bytes.Buffer
+			w := gemini.Codec{}.NewStreamWriter(&wire, dialect.ResponseMeta{})
+			for _, d := range pieces {
+				require.NoError(t, w.Write(d))
+			}
+			require.NoError(t, w.Close(output))
+			var streamed []map[string]any
+			for event, err := range (gemini.Codec{}).ReadEvents(&wire) {
+				require.NoError(t, err)
+				streamed = append(streamed, partsOf(t, event.Data)...)
+			}
+			for way, said := range map[string][]map[string]any{"whole": partsOf(t, body), "streamed": streamed} {
+				for _, thoughts := range []bool{true, false} {
+					if !thoughts {
+						if follows == "text" && way == "whole" {
+							continue // It may be the server's own, of which the signature is all.
+						}
+						said = slices.DeleteFunc(said, func(p map[string]any) bool { return p["thought"] == true })
+					}
+					back, err := json.Marshal(said)
+					require.NoError(t, err)
+					about := fmt.Sprintf("%s, %s, %s, thoughts %t: %s", name, follows, way, thoughts, back)
+					got := parse(t, `{"contents":[{"role":"model","parts":`+string(back)+`}]}`).Messages[0]
+					read := chat.Parts(got.GetContent())
+					require.NotEmpty(t, read, about)
+					assert.True(t, proto.Equal(part, read[0]), about)
+					assert.Len(t, got.GetToolCalls(), len(m.GetToolCalls()), about)
+					text := ""
+					for _, p := range read[1:] {
+						require.NotNil(t, p.GetText(), about)
+						text += p.GetText().GetText()
+					}
+					assert.Equal(t, chat.Text(m), text, about)
+				}
+			}
+		}
+	}
+}
+
+// readable is what a person can read of reasoning.
+func readable(part *contentv1.Content) string {
+	if r := part.GetReasoning(); !r.GetRedacted() {
+		return r.GetReasoning()
+	}
+	return part.GetReasoning().GetSummary()
+}
+
+// partsOf are the parts of an answer's first candidate, as a client keeps them.
+func partsOf(t *testing.T, answer []byte) []map[string]any {
+	t.Helper()
+	var said struct {
+		Candidates []struct {
+			Content struct{ Parts []map[string]any }
+		}
+	}
+	require.NoError(t, json.Unmarshal(answer, &said))
+	if len(said.Candidates) == 0 {
+		return nil
+	}
+	return said.Candidates[0].Content.Parts
 }

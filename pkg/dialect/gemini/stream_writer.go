@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -16,7 +17,7 @@ import (
 //	answer (a text or a thought)*, answer (the rest and finishReason of each candidate, and usageMetadata)
 //
 // Calls, which the format has whole, are in the last event: a client takes a candidate with a finish reason to be
-// complete.
+// complete. A signature is on the piece after its thought.
 type streamWriter struct {
 	w       io.Writer
 	err     error
@@ -27,7 +28,23 @@ type streamWriter struct {
 }
 
 // written is what was written of a choice.
-type written struct{ text, thought strings.Builder }
+type written struct {
+	text, thought strings.Builder
+	// seals is how many sealed parts were written, and seal is one that waits for the next piece.
+	seals int
+	seal  *contentv1.Content
+}
+
+// signature returns the signature of the next piece.
+func (c *written) signature() string {
+	if c.seal == nil {
+		return ""
+	}
+	signature := wrapped(c.seal, true)
+	c.seal = nil
+	c.seals++
+	return signature
+}
 
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
@@ -38,16 +55,31 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 // Write implements dialect.StreamWriter.
 func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 	c := s.choice(delta.GetChoice())
-	text, thought := delta.GetText(), delta.GetReasoning() != ""
-	if thought {
-		text = delta.GetReasoning()
-		c.thought.WriteString(text)
-	} else {
-		c.text.WriteString(text)
-	}
-	if text == "" {
+	if part := delta.GetPart(); (part.GetReasoning().GetRedacted() || part.GetReasoning().GetSignature() != "") && !isAnchor(part) {
+		if c.seal != nil {
+			s.piece(delta.GetChoice(), "", false, c.signature())
+		}
+		c.seal = part
 		return s.err
 	}
+	text, thought := delta.GetText(), delta.GetReasoning() != ""
+	switch {
+	case thought:
+		text = delta.GetReasoning()
+		c.thought.WriteString(text)
+		if c.seal != nil {
+			s.piece(delta.GetChoice(), "", false, c.signature())
+		}
+	case text == "":
+		return s.err
+	default:
+		c.text.WriteString(text)
+	}
+	return s.piece(delta.GetChoice(), text, thought, c.signature())
+}
+
+// piece writes an answer of one text.
+func (s *streamWriter) piece(choice int32, text string, thought bool, signature string) error {
 	return s.event(func(w *jsonwrite.Writer) {
 		w.Key("candidates")
 		w.BeginList()
@@ -61,11 +93,12 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 		if thought {
 			w.BoolMember("thought", true)
 		}
+		w.TextUnlessEmpty("thoughtSignature", signature)
 		w.EndObject()
 		w.EndList()
 		w.TextMember("role", roleModel)
 		w.EndObject()
-		w.IntMember("index", int64(delta.GetChoice()))
+		w.IntMember("index", int64(choice))
 		w.EndObject()
 		w.EndList()
 	})
@@ -91,7 +124,9 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		w.BeginList()
 		for i, c := range output.GetChoices() {
 			said := s.choice(int32(i))
-			writeCandidate(w, i, c, &missing{text: dialect.Remainder{Said: said.text.String()}, thought: dialect.Remainder{Said: said.thought.String()}})
+			writeCandidate(w, i, c, &missing{
+				text: dialect.Remainder{Said: said.text.String()}, thought: dialect.Remainder{Said: said.thought.String()}, seals: said.seals,
+			})
 		}
 		w.EndList()
 		writeUsage(w, output.GetUsage())

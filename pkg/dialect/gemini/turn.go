@@ -1,6 +1,8 @@
 package gemini
 
 import (
+	"slices"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -17,14 +19,20 @@ type turnWriter struct {
 	answer bool
 	// missing is what a stream has not written yet; nil is everything.
 	missing *missing
-	// seal is the signature of the next part.
-	seal string
+	// seal is the sealed part whose signature is on the next part; nil if there is none.
+	seal *contentv1.Content
+	// foreign means that the message has calls, and that none has an anchor: no Gemini server has answered it.
+	foreign bool
 	// left are the calls that are not written yet, by id.
 	left map[string][]*toolv1.ToolCall
 }
 
 // missing is what a stream has not written yet of the texts and the thoughts of a choice.
-type missing struct{ text, thought dialect.Remainder }
+type missing struct {
+	text, thought dialect.Remainder
+	// seals is how many of the sealed parts it has written.
+	seals int
+}
 
 // write writes the parts, and then the calls that have no place among them.
 func (t *turnWriter) write(parts []*contentv1.Content) {
@@ -32,6 +40,7 @@ func (t *turnWriter) write(parts []*contentv1.Content) {
 	for _, call := range t.calls {
 		t.left[call.GetId()] = append(t.left[call.GetId()], call)
 	}
+	t.foreign = len(t.calls) > 0 && !slices.ContainsFunc(parts, isAnchor)
 	for _, part := range parts {
 		t.part(part)
 	}
@@ -67,7 +76,7 @@ func (t *turnWriter) text(text string) {
 	if t.missing != nil {
 		rest, _ = t.missing.text.Of(text)
 	}
-	if rest == "" && text != "" && t.seal == "" {
+	if rest == "" && text != "" && t.seal == nil {
 		return
 	}
 	t.w.BeginObject()
@@ -90,23 +99,35 @@ func (t *turnWriter) thought(text string) {
 
 func (t *turnWriter) reasoning(part *contentv1.Content) {
 	r := part.GetReasoning()
-	if !r.GetRedacted() {
-		t.thought(r.GetReasoning())
-		return
-	}
 	if id, ok := anchored(part); ok {
 		if left := t.left[id]; len(left) > 0 {
 			t.flush()
-			t.seal = r.GetReasoning()
+			t.seal = part
 			t.call(left[0])
 		} // Otherwise the call was removed, and its signature is of no use.
 		return
 	}
+	if !r.GetRedacted() && (r.Signature == nil || !t.answer) {
+		t.thought(r.GetReasoning())
+		return
+	}
 	t.flush()
 	if t.answer {
-		t.thought(r.GetSummary())
+		t.thought(readable(r))
 	}
-	t.seal = r.GetReasoning()
+	if t.missing != nil && t.missing.seals > 0 {
+		t.missing.seals--
+		return
+	}
+	t.seal = part
+}
+
+// readable is the text of reasoning that a person can read.
+func readable(r *contentv1.Reasoning) string {
+	if r.GetRedacted() {
+		return r.GetSummary()
+	}
+	return r.GetReasoning()
 }
 
 // call writes the first call that is left with its id.
@@ -124,7 +145,7 @@ func (t *turnWriter) call(call *toolv1.ToolCall) {
 
 // flush writes a signature that has no part to be on as a part of its own, as the server does at the end of a stream.
 func (t *turnWriter) flush() {
-	if t.seal != "" {
+	if t.seal != nil {
 		t.w.BeginObject()
 		t.w.TextMember("text", "")
 		t.end()
@@ -133,12 +154,14 @@ func (t *turnWriter) flush() {
 
 // end ends a part, with the signature.
 func (t *turnWriter) end() {
-	seal := t.seal
-	if t.answer {
-		seal = wrapped(seal)
+	if t.seal != nil {
+		signature := t.seal.GetReasoning().GetReasoning()
+		if t.answer && !emptyAnchor(t.seal) {
+			signature = wrapped(t.seal, !isAnchor(t.seal) && (t.foreign || isForeign(t.seal)))
+		}
+		t.w.TextUnlessEmpty("thoughtSignature", signature)
+		t.seal = nil
 	}
-	t.w.TextUnlessEmpty("thoughtSignature", seal)
-	t.seal = ""
 	t.w.EndObject()
 }
 

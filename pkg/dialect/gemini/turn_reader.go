@@ -19,6 +19,8 @@ type turnReader struct {
 	newID func(function string) string
 	// code is code that the server ran, until its result comes.
 	code *contentv1.Content
+	// signed means that a part has a signature of the server's.
+	signed bool
 }
 
 func (t *turnReader) part(p *part) {
@@ -47,16 +49,36 @@ func (t *turnReader) part(p *part) {
 
 // sealed adds the signature of a part that is not a call. A thought before it becomes its summary.
 func (t *turnReader) sealed(p *part) {
-	if p.Signature == "" {
+	if p.Signature == "" || t.restored(p) {
 		return
 	}
+	t.signed = true
 	var summary *string
 	if last := len(t.parts) - 1; last >= 0 {
 		if r := t.parts[last].GetReasoning(); r != nil && !r.GetRedacted() {
 			summary, t.parts = &r.Reasoning, t.parts[:last]
 		}
 	}
-	t.parts = append(t.parts, sealed(unwrapped(p.Signature), summary))
+	t.parts = append(t.parts, sealed(p.Signature, summary))
+}
+
+// restored adds reasoning that was sealed whole and reports whether the signature is that. The thoughts before it are
+// what is readable of it.
+func (t *turnReader) restored(p *part) bool {
+	whole := unwrapped(p.Signature)
+	if whole == nil || p.Call != nil && isAnchor(whole) {
+		return false
+	}
+	end, said := len(t.parts), readable(whole.GetReasoning())
+	for ; end > 0; end-- {
+		r := t.parts[end-1].GetReasoning()
+		if r == nil || r.GetRedacted() || !strings.HasSuffix(said, r.GetReasoning()) {
+			break
+		}
+		said = strings.TrimSuffix(said, r.GetReasoning())
+	}
+	t.parts = append(t.parts[:end], whole)
+	return true
 }
 
 // randomID makes an id for a call: some models give their calls none.
@@ -75,7 +97,14 @@ func (t *turnReader) call(p *part) {
 	default:
 		id = randomID(p.Call.Name)
 	}
-	t.parts = append(t.parts, anchor(id, unwrapped(p.Signature)))
+	if !t.restored(p) {
+		signature := p.Signature
+		if whole := unwrapped(signature); whole != nil {
+			signature = whole.GetReasoning().GetReasoning()
+		}
+		t.signed = t.signed || signature != ""
+		t.parts = append(t.parts, anchor(id, signature))
+	}
 	t.calls = append(t.calls, dialect.ToolCall(id, p.Call.Name, p.Call.arguments(), t.tools))
 }
 

@@ -20,19 +20,20 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 		return nil, dialect.ErrNoChoices
 	}
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID(idPrefix))
-	a := newAnswer(output, meta)
+	a := newAnswer(output, meta, repeatedOf(meta.Request))
 	choice := output.GetChoices()[0]
 	logprobs := choice.GetLogprobs()
-	for _, part := range assistantParts(choice.GetMessage()) {
-		if it := partItem("", part, logprobs); it != "" {
+	parts, calls := assistantParts(choice.GetMessage()), choice.GetMessage().GetToolCalls()
+	for i, part := range parts {
+		if it := partItem("", part, a.statusOf(i, len(parts)+len(calls)), logprobs); it != "" {
 			a.items = append(a.items, it)
 		}
 		if part.GetText() != nil {
 			logprobs = nil
 		}
 	}
-	for _, call := range choice.GetMessage().GetToolCalls() {
-		a.items = append(a.items, newCall(call, a.tools()).item(statusCompleted))
+	for i, call := range calls {
+		a.items = append(a.items, newCall(call, a.names).item(a.statusOf(len(parts)+i, len(parts)+len(calls))))
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	a.write(w)
@@ -44,6 +45,7 @@ func newID(prefix string) string { return prefix + chat.NewID() }
 
 // answer is an answer as it is written: as a body, or in the events at the two ends of a stream.
 type answer struct {
+	*repeated
 	meta   dialect.ResponseMeta
 	status string
 	// reason is why it is incomplete.
@@ -54,9 +56,9 @@ type answer struct {
 }
 
 // newAnswer returns an answer without items.
-func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta) *answer {
+func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta, request *repeated) *answer {
 	meta.Model = cmp.Or(meta.Model, output.GetModel())
-	a := &answer{meta: meta, status: statusIncomplete, usage: output.GetUsage()}
+	a := &answer{repeated: request, meta: meta, status: statusIncomplete, usage: output.GetUsage()}
 	switch chat.StopReason(output) {
 	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
 		a.reason = reasonLength
@@ -66,6 +68,15 @@ func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta) *answer {
 		a.status = statusCompleted
 	}
 	return a
+}
+
+// statusOf is the status of one of so many items. The last of an incomplete answer may be cut off: a call among them must
+// not be made.
+func (a *answer) statusOf(place, items int) string {
+	if a.status == statusIncomplete && place == items-1 {
+		return statusIncomplete
+	}
+	return statusCompleted
 }
 
 // write writes the answer, with what the vendor's clients require of one.
@@ -87,7 +98,9 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.RawMember("instructions", "null")
 	w.RawMember("metadata", "{}")
 	w.TextMember("model", a.meta.Model)
-	a.writeOffer(w)
+	w.RawMember("parallel_tool_calls", a.parallel)
+	w.RawMember("tool_choice", a.choice)
+	w.RawMember("tools", a.tools)
 	w.Key("output")
 	w.BeginList()
 	for _, it := range a.items {
@@ -99,48 +112,49 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.EndObject()
 }
 
-// tools are the tools of the request.
-func (a *answer) tools() []*toolv1.ToolInfo {
-	if a.meta.Request == nil {
-		return nil
-	}
-	return a.meta.Request.Tools
+// repeated is what an answer repeats of its request about calls.
+type repeated struct {
+	// names are the names of its tools.
+	names wireNames
+	// parallel, choice and tools are the members as JSON.
+	parallel, choice, tools string
 }
 
-// writeOffer repeats what the request says of calls.
-func (a *answer) writeOffer(w *jsonwrite.Writer) {
-	r := a.meta.Request
+// repeatedOf reads a request; nil is none.
+func repeatedOf(r *dialect.Request) *repeated {
 	if r == nil {
 		r = &dialect.Request{}
 	}
-	w.BoolMember("parallel_tool_calls", r.Config == nil || r.Config.ParallelToolCalls == nil || r.Config.GetParallelToolCalls())
-	w.Key("tool_choice")
-	switch choice := r.Choice; {
-	case choice.GetFunction() != "":
-		named := wireNameOf(choice.GetFunction(), r.Tools)
-		w.BeginObject()
-		w.TextMember("type", named.kind())
-		w.TextUnlessEmpty("namespace", named.Namespace)
-		w.TextMember("name", named.Name)
-		w.EndObject()
-	default:
-		w.Text(openai.ChoiceWord(choice.GetMode()))
+	names := wireNamesOf(r.Tools)
+	var parallel, choice, tools jsonwrite.Writer
+	parallel.Bool(r.Config == nil || r.Config.ParallelToolCalls == nil || r.Config.GetParallelToolCalls())
+	if function := r.Choice.GetFunction(); function != "" {
+		choice.BeginObject()
+		names.of(function).write(&choice)
+		choice.EndObject()
+	} else {
+		choice.Text(openai.ChoiceWord(r.Choice.GetMode()))
 	}
-	w.Key("tools")
-	w.BeginList()
+	tools.BeginList()
 	for _, t := range r.Tools {
-		named := wireNameOf(t.GetName(), r.Tools)
-		w.BeginObject()
-		w.TextMember("type", named.kind())
-		w.TextUnlessEmpty("namespace", named.Namespace)
-		w.TextMember("name", named.Name)
-		w.TextMember("description", t.GetDescription())
+		named := names.of(t.GetName())
+		tools.BeginObject()
+		named.write(&tools)
+		tools.TextMember("description", t.GetDescription())
 		if !named.Custom {
-			w.RawMember("parameters", t.GetParametersJson())
+			tools.RawMember("parameters", t.GetParametersJson())
 		}
-		w.EndObject()
+		tools.EndObject()
 	}
-	w.EndList()
+	tools.EndList()
+	return &repeated{names: names, parallel: parallel.String(), choice: choice.String(), tools: tools.String()}
+}
+
+// write writes the members that name a tool.
+func (n wireName) write(w *jsonwrite.Writer) {
+	w.TextMember("type", n.kind())
+	w.TextUnlessEmpty("namespace", n.Namespace)
+	w.TextMember("name", n.Name)
 }
 
 func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
@@ -154,7 +168,7 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 	w.Key("input_tokens_details")
 	w.BeginObject()
 	w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
-	jsonwrite.OptInt(w, "cache_write_tokens", u.InputTokensCacheWrite)
+	w.IntMember("cache_write_tokens", u.GetInputTokensCacheWrite())
 	w.EndObject()
 	w.IntMember("output_tokens", u.GetOutputTokens())
 	w.Key("output_tokens_details")
@@ -166,15 +180,15 @@ func writeUsage(w *jsonwrite.Writer, u *modelv1.ModelUsage) {
 }
 
 // partItem returns the item for a part of the assistant's content; empty for a part without a place in the format. An
-// empty id is the part's own, or a new one.
-func partItem(id string, part *contentv1.Content, logprobs *modelv1.Logprobs) string {
+// empty id is the part's own, or a new one. Reasoning has no status.
+func partItem(id string, part *contentv1.Content, status string, logprobs *modelv1.Logprobs) string {
 	w := jsonwrite.NewWriter(256)
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
 		var origin origin
 		_ = json.Unmarshal([]byte(part.GetInternalJson()), &origin)
 		beginItem(w, typeMessage, cmp.Or(id, origin.ID, newID("msg_")))
-		w.TextMember("status", statusCompleted)
+		w.TextMember("status", status)
 		w.TextMember("role", "assistant")
 		w.TextUnlessEmpty("phase", origin.Phase)
 		w.Key("content")
@@ -191,7 +205,7 @@ func partItem(id string, part *contentv1.Content, logprobs *modelv1.Logprobs) st
 			return ""
 		}
 		beginItem(w, typeImage, cmp.Or(id, newID("ig_")))
-		w.TextMember("status", statusCompleted)
+		w.TextMember("status", status)
 		w.TextMember("output_format", strings.TrimPrefix(mediaType, "image/"))
 		w.TextMember("result", data)
 	default:
@@ -239,16 +253,16 @@ type writtenCall struct {
 	arguments string
 }
 
-// beginCall returns a call without its arguments. tools are those of the request.
-func beginCall(callID, function string, tools []*toolv1.ToolInfo) *writtenCall {
-	c := &writtenCall{callID: callID, named: wireNameOf(function, tools)}
+// beginCall returns a call without its arguments.
+func beginCall(callID, function string, names wireNames) *writtenCall {
+	c := &writtenCall{callID: callID, named: names.of(function)}
 	c.id = newID(c.kind().prefix)
 	return c
 }
 
 // newCall returns a whole call.
-func newCall(call *toolv1.ToolCall, tools []*toolv1.ToolInfo) *writtenCall {
-	c := beginCall(call.GetId(), call.GetFunction(), tools)
+func newCall(call *toolv1.ToolCall, names wireNames) *writtenCall {
+	c := beginCall(call.GetId(), call.GetFunction(), names)
 	if c.arguments = dialect.ArgumentsOf(call); c.named.Custom {
 		c.arguments = customText(call)
 	}

@@ -20,12 +20,15 @@ const (
 	typeCall      = "function_call"
 	typeResult    = "function_call_output"
 	typeImage     = "image_generation_call"
-	typeSearch    = "web_search_call"
 	// Of tools that take a text.
 	typeCustomCall   = "custom_tool_call"
 	typeCustomResult = "custom_tool_call_output"
 	// typeTools are tools that a client adds to those of the request.
 	typeTools = "additional_tools"
+	// Of conversations, or parts of them, that the vendor stores or has sealed.
+	typeReference = "item_reference"
+	typeCompacted = "compaction"
+	typeCompact   = "compaction_trigger"
 )
 
 // Types of parts of a message.
@@ -63,6 +66,27 @@ type item struct {
 	// Results and Contents are what a tool of the server found.
 	Results  []json.RawMessage `json:"results"`
 	Contents []json.RawMessage `json:"contents"`
+}
+
+// readItems are the types of items that are read. An item without a type is a message.
+var readItems = map[string]bool{
+	"": true, typeMessage: true, typeReasoning: true, typeCall: true, typeResult: true, typeImage: true, typeCustomCall: true, typeCustomResult: true, typeTools: true,
+}
+
+// UnmarshalJSON reads an item. Of an item of another type only its type is known, and what a tool of the server found.
+func (i *item) UnmarshalJSON(raw []byte) error {
+	type members item
+	if err := unmarshalKnown(raw, (*members)(i), func(kind string) bool { return readItems[kind] }, &i.Type); err != nil || readItems[i.Type] {
+		return err
+	}
+	var found struct {
+		Results  []json.RawMessage `json:"results"`
+		Contents []json.RawMessage `json:"contents"`
+	}
+	if json.Unmarshal(raw, &found) == nil {
+		i.Results, i.Contents = found.Results, found.Contents
+	}
+	return nil
 }
 
 // part is a part of an item's content.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -33,7 +34,29 @@ type wireTool struct {
 		Definition string `json:"definition"`
 	} `json:"format"`
 	// Tools are those of a namespace.
-	Tools []wireTool `json:"tools"`
+	Tools json.RawMessage `json:"tools"`
+}
+
+// UnmarshalJSON reads a tool. Of one that only the vendor can run its type is all that is known.
+func (t *wireTool) UnmarshalJSON(raw []byte) error {
+	type known wireTool
+	return unmarshalKnown(raw, (*known)(t), func(kind string) bool { return kind == toolFunction || kind == toolCustom || kind == toolNamespace }, &t.Type)
+}
+
+// unmarshalKnown reads a value into a struct if its type is known, and its type alone if it is not: members that have
+// the names of ours may be something else there.
+func unmarshalKnown(raw []byte, into any, known func(kind string) bool, kind *string) error {
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := jsonread.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	if !known(head.Type) {
+		*kind = head.Type
+		return nil
+	}
+	return jsonread.Unmarshal(raw, into)
 }
 
 // wireName is the name of a tool on the wire, where the canonical form has another: in the tool's options, under
@@ -65,60 +88,110 @@ type offer struct {
 	tools []*toolv1.ToolInfo
 	// names are the names in the canonical form.
 	names map[wireName]string
-	taken map[string]bool
 	// left reports whether a tool was left out, since only the vendor can run it.
 	left bool
 }
 
-// offer reads the tools of a request, and those that its items add.
-func (w *wireRequest) offer(items []item) (*offer, error) {
-	o := &offer{names: map[wireName]string{}, taken: map[string]bool{}}
-	err := o.add("tools", "", w.Tools)
-	for i := range items {
-		if err == nil && items[i].Type == typeTools {
-			err = o.add(fmt.Sprintf("input[%d].tools", i), "", items[i].Tools)
-		}
-	}
-	return o, err
+// offered is a tool of a request, and where it is there.
+type offered struct {
+	*wireTool
+	named wireName
+	param string
 }
 
-// add adds tools of a namespace. Tools that only the vendor can run are left out: the model has one offer less.
-func (o *offer) add(param, namespace string, tools []wireTool) error {
+// offer reads the tools of a request, and those that its items add.
+func (w *wireRequest) offer(items []item) (*offer, error) {
+	o := &offer{}
+	all, err := o.list(nil, "tools", "", w.Tools)
+	for i := range items {
+		if err == nil && items[i].Type == typeTools {
+			all, err = o.list(all, fmt.Sprintf("input[%d].tools", i), "", items[i].Tools)
+		}
+	}
+	if err == nil {
+		all, err = distinct(all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.names = namesOf(all)
+	for _, t := range all {
+		o.tools = append(o.tools, t.info(o.names[t.named], t.named))
+	}
+	return o, nil
+}
+
+// list appends tools of a namespace to all. Tools that only the vendor can run, and namespaces within a namespace, are
+// left out: the model has one offer less.
+func (o *offer) list(all []offered, param, namespace string, tools []wireTool) ([]offered, error) {
 	for i := range tools {
 		t, param := &tools[i], fmt.Sprintf("%s[%d]", param, i)
-		named := wireName{Namespace: namespace, Name: t.Name, Custom: t.Type == toolCustom}
-		switch t.Type {
-		case toolFunction, toolCustom, toolNamespace:
+		switch {
+		case t.Type == toolNamespace && namespace == "":
 			if t.Name == "" {
-				return dialect.Required(param + ".name")
+				return nil, dialect.Required(param + ".name")
 			}
+			var within []wireTool
+			if len(t.Tools) > 0 && jsonread.Unmarshal(t.Tools, &within) != nil {
+				return nil, dialect.Invalid(param+".tools", "is no list of tools")
+			}
+			var err error
+			if all, err = o.list(all, param+".tools", t.Name, within); err != nil {
+				return nil, err
+			}
+		case t.Type == toolFunction, t.Type == toolCustom:
+			if t.Name == "" {
+				return nil, dialect.Required(param + ".name")
+			}
+			all = append(all, offered{t, wireName{Namespace: namespace, Name: t.Name, Custom: t.Type == toolCustom}, param})
 		default:
 			o.left = true
+		}
+	}
+	return all, nil
+}
+
+// distinct returns each tool once: an item may repeat one. Two that differ and have one name are refused.
+func distinct(all []offered) ([]offered, error) {
+	known := map[[2]string]*wireTool{}
+	var once []offered
+	for _, t := range all {
+		name := [2]string{t.named.Namespace, t.named.Name}
+		if before, again := known[name]; again {
+			if !reflect.DeepEqual(before, t.wireTool) {
+				return nil, dialect.Invalid(t.param+".name", "%q is there more than once", t.Name)
+			}
 			continue
 		}
-		if t.Type == toolNamespace {
-			if namespace != "" {
-				return dialect.Invalid(param, "is a namespace within a namespace")
-			}
-			if err := o.add(param+".tools", t.Name, t.Tools); err != nil {
-				return err
-			}
-			continue
+		known[name] = t.wireTool
+		once = append(once, t)
+	}
+	return once, nil
+}
+
+// namesOf gives tools their names in the canonical form. Tools without a namespace keep theirs; any other keeps its own
+// if it is free, and else has its namespace before it, and a number behind it if that is not free either.
+func namesOf(all []offered) map[wireName]string {
+	names, taken, next := map[wireName]string{}, map[string]bool{}, map[string]int{}
+	for _, t := range all {
+		if t.named.Namespace == "" {
+			names[t.named], taken[t.Name] = t.Name, true
 		}
-		if _, again := o.names[named]; again {
-			continue // An item may repeat a tool.
+	}
+	for _, t := range all {
+		if t.named.Namespace == "" {
+			continue
 		}
 		name := t.Name
-		if o.taken[name] {
-			name = namespace + "__" + name
+		if taken[name] {
+			joined := t.named.Namespace + "__" + name
+			for name = joined; taken[name]; name = fmt.Sprintf("%s_%d", joined, next[joined]+1) {
+				next[joined]++
+			}
 		}
-		if namespace == "" && o.taken[t.Name] || o.taken[name] {
-			return dialect.Invalid(param+".name", "%q is there more than once", t.Name)
-		}
-		o.names[named], o.taken[name] = name, true
-		o.tools = append(o.tools, t.info(name, named))
+		names[t.named], taken[name] = name, true
 	}
-	return nil
+	return names
 }
 
 // info is the tool in the canonical form.
@@ -177,17 +250,29 @@ func (o *offer) choice(raw json.RawMessage) (*toolv1.ToolChoice, error) {
 	return chat.FunctionChoice(o.nameOf(named.Namespace, named.Name, named.Type == toolCustom)), nil
 }
 
-// wireNameOf is the name of a called function on the wire.
-func wireNameOf(function string, tools []*toolv1.ToolInfo) wireName {
+// wireNames are the names on the wire of a request's tools, where the canonical form has others.
+type wireNames map[string]wireName
+
+// wireNamesOf reads the names of tools.
+func wireNamesOf(tools []*toolv1.ToolInfo) wireNames {
+	names := wireNames{}
 	for _, t := range tools {
-		if t.GetName() != function || t.GetOptionsJson() == "" {
+		if _, again := names[t.GetName()]; again || t.GetOptionsJson() == "" {
 			continue
 		}
 		var options map[string]json.RawMessage
 		var named wireName
 		if json.Unmarshal([]byte(t.GetOptionsJson()), &options) == nil && json.Unmarshal(options[optionWire], &named) == nil && named.Name != "" {
-			return named
+			names[t.GetName()] = named
 		}
+	}
+	return names
+}
+
+// of is the name of a function on the wire.
+func (n wireNames) of(function string) wireName {
+	if named, ok := n[function]; ok {
+		return named
 	}
 	return wireName{Name: function}
 }

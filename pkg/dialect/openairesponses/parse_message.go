@@ -47,7 +47,11 @@ func (w *wireRequest) messages(items []item, tools *offer) ([]*modelv1.ChatMessa
 			return nil, err
 		}
 	}
-	return c.Messages(), nil
+	messages := c.Messages()
+	if len(messages) == 0 {
+		return nil, dialect.Invalid("input", "has no item that is known here")
+	}
+	return messages, nil
 }
 
 // item adds an item. One without a type is a message.
@@ -82,12 +86,11 @@ func (c *conversation) item(it *item, param string) error {
 			return err
 		}
 		c.Result(it.CallID, content)
-	case typeTools, typeSearch: // Tools are read before; what the vendor searched for is not in the canonical form.
-	case "item_reference":
+	case typeReference:
 		return notStored(param)
-	default:
-		return dialect.NotSupported(param+".type", "%q is not supported here", it.Type)
-	}
+	case typeCompacted, typeCompact:
+		return dialect.NotSupported(param+".type", "%q is not supported here: what stands for a conversation is sealed by its vendor", it.Type)
+	} // Tools are read before. What the vendor ran, and what is not known, is not in the canonical form.
 	return nil
 }
 

@@ -3,6 +3,8 @@ package openairesponses_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 var meta = dialect.ResponseMeta{ID: "resp_1", Model: "m", Created: 1_700_000_000}
@@ -91,19 +94,23 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model":"m","input":[{"type":"function_call","call_id":"c"}]}`:                                                                   "input[0].name",
 		`{"model":"m","input":[{"type":"function_call","name":"f"}]}`:                                                                      "input[0].call_id",
 		`{"model":"m","input":[{"type":"function_call_output","call_id":"c"}]}`:                                                            "input[0].output: is required",
-		`{"model":"m","input":[{"type":"computer_call"}]}`:                                                                                 "input[0].type",
 		`{"model":"m","input":"q","tools":[{"type":"web_search"}],"tool_choice":"required"}`:                                               "tool_choice",
-		`{"model":"m","input":"q","tools":[{"type":"namespace","name":"a","tools":[{"type":"namespace","name":"b"}]}]}`:                    "tools[0].tools[0]: is a namespace within",
-		`{"model":"m","input":"q","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                                  "tools[1].name",
-		`{"model":"m","input":"q","tools":[{"type":"function"}]}`:                                                                          "tools[0].name",
-		`{"model":"m","input":"q","tool_choice":"any"}`:                                                                                    "tool_choice",
-		`{"model":"m","input":"q","tool_choice":{"type":"allowed_tools"}}`:                                                                 "tool_choice",
-		`{"model":"m","input":"q","max_output_tokens":0}`:                                                                                  "max_output_tokens",
-		`{"model":"m","input":"q","background":true}`:                                                                                      "background",
-		`{"model":"m","input":"q","prompt":{"id":"p"}}`:                                                                                    "prompt",
-		`{"model":"m","input":"q","text":{"format":{"type":"json_object"}}}`:                                                               "json_schema",
-		`{"model":"m","input":"q","text":{"format":{"type":"grammar"}}}`:                                                                   "text.format.type",
-		`{"model":"m","input":"q","text":{"format":{"type":"json_schema"}}}`:                                                               "text.format",
+		`{"model":"m","input":[{"type":"compaction","encrypted_content":"x"}]}`:                                                            "input[0].type",
+		`{"model":"m","input":[{"type":"computer_call"}]}`:                                                                                 "input: has no item that is known here",
+		`{"model":"m","input":[{"type":"compaction_trigger"}]}`:                                                                            "input[0].type",
+		`{"model":"m","input":"q","tools":[{"type":"namespace","name":"a","tools":{}}]}`:                                                   "tools[0].tools: is no list of tools",
+		`{"model":"m","input":"q","tools":[{"type":"function","name":"f"},{"type":"function","name":"f","description":"another"}]}`:        "tools[1].name",
+		`{"model":"m","input":[{"role":"user","content":"q"},{"type":"additional_tools","tools":[{"type":"function","name":"f","description":"another"}]}],"tools":[{"type":"function","name":"f"}]}`: "input[1].tools[0].name",
+		`{"model":"m","input":"q","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                                                                                             "tools[1].name",
+		`{"model":"m","input":"q","tools":[{"type":"function"}]}`:                                                                                                                                     "tools[0].name",
+		`{"model":"m","input":"q","tool_choice":"any"}`:                                                                                                                                               "tool_choice",
+		`{"model":"m","input":"q","tool_choice":{"type":"allowed_tools"}}`:                                                                                                                            "tool_choice",
+		`{"model":"m","input":"q","max_output_tokens":0}`:                                                                                                                                             "max_output_tokens",
+		`{"model":"m","input":"q","background":true}`:                                                                                                                                                 "background",
+		`{"model":"m","input":"q","prompt":{"id":"p"}}`:                                                                                                                                               "prompt",
+		`{"model":"m","input":"q","text":{"format":{"type":"json_object"}}}`:                                                                                                                          "json_schema",
+		`{"model":"m","input":"q","text":{"format":{"type":"grammar"}}}`:                                                                                                                              "text.format.type",
+		`{"model":"m","input":"q","text":{"format":{"type":"json_schema"}}}`:                                                                                                                          "text.format",
 	} {
 		_, err := openairesponses.Codec{}.ParseRequest([]byte(body))
 		var said *dialect.RequestError
@@ -186,7 +193,7 @@ func TestAnAnswersItems(t *testing.T) {
 			"logprobs":[{"token":"W","logprob":-1,"bytes":[87],"top_logprobs":[]}]}]},
 		{"id":"ID","type":"message","status":"completed","role":"assistant","content":[{"type":"refusal","refusal":"No."}]},
 		{"id":"ID","type":"image_generation_call","status":"completed","output_format":"webp","result":"aGk="},
-		{"id":"ID","type":"function_call","status":"completed","call_id":"c1","name":"f","arguments":"{}"}]`
+		{"id":"ID","type":"function_call","status":"incomplete","call_id":"c1","name":"f","arguments":"{}"}]`
 	ids := regexp.MustCompile(`"id":"(msg|ig|fc)_[^"]{8,}"`)
 	body, err := openairesponses.Codec{}.AppendResponse(nil, output, meta)
 	require.NoError(t, err)
@@ -215,7 +222,7 @@ func TestTheUsageOfAnAnswerIsWhole(t *testing.T) {
 	output.Usage = &modelv1.ModelUsage{InputTokens: 1, OutputTokens: 2, TotalTokens: 3}
 	body, err := openairesponses.Codec{}.AppendResponse(nil, output, meta)
 	require.NoError(t, err)
-	assert.Contains(t, string(body), `"usage":{"input_tokens":1,"input_tokens_details":{"cached_tokens":0},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":3}`)
+	assert.Contains(t, string(body), `"usage":{"input_tokens":1,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":3}`)
 }
 
 // Reasoning that was sealed by the vendor has one id in all events, which is the vendor's where it is known in time.
@@ -324,4 +331,158 @@ func TestErrorsReadBack(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "input", openairesponses.Codec{}.TooLong("too long").Param)
+}
+
+// Items and tools that are not known are passed over, whatever their members are: clients are ahead of everybody.
+func TestWhatIsNotKnownIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for _, unknown := range []string{
+		`{"type":"local_shell_call","call_id":"l1","action":{"type":"exec","command":["ls"]}}`, `{"type":"local_shell_call_output","id":"l1","output":"a"}`, `{"type":"computer_call"}`,
+		`{"type":"item_of_tomorrow","role":5,"content":{"a":1},"name":["x"],"output":7,"tools":"none"}`, `{"type":"web_search_call","id":"ws_1","status":"completed","action":{}}`,
+	} {
+		r, err := openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":[{"role":"user","content":"q"},` + unknown + `]}`))
+		require.NoError(t, err, unknown)
+		assert.Len(t, r.Messages, 1, unknown)
+	}
+	for _, unknown := range []string{
+		`{"type":"tool_of_tomorrow","name":{"a":1},"tools":5,"format":"text","parameters":7}`, `{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"b","tools":5}]}`,
+		`{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}`,
+	} {
+		r, err := openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":"q","tools":[{"type":"function","name":"f"},` + unknown + `]}`))
+		require.NoError(t, err, unknown)
+		assert.Len(t, r.Tools, 1, unknown)
+	}
+}
+
+// The names of tools do not depend on their order: those without a namespace keep theirs, and the others have free ones.
+func TestToolsOfOneNameAreToldApart(t *testing.T) {
+	t.Parallel()
+	function := func(name string) string { return `{"type":"function","name":"` + name + `"}` }
+	space := func(name string, tools ...string) string {
+		return `{"type":"namespace","name":"` + name + `","tools":[` + strings.Join(tools, ",") + `]}`
+	}
+	for _, tt := range []struct {
+		tools []string
+		want  []string
+	}{
+		{[]string{space("mcp__x", function("read")), function("read")}, []string{"mcp__x__read", "read"}},
+		{[]string{function("read"), space("mcp__x", function("read"))}, []string{"read", "mcp__x__read"}},
+		{[]string{function("a"), space("n", function("a")), function("n__a")}, []string{"a", "n__a_2", "n__a"}},
+		{[]string{function("a"), function("n__a"), function("n__a_2"), space("n", function("a"))}, []string{"a", "n__a", "n__a_2", "n__a_3"}},
+		{[]string{space("m", function("a")), space("n", function("a"))}, []string{"a", "n__a"}},
+		{[]string{function("a"), function("a"), space("n", function("b")), space("n", function("b"))}, []string{"a", "b"}},
+	} {
+		r, err := openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":"q","tools":[` + strings.Join(tt.tools, ",") + `]}`))
+		require.NoError(t, err, tt.tools)
+		var names []string
+		for _, tool := range r.Tools {
+			names = append(names, tool.GetName())
+		}
+		assert.Equal(t, tt.want, names, tt.tools)
+	}
+}
+
+// The work for tools grows with their number, not with its square: this takes minutes if each is searched for among all.
+func TestVeryManyToolsAreAnswered(t *testing.T) {
+	t.Parallel()
+	var tools strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&tools, `,{"type":"custom","name":"a%08d"}`, i)
+	}
+	waittest.Return(t, func() {
+		r, err := openairesponses.Codec{}.ParseRequest([]byte(`{"model":"m","input":"q","tools":[` + tools.String()[1:] + `]}`))
+		if !assert.NoError(t, err) {
+			return
+		}
+		w := openairesponses.Codec{}.NewStreamWriter(io.Discard, dialect.ResponseMeta{Request: r})
+		assert.NoError(t, w.Close(chat.MessageOutput("m", chat.Assistant("a"), modelv1.StopReason_STOP_REASON_STOP)))
+	}, "an answer to a request of very many tools")
+}
+
+// eventsOf are the events of a stream, by type; of each type the last.
+func eventsOf(t *testing.T, wire io.Reader) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for event, err := range (openairesponses.Codec{}).ReadEvents(wire) {
+		require.NoError(t, err)
+		all[strings.TrimPrefix(event.Type, "response.")] = string(event.Data)
+	}
+	return all
+}
+
+// What was shown as a text stays one: that it is a refusal is known when it has been said.
+func TestAStreamedRefusalIsOneThing(t *testing.T) {
+	t.Parallel()
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: "No.", Refusal: new(true)}}})
+	output := chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)
+	for streamed, kind := range map[bool]string{true: `"type":"output_text"`, false: `"type":"refusal"`} {
+		var wire bytes.Buffer
+		w := openairesponses.Codec{}.NewStreamWriter(&wire, meta)
+		if streamed {
+			require.NoError(t, w.Write(dialect.TextDelta("No.")))
+		}
+		require.NoError(t, w.Close(output))
+		events := eventsOf(t, &wire)
+		for _, event := range []string{"content_part.added", "content_part.done", "output_item.done", "completed"} {
+			assert.Contains(t, events[event], kind, "%s, streamed: %t", event, streamed)
+		}
+	}
+	assert.True(t, chat.Parts(m.GetContent())[0].GetText().GetRefusal(), "the output is not changed")
+}
+
+// The last item of an answer that was cut off is not complete: a client would run a call that is.
+func TestACutItemIsIncomplete(t *testing.T) {
+	t.Parallel()
+	text, call := chat.Assistant("So."), chat.Assistant("So.", chat.Call("c1", "f", `{"a":1}`), chat.Call("c2", "g", `{}`))
+	for name, tt := range map[string]struct {
+		m    *modelv1.ChatMessage
+		want []string
+	}{"a text": {text, []string{"incomplete"}}, "calls": {call, []string{"completed", "completed", "incomplete"}}} {
+		output := chat.MessageOutput("m", tt.m, modelv1.StopReason_STOP_REASON_MAX_TOKENS)
+		body, err := openairesponses.Codec{}.AppendResponse(nil, output, meta)
+		require.NoError(t, err)
+		answers := map[string]string{"whole": string(body)}
+		for _, streamed := range []bool{true, false} {
+			var wire bytes.Buffer
+			w := openairesponses.Codec{}.NewStreamWriter(&wire, meta)
+			if streamed {
+				require.NoError(t, w.Write(dialect.TextDelta("So.")))
+				for i, c := range tt.m.GetToolCalls() {
+					require.NoError(t, w.Write(dialect.CallDelta(&modelv1.ToolCallDelta{Index: int32(i), Id: c.GetId(), Function: c.GetFunction()})))
+				}
+			}
+			require.NoError(t, w.Close(output))
+			events := eventsOf(t, &wire)
+			assert.Contains(t, events["output_item.done"], `"status":"incomplete"`, name)
+			var last struct{ Response json.RawMessage }
+			require.NoError(t, json.Unmarshal([]byte(events["incomplete"]), &last))
+			answers[fmt.Sprint("streamed ", streamed)] = string(last.Response)
+		}
+		for way, answer := range answers {
+			var said struct{ Output []struct{ Status string } }
+			require.NoError(t, json.Unmarshal([]byte(answer), &said))
+			var got []string
+			for _, item := range said.Output {
+				got = append(got, item.Status)
+			}
+			assert.Equal(t, tt.want, got, "%s, %s", name, way)
+		}
+	}
+}
+
+// Clients require the likely tokens of a text in the event that ends it.
+func TestTheEndOfATextHasItsTokens(t *testing.T) {
+	t.Parallel()
+	output := chat.MessageOutput("m", chat.Assistant("W"), modelv1.StopReason_STOP_REASON_STOP)
+	for want, logprobs := range map[string]*modelv1.Logprobs{
+		`"logprobs":[]`: nil, `"logprobs":[{"token":"W","logprob":-1,`: {Content: []*modelv1.Logprob{{Token: "W", Logprob: -1, Bytes: []int32{87}}}},
+	} {
+		output.Choices[0].Logprobs = logprobs
+		var wire bytes.Buffer
+		require.NoError(t, openairesponses.Codec{}.NewStreamWriter(&wire, meta).Close(output))
+		events := eventsOf(t, &wire)
+		assert.Contains(t, events["output_text.done"], want)
+		assert.Contains(t, events["output_item.done"], want)
+	}
 }

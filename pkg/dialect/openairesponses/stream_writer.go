@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
@@ -20,6 +22,7 @@ import (
 // A call has no parts. It stays open until the end, since pieces of several calls may alternate. The text of a custom
 // tool is written at the end: its pieces are JSON, which the text is not.
 type streamWriter struct {
+	*repeated
 	w        io.Writer
 	meta     dialect.ResponseMeta
 	started  bool
@@ -35,6 +38,8 @@ type streamWriter struct {
 	// calls are the calls by index, and order is their order.
 	calls map[int32]*openCall
 	order []*openCall
+	// last is the status of the last item, once it is known to be the last.
+	last string
 	// logprobs are those of the answer until an item has them.
 	logprobs *modelv1.Logprobs
 	// data is the data of an event, and frame is the event. Both are used again.
@@ -78,7 +83,7 @@ var (
 // NewStreamWriter implements dialect.Codec.
 func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
 	meta.ID = cmp.Or(meta.ID, newID(idPrefix))
-	return &streamWriter{w: w, meta: meta, calls: map[int32]*openCall{}}
+	return &streamWriter{repeated: repeatedOf(meta.Request), w: w, meta: meta, calls: map[int32]*openCall{}, last: statusCompleted}
 }
 
 // start writes the first events, once.
@@ -88,7 +93,7 @@ func (s *streamWriter) start() {
 	}
 	s.started = true
 	for _, kind := range []string{eventCreated, eventInProgress} {
-		s.answer(kind, &answer{meta: s.meta, status: statusInProgress})
+		s.answer(kind, &answer{repeated: s.repeated, meta: s.meta, status: statusInProgress})
 	}
 }
 
@@ -126,15 +131,15 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
 	s.start()
+	a := newAnswer(output, s.meta, s.repeated)
 	if len(output.GetChoices()) > 0 {
 		s.logprobs = output.GetChoices()[0].GetLogprobs()
-		s.rest(output.GetChoices()[0].GetMessage())
+		s.rest(output.GetChoices()[0].GetMessage(), a)
 	}
-	s.end(nil)
-	for _, call := range s.order {
-		s.endCall(call)
+	s.end(nil, s.last)
+	for i, call := range s.order {
+		s.endCall(call, a.statusOf(i, len(s.order)))
 	}
-	a := newAnswer(output, s.meta)
 	a.items = s.items
 	kind := eventCompleted
 	if a.status == statusIncomplete {
@@ -167,9 +172,11 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 }
 
 // rest writes what the pieces did not contain: everything if there were none.
-func (s *streamWriter) rest(m *modelv1.ChatMessage) {
+func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 	texts, reasoning := dialect.Remainder{Said: s.text.String()}, dialect.Remainder{Said: s.reasoning.String(), All: s.sealed}
-	for _, part := range assistantParts(m) {
+	parts := assistantParts(m)
+	for i, part := range parts {
+		s.last = a.statusOf(i, len(parts)+len(m.GetToolCalls()))
 		switch {
 		case part.GetText() != nil:
 			text, begun := texts.Of(part.GetText().GetText())
@@ -179,7 +186,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 			}
 			s.grow(textEvents, text)
 			if s.open != nil && s.open.partEvents == textEvents && s.open.text.String() == part.GetText().GetText() {
-				s.end(part) // It has what the pieces do not say, such as a phase.
+				s.end(part, s.last) // It has what the pieces do not say, such as a phase.
 			}
 		case part.GetReasoning() != nil:
 			if text, begun := reasoning.Of(readable(part.GetReasoning())); begun {
@@ -223,7 +230,7 @@ func (s *streamWriter) grow(kind *partEvents, piece string) {
 
 // begin opens an item.
 func (s *streamWriter) begin(kind *partEvents, id string) {
-	s.end(nil)
+	s.end(nil, statusCompleted)
 	s.open = &openItem{partEvents: kind, id: id, place: len(s.items)}
 	s.items = append(s.items, "")
 	s.event(eventAdded, func(w *jsonwrite.Writer) {
@@ -272,16 +279,16 @@ func (s *streamWriter) part(part *contentv1.Content) {
 		s.begin(kind, newID(kind.prefix))
 		s.beginPart()
 		s.grow(kind, part.GetText().GetText())
-		s.end(part)
+		s.end(part, s.last)
 	case part.GetReasoning() != nil:
 		if s.open == nil || s.open.partEvents != summaryEvents {
 			s.begin(summaryEvents, cmp.Or(nativeID(part), newID(reasoningID)))
 			s.grow(summaryEvents, readable(part.GetReasoning()))
 		}
-		s.end(part)
+		s.end(part, s.last)
 	default:
-		if it := partItem("", part, nil); it != "" {
-			s.end(nil)
+		if it := partItem("", part, s.last, nil); it != "" {
+			s.end(nil, statusCompleted)
 			s.items = append(s.items, it)
 			s.itemEvent(eventAdded, len(s.items)-1)
 			s.itemEvent(eventItemDone, len(s.items)-1)
@@ -290,32 +297,41 @@ func (s *streamWriter) part(part *contentv1.Content) {
 }
 
 // end closes the open item, if there is one, as the part that it has become; nil is what its pieces say.
-func (s *streamWriter) end(part *contentv1.Content) {
+func (s *streamWriter) end(part *contentv1.Content, status string) {
 	open := s.open
 	if open == nil {
 		return
 	}
 	s.open = nil
 	text := open.text.String()
+	var logprobs *modelv1.Logprobs
+	if open.partEvents == textEvents {
+		logprobs, s.logprobs = s.logprobs, nil
+	}
 	if open.begun {
-		s.partEvent(open, open.partEvents.text+".done", func(w *jsonwrite.Writer) { w.TextMember(open.member, text) })
+		s.partEvent(open, open.partEvents.text+".done", func(w *jsonwrite.Writer) {
+			w.TextMember(open.member, text)
+			if open.partEvents == textEvents {
+				w.Key("logprobs")
+				openai.WriteLogprobs(w, logprobs.GetContent())
+			}
+		})
 		s.partEvent(open, open.around+".done", func(w *jsonwrite.Writer) {
 			w.Key("part")
 			open.writePart(w, text)
 		})
 	}
 	switch {
+	case part.GetText().GetRefusal() && open.partEvents == textEvents: // Its pieces did not say so: to the client it is a text.
+		part = proto.CloneOf(part)
+		part.GetText().Refusal = nil
 	case part != nil:
 	case open.item == typeReasoning:
 		part = chat.ReasoningPart(text)
 	default:
 		part = chat.TextPart(text)
 	}
-	var logprobs *modelv1.Logprobs
-	if open.partEvents == textEvents {
-		logprobs, s.logprobs = s.logprobs, nil
-	}
-	s.items[open.place] = partItem(open.id, part, logprobs)
+	s.items[open.place] = partItem(open.id, part, status, logprobs)
 	s.itemEvent(eventItemDone, open.place)
 }
 
@@ -323,8 +339,8 @@ func (s *streamWriter) end(part *contentv1.Content) {
 func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
 	call := s.calls[piece.GetIndex()]
 	if call == nil {
-		s.end(nil)
-		call = &openCall{writtenCall: beginCall(piece.GetId(), piece.GetFunction(), (&answer{meta: s.meta}).tools()), place: len(s.items)}
+		s.end(nil, statusCompleted)
+		call = &openCall{writtenCall: beginCall(piece.GetId(), piece.GetFunction(), s.names), place: len(s.items)}
 		s.calls[piece.GetIndex()], s.order = call, append(s.order, call)
 		s.items = append(s.items, call.item(statusInProgress))
 		s.itemEvent(eventAdded, call.place)
@@ -338,14 +354,14 @@ func (s *streamWriter) growCall(piece *modelv1.ToolCallDelta) {
 	}
 }
 
-func (s *streamWriter) endCall(call *openCall) {
+func (s *streamWriter) endCall(call *openCall, status string) {
 	if call.named.Custom {
 		s.callEvent(call, ".delta", "delta", call.arguments)
 	} else {
 		call.arguments = call.pieces.String()
 	}
 	s.callEvent(call, ".done", call.kind().member, call.arguments)
-	s.items[call.place] = call.item(statusCompleted)
+	s.items[call.place] = call.item(status)
 	s.itemEvent(eventItemDone, call.place)
 }
 

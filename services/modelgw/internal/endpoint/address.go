@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -27,6 +28,12 @@ const (
 	methodCount    = "countTokens"
 )
 
+// altMember is the member of a query that says which form an answer has, and altEvents is that of events.
+const (
+	altMember = "alt"
+	altEvents = "sse"
+)
+
 // modelOrMethod answers about a model, or calls a method of it: `models/openai/gpt-4o:generateContent`.
 func (e *Endpoints) modelOrMethod(ctx context.Context, x *exchange) error {
 	if x.request.Method != http.MethodPost {
@@ -45,7 +52,7 @@ func (e *Endpoints) modelOrMethod(ctx context.Context, x *exchange) error {
 	case methodGenerate:
 		return e.generate(ctx, x)
 	case methodStream:
-		x.address.list = x.request.URL.Query().Get("alt") != "sse"
+		x.address.list = x.request.URL.Query().Get(altMember) != altEvents
 		return e.generate(ctx, x)
 	case methodCount:
 		return e.count(ctx, x)
@@ -69,15 +76,22 @@ func (a address) complete(r *dialect.Request) {
 	}
 }
 
-// query is the query of a request for the vendor: the platform's own token may be in it.
+// query is the query of a request for the vendor. The platform's own token may be in it. Of a format that has a list of
+// them only those members reach the vendor, each once: others of Google's take the usage out of an answer, or give
+// another credential.
 func (x *exchange) query() string {
-	query := x.request.URL.RawQuery
-	if !strings.Contains(query, "key") {
-		return query
-	}
 	values := x.request.URL.Query()
 	values.Del("key")
-	return values.Encode()
+	if x.queried == nil {
+		return values.Encode()
+	}
+	passed := url.Values{}
+	for _, name := range x.queried {
+		if values.Has(name) {
+			passed.Set(name, values.Get(name))
+		}
+	}
+	return passed.Encode()
 }
 
 // sink is where a stream of the client's format is written. Closing it ends the stream and nothing below.

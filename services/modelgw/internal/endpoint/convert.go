@@ -101,7 +101,9 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 				return &refusal{Failure: x.TooLong(said)}
 			}
 			x.beginStream()
-			err = errors.Join(w.Close(event.Completed.GetOutput()), sink.Close())
+			if err = w.Close(event.Completed.GetOutput()); err == nil { // Otherwise the failure is yet to come, within the list.
+				err = sink.Close()
+			}
 		case *modelv1.StreamGenerateResponse_Heartbeat:
 			if !x.begun {
 				return nil

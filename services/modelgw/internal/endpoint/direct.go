@@ -15,7 +15,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -66,28 +65,28 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 		return r.broken
 	case err == nil || r.begun:
 		return err
-	case r.refused != nil && isUpstream(err):
-		return r.passRefused(r.refused, provider.ClassOfError(err))
-	default:
-		return provider.RPC(err)
 	}
-}
-
-// isUpstream reports whether a failure is the vendor's own.
-func isUpstream(err error) bool {
-	_, ok := provider.As(err)
-	return ok
+	if failure, ok := provider.As(err); ok && r.refused != nil {
+		return r.passRefused(r.refused, failure)
+	}
+	return provider.RPC(err)
 }
 
 // passRefused relays a vendor's error unchanged. An error about our credential is replaced: the credential is not the
-// caller's, and the text may contain a part of it.
-func (r *relay) passRefused(refused *refused, class provider.Class) error {
-	if refused.status == http.StatusUnauthorized {
+// caller's, and the text may contain a part of it. One after which a client may ask again says when: some clients end at
+// one that does not.
+func (r *relay) passRefused(refused *refused, failure *provider.Error) error {
+	if failure.Auth {
 		return refuse(http.StatusBadRequest, r.upstream.Provider+": the key of the account was refused; check the account's configuration")
 	}
 	copyHeader(r.out.Header(), refused.header)
-	if r.triesAgain && class != provider.Final {
-		r.giveUp()
+	if failure.Class != provider.Final {
+		if r.triesAgain {
+			r.giveUp()
+		}
+		if busy := refused.status == http.StatusTooManyRequests || refused.status == http.StatusServiceUnavailable; busy && r.out.Header().Get(retryAfter) == "" {
+			r.out.Header().Set(retryAfter, wholeSeconds(max(failure.RetryAfter, time.Second)))
+		}
 	}
 	r.begun = true
 	r.out.WriteHeader(refused.status)
@@ -174,10 +173,7 @@ func (r *relay) keep(answer *http.Response) error {
 		return &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Status: answer.StatusCode, Message: "the connection failed", Cause: err}
 	}
 	r.refused = &refused{status: answer.StatusCode, header: answer.Header, body: text}
-	return &provider.Error{
-		Provider: r.upstream.Provider, Class: r.upstream.Class(answer.StatusCode, text), Status: answer.StatusCode, Auth: answer.StatusCode == http.StatusUnauthorized,
-		RetryAfter: retry.After(answer.Header, time.Now()),
-	}
+	return r.upstream.Refused(answer.StatusCode, answer.Header, text)
 }
 
 // chunks are buffers for one read.

@@ -120,7 +120,7 @@ type Endpoints struct {
 	mux  http.ServeMux
 }
 
-// New returns the endpoints, which are an http.Handler for all below the paths of Prefixes.
+// New returns the endpoints, which are an http.Handler for all below dialect.Paths.
 func New(cfg Config, deps Deps) *Endpoints {
 	if deps.Metrics == nil {
 		deps.Metrics = telemetry.NewCallMetrics(nil)
@@ -131,9 +131,6 @@ func New(cfg Config, deps Deps) *Endpoints {
 	}
 	return e
 }
-
-// Prefixes are the paths below which the vendors' clients ask. Gemini's have two versions, and some have none.
-var Prefixes = []string{"/v1/", "/v1beta/", "/models/"}
 
 // ServeHTTP implements http.Handler.
 func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }
@@ -154,7 +151,7 @@ func (e *Endpoints) routes() []route {
 		{http.MethodPost, "/v1/messages", always(messages), e.generate},
 		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},
-		{"", "/v1/models/{model...}", formatOf, e.modelOrMethod},
+		{"", "/v1/models/{model...}", formatOfModel, e.modelOrMethod},
 		{http.MethodGet, "/v1beta/models", always(generateContent), e.listModels},
 		{"", "/v1beta/models/{model...}", always(generateContent), e.modelOrMethod},
 		{"", "/models/{model...}", always(generateContent), e.modelOrMethod},

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -26,6 +25,11 @@ type format struct {
 	idHeader string
 	// passed are the client's headers that reach the vendor, in the canonical form.
 	passed []string
+	// queried are the members of the query that reach the vendor; nil is all.
+	queried []string
+	// refused are members that no lane takes, unless they are false: with them an answer would come later, and its usage
+	// would be known to nobody.
+	refused []string
 	// list and entry write models.
 	list  func([]model) []byte
 	entry func(model) []byte
@@ -37,7 +41,9 @@ func formatOf(r *http.Request) *format {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/v1/messages"), r.Header.Get(versionHeader) != "":
 		return messages
-	case r.Header.Get("X-Goog-Api-Key") != "", r.Header.Get(googleClientHeader) != "", geminiPath.MatchString(r.URL.Path):
+	case r.Header.Get("X-Goog-Api-Key") != "", r.Header.Get(googleClientHeader) != "":
+		return generateContent
+	case strings.HasPrefix(r.URL.Path, "/v1beta/"), strings.HasPrefix(r.URL.Path, "/models/"):
 		return generateContent
 	case strings.HasPrefix(r.URL.Path, "/v1/responses"):
 		return responses
@@ -46,13 +52,19 @@ func formatOf(r *http.Request) *format {
 	}
 }
 
+// formatOfModel returns the format of a client that names a model in the address. Methods of models are Gemini's, whatever
+// the headers say; names of models have colons too.
+func formatOfModel(r *http.Request) *format {
+	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, ":") {
+		return generateContent
+	}
+	return formatOf(r)
+}
+
 const (
 	versionHeader      = "Anthropic-Version"
 	googleClientHeader = "X-Goog-Api-Client"
 )
-
-// geminiPath is a path that only clients of Gemini's API use.
-var geminiPath = regexp.MustCompile(`^/(v1beta/|models/|v1/models/.*:\w+$)`)
 
 // openaiHeaders are the headers of OpenAI's clients that reach the vendor.
 var openaiHeaders = []string{"Accept", "User-Agent", "Idempotency-Key", "X-Client-Request-Id", "Openai-Beta", "Openai-Organization", "Openai-Project"}
@@ -78,6 +90,7 @@ var responses = &format{
 	named:    inBody,
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
+	refused:  []string{"background"},
 	list:     openaiModels,
 	entry:    openaiModel,
 }
@@ -103,6 +116,7 @@ var generateContent = &format{
 	modelPrefix: gemini.ModelPrefix,
 	idHeader:    "X-Request-Id",
 	passed:      []string{"Accept", "User-Agent", googleClientHeader},
+	queried:     []string{altMember, "prettyPrint"},
 	list:        geminiModels,
 	entry:       geminiModel,
 }

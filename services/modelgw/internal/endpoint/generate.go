@@ -92,18 +92,34 @@ type members struct {
 	outputBound *int64
 }
 
-// scan finds them.
+// scan finds them. A request says each once, in whatever spelling: the vendor may heed another than is found here.
 func (f *format) scan(doc []byte) (*members, error) {
-	found, err := locate(doc, append(slices.Clip(f.named), f.about.OutputBounds...))
+	names := slices.Concat(f.named, f.about.OutputBounds, f.refused)
+	found, err := locate(doc, names)
 	if err != nil {
 		return nil, err
 	}
 	m := &members{}
+	said := map[string]bool{}
 	for i, span := range found {
+		if !span.Found() {
+			continue
+		}
+		meaning := strings.ReplaceAll(strings.ToLower(names[i]), "_", "")
+		if i < len(f.named) {
+			meaning = modelMember
+		}
+		if said[meaning] {
+			return nil, dialect.Invalid(names[i], "is there more than once")
+		}
+		said[meaning] = true
 		switch n, isInt := jsonscan.Int(span.Of(doc)); {
-		case !span.Found():
 		case i < len(f.named):
-			m.model = cmp.Or(m.model, span)
+			m.model = span
+		case slices.Contains(f.refused, names[i]):
+			if value := string(span.Of(doc)); value != "false" && value != "null" {
+				return nil, dialect.NotSupported(names[i], "is not supported here: an answer that comes later cannot be counted; leave it out")
+			}
 		case m.outputBound == nil && isInt && n > 0:
 			m.outputBound = &n
 		}

@@ -36,11 +36,16 @@ const statusClosed = 499
 // unknownCaller is the message for a caller without a token. It does not disclose where the token is on the server.
 const unknownCaller = "the platform's token is missing or not known; send it as `Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`, where a vendor's key would be"
 
+// retryAfter is the header that says when to ask again, in whole seconds.
+const retryAfter = "Retry-After"
+
+func wholeSeconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
+
 // refuse answers with a failure, in the shape of the vendor.
 func (x *exchange) refuse(err error) {
 	r := x.refusalOf(err)
 	if r.retryAfter > 0 {
-		x.out.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
+		x.out.Header().Set(retryAfter, wholeSeconds(r.retryAfter))
 	}
 	if r.final {
 		x.giveUp()

@@ -18,6 +18,6 @@ type Upstream struct {
 	HTTP *http.Client
 	// Authorize sets the account's credential and headers on a request, replacing present ones.
 	Authorize func(http.Header)
-	// Class reports whether a refused request may be repeated, by its status and the beginning of its body.
-	Class func(status int, body []byte) Class
+	// Refused is what an answer that refuses a request means: its status, its header and the beginning of its body.
+	Refused func(status int, header http.Header, body []byte) *Error
 }

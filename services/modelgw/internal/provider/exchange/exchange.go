@@ -286,10 +286,15 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 			return output, nil
 		}
 	}
-	return nil, &provider.Error{
+	return nil, x.failure(status, answer.Header, said)
+}
+
+// failure is the failure that an error of the API is.
+func (x *Exchange) failure(status int, header http.Header, said *dialect.Error) *provider.Error {
+	return &provider.Error{
 		Provider: x.Provider, Class: x.class(status, said), Status: status, Message: said.Message,
 		Auth:       status == http.StatusUnauthorized || x.Quirks.Auth != nil && x.Quirks.Auth(said),
-		RetryAfter: cmp.Or(retry.After(answer.Header, time.Now()), said.RetryAfter),
+		RetryAfter: cmp.Or(retry.After(header, time.Now()), said.RetryAfter),
 		Cause:      said,
 	}
 }
@@ -321,6 +326,8 @@ func (x *Exchange) broken(ctx context.Context, err error) error {
 func (x *Exchange) Upstream(url, model string, authorize func(http.Header)) *provider.Upstream {
 	return &provider.Upstream{
 		Dialect: x.Codec.Format().Name, Provider: x.Provider, URL: url, Model: model, HTTP: x.HTTP, Authorize: authorize,
-		Class: func(status int, body []byte) provider.Class { return x.class(status, x.Codec.DecodeError(body)) },
+		Refused: func(status int, header http.Header, body []byte) *provider.Error {
+			return x.failure(status, header, x.Codec.DecodeError(body))
+		},
 	}
 }
