@@ -61,3 +61,12 @@ func TestSumsOfUsageNeitherShrinkNorOverflow(t *testing.T) {
 	assert.Zero(t, alone.GetTotalTokens(), "of one, too: %v", alone)
 	assert.Zero(t, alone.GetTotalCost())
 }
+
+func TestALongInputHasPricesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	prices := &modelv1.Prices{Input: 1, Output: 2, InputCacheRead: 0.1, LongInputTokens: 1000, LongInput: &modelv1.Prices{Input: 10, Output: 20, InputCacheRead: 1}}
+	usage := &modelv1.ModelUsage{InputTokens: 900, InputTokensCacheRead: new(int64(100)), OutputTokens: 50}
+	assert.InDelta(t, (900+50*2+10)/1e6, chat.Cost(prices, usage, false), 1e-12)
+	usage.InputTokens++
+	assert.InDelta(t, (9010+50*20+100)/1e6, chat.Cost(prices, usage, false), 1e-12, "all of its tokens")
+}

@@ -36,6 +36,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
@@ -71,8 +72,9 @@ type Config struct {
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`,
 	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused.
 	Budgets map[string]Budget `yaml:"budgets"`
-	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without a price the cost of a model is
-	// unknown, and the model is refused if a limit or a budget bounds dollars.
+	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. They replace built-in prices, which
+	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or a
+	// budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
@@ -263,7 +265,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
-	prices := pricesOf(cfg.Prices)
+	known := modeldata.Default()
+	prices := pricesOf(known, cfg.Prices)
 	stages := []generate.Stage{
 		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
 	}
@@ -284,6 +287,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Limiter:  limiter,
 		Budgets:  budgets,
 		Prices:   prices,
+		Data:     known,
+		Priced:   func(model string) bool { _, given := cfg.Prices[model]; return given },
 		Accounts: cfg.accountScopes(),
 	})
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
@@ -341,8 +346,9 @@ func bounds(configured map[string]Budget) map[string]budget.Bounds {
 	return all
 }
 
-func pricesOf(configured map[string]Price) generate.Prices {
-	all := generate.Prices{}
+// pricesOf are the known prices, those in the configuration in place of built-in ones.
+func pricesOf(known *modeldata.Data, configured map[string]Price) generate.Prices {
+	all := generate.Prices(known.Prices())
 	for model, p := range configured {
 		input := orElse(p.Input, 0)
 		all[model] = &modelv1.Prices{
