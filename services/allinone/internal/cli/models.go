@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,13 +113,14 @@ func (s *session) modelTable(known []*modelv1.Model) error {
 		return nil
 	}
 	s.app.table([]string{"model", "context", "output", "$ per 1M in/out", "effort", "released"}, rows)
+	s.app.print("")
 	for _, of := range []struct {
 		what    string
 		sources map[string]bool
 	}{{"limits and dates", facts}, {"prices", charges}} {
 		for _, source := range slices.Sorted(maps.Keys(of.sources)) {
 			if source != "" {
-				s.app.note("%s: %s", of.what, source)
+				s.app.print("%s: %s", of.what, source)
 			}
 		}
 	}
@@ -148,9 +150,12 @@ func prices(p *modelv1.Prices) string {
 	if p == nil {
 		return "–"
 	}
-	text := fmt.Sprintf("%g/%g", p.GetInput(), p.GetOutput())
+	pair := func(p *modelv1.Prices) string {
+		return strconv.FormatFloat(p.GetInput(), 'f', -1, 64) + "/" + strconv.FormatFloat(p.GetOutput(), 'f', -1, 64)
+	}
+	text := pair(p)
 	if long := p.GetLongInput(); long != nil {
-		text += fmt.Sprintf(", above %d: %g/%g", p.GetLongInputTokens(), long.GetInput(), long.GetOutput())
+		text += fmt.Sprintf(", above %d: %s", p.GetLongInputTokens(), pair(long))
 	}
 	return text
 }
