@@ -151,6 +151,44 @@ func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, bo
 	}
 }
 
+// Count asks the API for the number of input tokens of a request: encode appends the question. The dialect must be a
+// [dialect.TokenCounter].
+func (x *Exchange) Count(ctx context.Context, call *Call, encode func(dst []byte) ([]byte, error)) (int64, error) {
+	counter, counts := x.Codec.(dialect.TokenCounter)
+	if !counts {
+		return 0, rpcerr.CapabilityUnsupported("count_tokens", "%s counts no tokens", x.Provider)
+	}
+	body, err := x.Encode(encode)
+	if err != nil {
+		return 0, err
+	}
+	defer body.Release()
+	answer, err := x.Send(ctx, call, body)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 == 3 {
+		return 0, provider.Redirected(x.Provider)
+	}
+	read, err := transport.Read(answer, transport.MaxErrorBytes)
+	defer read.Release()
+	if answer.StatusCode != http.StatusOK { // If it breaks off, the received part counts.
+		return 0, x.failure(answer, answer.StatusCode, x.Codec.DecodeError(read.Bytes))
+	}
+	if err != nil {
+		return 0, x.broken(ctx, err)
+	}
+	tokens, err := counter.DecodeCountResponse(read.Bytes)
+	if said, ok := errors.AsType[*dialect.Error](err); ok {
+		return 0, x.failure(answer, cmp.Or(said.Status, answer.StatusCode), said)
+	}
+	if err != nil {
+		return 0, x.Malformed(err)
+	}
+	return tokens, nil
+}
+
 // Send posts a body. The caller must close the body of the answer.
 func (x *Exchange) Send(ctx context.Context, call *Call, body *buffer.Buffer) (*http.Response, error) {
 	post, err := transport.NewPost(ctx, call.URL, body)
@@ -288,7 +326,12 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 			return output, nil
 		}
 	}
-	return nil, &provider.Error{
+	return nil, x.failure(answer, status, said)
+}
+
+// failure is an error of the API as the failure of an attempt.
+func (x *Exchange) failure(answer *http.Response, status int, said *dialect.Error) *provider.Error {
+	return &provider.Error{
 		Provider: x.Provider, Class: x.class(status, said), Status: status, Message: said.Message,
 		Auth:       status == http.StatusUnauthorized || x.Quirks.Auth != nil && x.Quirks.Auth(said),
 		RetryAfter: cmp.Or(retry.After(answer.Header, time.Now()), said.RetryAfter),
