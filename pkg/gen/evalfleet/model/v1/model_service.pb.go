@@ -3819,7 +3819,9 @@ type Budget struct {
 	// Tokens reserved by calls in flight.
 	ReservedTokens int64 `protobuf:"varint,6,opt,name=reserved_tokens,json=reservedTokens,proto3" json:"reserved_tokens,omitempty"`
 	// Optional in an update. Changes with the bounds.
-	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
+	// True if spent_cost excludes calls without a known price, and so is a lower bound.
+	CostPartial   bool `protobuf:"varint,8,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3901,6 +3903,13 @@ func (x *Budget) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *Budget) GetCostPartial() bool {
+	if x != nil {
+		return x.CostPartial
+	}
+	return false
 }
 
 // ListBudgetsRequest requests budgets.
@@ -4392,7 +4401,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x1bUpdateConnectionPoolRequest\x12V\n" +
 	"\x0fconnection_pool\x18\x01 \x01(\v2\".evalfleet.model.v1.ConnectionPoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x0econnectionPool\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\xa8\x03\n" +
+	"updateMask\"\xd0\x03\n" +
 	"\x06Budget\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tB\x03\xe0A\bR\x04name\x12\"\n" +
 	"\n" +
@@ -4402,7 +4411,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"spent_cost\x18\x05 \x01(\x01B\x03\xe0A\x03R\tspentCost\x12,\n" +
 	"\x0freserved_tokens\x18\x06 \x01(\x03B\x03\xe0A\x03R\x0ereservedTokens\x12\x12\n" +
-	"\x04etag\x18\a \x01(\tR\x04etag:\x96\x01\xeaA\x92\x01\n" +
+	"\x04etag\x18\a \x01(\tR\x04etag\x12&\n" +
+	"\fcost_partial\x18\b \x01(\bB\x03\xe0A\x03R\vcostPartial:\x96\x01\xeaA\x92\x01\n" +
 	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}\x12-accounts/{provider}/{account}/budgets/accountB\r\n" +
 	"\v_max_tokensB\v\n" +
 	"\t_max_cost\"\x96\x01\n" +
