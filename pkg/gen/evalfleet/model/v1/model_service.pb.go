@@ -2133,7 +2133,7 @@ type Model struct {
 	// Whether it reasons; unset: unknown.
 	Reasoning *bool `protobuf:"varint,15,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
 	// Effort of reasoning if a call sets none: `minimal`, `low`, `medium`, `high`, `xhigh`, `max`, `none`, `adaptive` (the
-	// model decides by the task) or `fixed` (it has no efforts); empty: unknown.
+	// model decides by the task) or `fixed` (it has no efforts); empty: unknown. Open: vendors name further ones.
 	DefaultReasoningEffort string `protobuf:"bytes,16,opt,name=default_reasoning_effort,json=defaultReasoningEffort,proto3" json:"default_reasoning_effort,omitempty"`
 	// Source of the limits and dates; empty if none is known.
 	FactsSource string `protobuf:"bytes,17,opt,name=facts_source,json=factsSource,proto3" json:"facts_source,omitempty"`
