@@ -67,7 +67,8 @@ func ParseUsage(document []byte) (*modelv1.ModelUsage, error) {
 }
 
 // AddUsage returns the sum of two usages, either of which may be nil; of two nils it is nil. A count that both lack
-// stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do.
+// stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do. The cost is partial if one of the two has
+// tokens and no cost.
 func AddUsage(a, b *modelv1.ModelUsage) *modelv1.ModelUsage {
 	if a == nil && b == nil {
 		return nil
@@ -86,7 +87,20 @@ func AddUsage(a, b *modelv1.ModelUsage) *modelv1.ModelUsage {
 		InputTokensCacheRead:  addKnown(a.InputTokensCacheRead, b.InputTokensCacheRead, SumTokens),
 		ReasoningTokens:       addKnown(a.ReasoningTokens, b.ReasoningTokens, SumTokens),
 		TotalCost:             addKnown(a.TotalCost, b.TotalCost, SumCost),
+		CostPartial:           CostPartial(a, b),
 	}
+}
+
+// CostPartial reports whether the sum of the costs of usages is a lower bound, since some of them have tokens and no
+// cost. A sum without any cost is unknown, and not partial.
+func CostPartial(usages ...*modelv1.ModelUsage) bool {
+	known, partial, unpriced := false, false, false
+	for _, u := range usages {
+		known = known || u != nil && u.TotalCost != nil
+		partial = partial || u.GetCostPartial()
+		unpriced = unpriced || u != nil && u.TotalCost == nil && u.GetTotalTokens() > 0
+	}
+	return known && (partial || unpriced)
 }
 
 func addKnown[T int64 | float64](a, b *T, sum func(...T) T) *T {
@@ -113,9 +127,12 @@ func ContextTokens(output *modelv1.ModelOutput) (tokens int64, known bool) {
 	}
 }
 
-// Cost returns the cost of usage in dollars. longCache means that the provider's cache was asked to keep its entries
-// for an hour.
+// Cost returns the cost of the usage of one call in dollars. longCache means that the provider's cache was asked to keep
+// its entries for an hour.
 func Cost(prices *modelv1.Prices, usage *modelv1.ModelUsage, longCache bool) float64 {
+	if long := prices.GetLongInput(); long != nil && InputTokens(usage) > prices.GetLongInputTokens() {
+		return Cost(long, usage, longCache)
+	}
 	write := prices.GetInputCacheWrite()
 	if longCache {
 		write *= longCacheFactor

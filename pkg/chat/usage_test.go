@@ -61,3 +61,35 @@ func TestSumsOfUsageNeitherShrinkNorOverflow(t *testing.T) {
 	assert.Zero(t, alone.GetTotalTokens(), "of one, too: %v", alone)
 	assert.Zero(t, alone.GetTotalCost())
 }
+
+func TestALongInputHasPricesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	prices := &modelv1.Prices{Input: 1, Output: 2, InputCacheRead: 0.1, LongInputTokens: 1000, LongInput: &modelv1.Prices{Input: 10, Output: 20, InputCacheRead: 1}}
+	usage := &modelv1.ModelUsage{InputTokens: 900, InputTokensCacheRead: new(int64(100)), OutputTokens: 50}
+	assert.InDelta(t, (900+50*2+10)/1e6, chat.Cost(prices, usage, false), 1e-12)
+	usage.InputTokens++
+	assert.InDelta(t, (9010+50*20+100)/1e6, chat.Cost(prices, usage, false), 1e-12, "all of its tokens")
+}
+
+func TestASumSaysWhereAPriceIsMissing(t *testing.T) {
+	t.Parallel()
+	priced, unpriced, empty := &modelv1.ModelUsage{TotalTokens: 1, TotalCost: new(0.5)}, &modelv1.ModelUsage{TotalTokens: 1}, &modelv1.ModelUsage{}
+	for name, test := range map[string]struct {
+		all     []*modelv1.ModelUsage
+		partial bool
+	}{
+		"all have one":               {[]*modelv1.ModelUsage{priced, priced}, false},
+		"none has one":               {[]*modelv1.ModelUsage{unpriced, unpriced}, false},
+		"one has none":               {[]*modelv1.ModelUsage{priced, unpriced}, true},
+		"the first has none":         {[]*modelv1.ModelUsage{unpriced, unpriced, priced}, true},
+		"and later ones have":        {[]*modelv1.ModelUsage{unpriced, priced, priced, nil}, true},
+		"what used nothing has none": {[]*modelv1.ModelUsage{empty, priced, nil, empty}, false},
+	} {
+		var sum *modelv1.ModelUsage
+		for _, u := range test.all {
+			sum = chat.AddUsage(sum, u)
+		}
+		assert.Equal(t, test.partial, sum.GetCostPartial(), name)
+		assert.Equal(t, test.partial, chat.CostPartial(test.all...), name)
+	}
+}

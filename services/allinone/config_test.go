@@ -27,6 +27,9 @@ const head = `# Configuration
 ` + "`evalfleet serve --config FILE`" + ` (or the variable ` + "`EVALFLEET_CONFIG`" + `) reads a YAML file with these keys; a key that is not known is an error. Then come the variables below, then flags. Without any of them
 everything works on one machine. Durations are written like ` + "`30s`" + ` or ` + "`5m`" + `.
 
+` + "`--model-cost-config FILE`" + ` reads prices alone, YAML or JSON, into a server that a command starts: an object of models with the keys of modelgw.prices below, which it replaces for these models. The
+prices that are built in, with their source and date, are in services/modelgw/internal/modeldata/models.yaml; ` + "`evalfleet models MODEL`" + ` shows which hold.
+
 The keys at the top:
 `
 

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,7 +27,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -36,6 +34,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
@@ -75,8 +74,9 @@ type Config struct {
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`,
 	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused.
 	Budgets map[string]Budget `yaml:"budgets"`
-	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without a price the cost of a model is
-	// unknown, and the model is refused if a limit or a budget bounds dollars.
+	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. They replace built-in prices, which
+	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or a
+	// budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
@@ -112,40 +112,6 @@ type Budget struct {
 	MaxCost *float64 `yaml:"max_cost"`
 }
 
-// Price is what a model costs, in dollars per million tokens.
-type Price struct {
-	// Input is the price of input at the full rate. Required.
-	Input *float64 `yaml:"input"`
-	// Output is the price of output, reasoning included. Required.
-	Output *float64 `yaml:"output"`
-	// InputCacheWrite is the price of input that is written to the provider's cache; left out, that of input.
-	InputCacheWrite *float64 `yaml:"input_cache_write"`
-	// InputCacheRead is the price of input that is read from the provider's cache; left out, that of input.
-	InputCacheRead *float64 `yaml:"input_cache_read"`
-}
-
-// faults are the errors in the price of a model.
-func (p Price) faults(name string) (faults []error) {
-	for _, part := range []struct {
-		name     string
-		dollars  *float64
-		required bool
-	}{
-		{"input", p.Input, true},
-		{"output", p.Output, true},
-		{"input_cache_write", p.InputCacheWrite, false},
-		{"input_cache_read", p.InputCacheRead, false},
-	} {
-		switch {
-		case part.dollars == nil && part.required:
-			faults = append(faults, fmt.Errorf("prices.%s.%s: is missing; give 0 for what costs nothing", name, part.name))
-		case part.dollars != nil && !(*part.dollars >= 0 && *part.dollars <= math.MaxFloat64):
-			faults = append(faults, fmt.Errorf("prices.%s.%s: must be a number that is not negative", name, part.name))
-		}
-	}
-	return faults
-}
-
 const defaultCacheBytes = 256 << 20
 
 // SetDefaults sets the fields whose default is not zero.
@@ -173,9 +139,7 @@ func (c *Config) Validate() error {
 	if c.CacheBytes < 0 {
 		faults = append(faults, errors.New("cache_bytes: must not be negative; 0 keeps nothing"))
 	}
-	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
-		faults = append(faults, c.Prices[model].faults(model)...)
-	}
+	faults = append(faults, priceFaults("prices.", c.Prices)...)
 	faults = append(faults, c.Services.Validate())
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
@@ -302,7 +266,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
-	prices := pricesOf(cfg.Prices)
+	known := modeldata.Default()
+	prices := pricesOf(known, cfg.Prices)
 	stages := []generate.Stage{
 		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
 	}
@@ -323,6 +288,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Limiter:  limiter,
 		Budgets:  budgets,
 		Prices:   prices,
+		Data:     known,
+		Priced:   func(model string) bool { _, given := cfg.Prices[model]; return given },
 		Accounts: cfg.accountScopes(),
 	})
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
@@ -387,24 +354,6 @@ func bounds(configured map[string]Budget) map[string]budget.Bounds {
 		all[scope] = budget.Bounds(b)
 	}
 	return all
-}
-
-func pricesOf(configured map[string]Price) generate.Prices {
-	all := generate.Prices{}
-	for model, p := range configured {
-		input := orElse(p.Input, 0)
-		all[model] = &modelv1.Prices{
-			Input: input, Output: orElse(p.Output, 0), InputCacheWrite: orElse(p.InputCacheWrite, input), InputCacheRead: orElse(p.InputCacheRead, input),
-		}
-	}
-	return all
-}
-
-func orElse(dollars *float64, absent float64) float64 {
-	if dollars == nil {
-		return absent
-	}
-	return *dollars
 }
 
 // Register offers the service's RPCs at a server.

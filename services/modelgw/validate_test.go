@@ -44,7 +44,7 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 	assert.Nil(t, answer.GetConfig().Temperature)
 	assert.Nil(t, answer.GetConfig().TopP)
 	assert.NotNil(t, answer.GetConfig().MaxTokens, "defaults are filled in")
-	assert.Nil(t, answer.GetPrices())
+	assert.InDelta(t, 3.0, answer.GetPrices().GetInput(), 0, "a built-in price")
 
 	answer, err = check(project, "openai/gpt-4o", "", &modelv1.GenerateConfig{TopK: new(int32(3)), Temperature: new(0.3)})
 	require.NoError(t, err)

@@ -11,7 +11,12 @@ const ModelPrefix = "models/"
 
 // AppendCountRequest implements dialect.TokenCounter.
 func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) {
-	e := plain(r).encoder(dst)
+	return plain(r).AppendCount(dst)
+}
+
+// AppendCount appends the body of the question for the number of the request's input tokens.
+func (r *Request) AppendCount(dst []byte) ([]byte, error) {
+	e := r.encoder(dst)
 	e.Body.BeginObject()
 	e.Body.Key("generateContentRequest")
 	e.Body.BeginObject()

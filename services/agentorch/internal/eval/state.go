@@ -342,16 +342,14 @@ func AddUsage(e *agentv1.Eval, models, roles map[string]*modelv1.ModelUsage) {
 func sumUsage(e *agentv1.Eval) {
 	p := e.Progress
 	p.TotalTokens, p.TotalCost = 0, nil
-	unpriced := false
 	for _, name := range slices.Sorted(maps.Keys(e.GetUsage())) {
 		u := e.GetUsage()[name]
 		p.TotalTokens = chat.SumTokens(p.GetTotalTokens(), u.GetTotalTokens())
 		if u.TotalCost != nil {
 			p.TotalCost = new(chat.SumCost(p.GetTotalCost(), u.GetTotalCost()))
 		}
-		unpriced = unpriced || u.TotalCost == nil && u.GetTotalTokens() > 0
 	}
-	p.CostPartial = unpriced && p.TotalCost != nil
+	p.CostPartial = chat.CostPartial(slices.Collect(maps.Values(e.GetUsage()))...)
 }
 
 // failing reports whether errors of samples met the evaluation's rule, so that it ends.

@@ -29,6 +29,8 @@ type app struct {
 	project                            string
 	json                               bool
 	allowUnisolated                    bool
+	// costs is the file of --model-cost-config; empty without one.
+	costs string
 }
 
 // Main runs the command line args, without the program's name, and returns the exit code.
@@ -79,6 +81,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the server's token (default: token in the data directory)")
 	f.StringVar(&a.dataDir, "data-dir", "", "data directory (default $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet)")
 	f.StringVar(&a.config, "config", "", "configuration file of a server that is started here (docs/config.md)")
+	f.StringVar(&a.costs, "model-cost-config", "", "file of prices of models for a server that is started here (docs/config.md)")
 	f.StringVar(&a.project, "project", "default", "project")
 	f.BoolVar(&a.json, "json", false, "write JSON, one value per line")
 	c.AddGroup(&cobra.Group{ID: "work", Title: "Work:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "server", Title: "Server:"})
@@ -110,7 +113,11 @@ func (a *app) name(collection, id string) string {
 func (a *app) next(format string, args ...any) string {
 	line := shellQuote(a.Name) + " " + fmt.Sprintf(format, args...)
 	for _, flag := range []struct{ name, value string }{
-		{"--server", a.server}, {"--token-file", a.tokenFile}, {"--data-dir", a.dataDir}, {"--config", a.config},
+		{"--server", a.server},
+		{"--token-file", a.tokenFile},
+		{"--data-dir", a.dataDir},
+		{"--config", a.config},
+		{"--model-cost-config", a.costs},
 	} {
 		if flag.value != "" {
 			line += " " + flag.name + " " + shellQuote(flag.value)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,6 +31,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
+	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
 // session is a connection to a server, perhaps one in this process.
@@ -75,6 +77,9 @@ const (
 // not set anything off.
 func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	if a.server != "" {
+		if a.costs != "" {
+			return nil, usage("--model-cost-config %s would change nothing: the server at %s has the prices of its own configuration (docs/config.md, modelgw.prices); leave the flag out", a.costs, a.server)
+		}
 		token, err := a.token(ctx)
 		if err != nil {
 			return nil, err
@@ -110,7 +115,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 }
 
 // join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone.
-// With --config it takes no work there, since that server may be configured otherwise.
+// With --config or --model-cost-config it takes no work there, since that server may be configured otherwise.
 func (a *app) join(ctx context.Context, holder dirlock.Holder, work bool) (*session, error) {
 	token, err := a.token(ctx)
 	if err != nil {
@@ -123,9 +128,14 @@ func (a *app) join(ctx context.Context, holder dirlock.Holder, work bool) (*sess
 	if _, err := healthv1.NewHealthClient(s.conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
 		return nil, errors.Join(err, s.conn.Close())
 	}
-	if a.config != "" && work {
-		return nil, errors.Join(usage("--config %s would change nothing: the server at %s, process %d, runs already, as it was configured when it started; "+
-			"leave --config out (and name its folder with --data-dir), or, when its work is done, stop it with kill %d and try again", a.config, holder.Address, holder.PID, holder.PID), s.conn.Close())
+	for _, set := range []struct{ flag, file, remedy string }{
+		{"--config", a.config, "leave --config out (and name its folder with --data-dir)"},
+		{"--model-cost-config", a.costs, "leave --model-cost-config out"},
+	} {
+		if set.file != "" && work {
+			return nil, errors.Join(usage("%s %s would change nothing: the server at %s, process %d, runs already, as it was configured when it started; "+
+				"%s, or, when its work is done, stop it with kill %d and try again", set.flag, set.file, holder.Address, holder.PID, set.remedy, holder.PID), s.conn.Close())
+		}
 	}
 	a.holder = holder
 	unused := ""
@@ -215,6 +225,16 @@ func (a *app) loadConfig(ctx context.Context) (allinone.Config, error) {
 	}
 	if err := config.Load(ctx, &cfg, file, a.Env); err != nil {
 		return cfg, usageError{err}
+	}
+	if a.costs != "" {
+		prices, err := modelgw.ReadPrices(ctx, a.costs)
+		if err != nil {
+			return cfg, usage("--model-cost-config: %w", err)
+		}
+		if cfg.Modelgw.Prices == nil {
+			cfg.Modelgw.Prices = map[string]modelgw.Price{}
+		}
+		maps.Copy(cfg.Modelgw.Prices, prices)
 	}
 	if a.dataDir != "" {
 		cfg.DataDir = a.dataDir

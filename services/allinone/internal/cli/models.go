@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,15 +17,22 @@ import (
 func (a *app) modelsCommand() *cobra.Command {
 	var provider string
 	c := &cobra.Command{
-		Use:   "models",
-		Short: "List providers, their accounts, and models known by name",
-		Long:  "Models are named provider/name. A provider also takes names that are not listed; it needs a configured account (docs/config.md, modelgw.accounts).",
+		Use:   "models [MODEL...]",
+		Short: "List providers, their accounts, and models known by name; or show what is known of models",
+		Long: `Models are named provider/name. A provider also takes names that are not listed; it needs a configured account (docs/config.md, modelgw.accounts).
+
+Limits and prices are built in, with their source and date; prices in the configuration (modelgw.prices) or in the file of --model-cost-config replace them.`,
 		Example: `  evalfleet models
+  evalfleet models openai/gpt-5.5 anthropic/claude-opus-5
   evalfleet models --provider openai
   evalfleet models --json | jq -r .shortName`,
-		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.listModels(ctx, provider) })
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				if len(args) > 0 {
+					return s.showModels(ctx, args)
+				}
+				return s.listModels(ctx, provider)
+			})
 		},
 	}
 	c.Flags().StringVar(&provider, "provider", "", "only of this provider")
@@ -42,12 +54,7 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 		return err
 	}
 	if s.app.json {
-		for _, m := range known {
-			if err := s.app.emit(m); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.modelTable(known)
 	}
 	var rows [][]string
 	for _, p := range providers.GetProviders() {
@@ -65,12 +72,58 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 	if len(known) == 0 {
 		return nil
 	}
-	rows = nil
-	for _, m := range known {
-		rows = append(rows, []string{m.GetShortName(), tokenCount(m.ContextTokens), tokenCount(m.OutputTokens), prices(m.GetPrices())})
-	}
 	s.app.print("")
-	s.app.table([]string{"model", "context", "output", "$ per 1M in/out"}, rows)
+	return s.modelTable(known)
+}
+
+// showModels shows what is known of models, by their full names.
+func (s *session) showModels(ctx context.Context, names []string) error {
+	var known []*modelv1.Model
+	for _, name := range names {
+		provider, bare, ok := strings.Cut(name, "/")
+		if !ok {
+			return usage("%q is no model; write provider/name, such as openai/gpt-4o", name)
+		}
+		m, err := s.models.GetModel(ctx, &modelv1.GetModelRequest{Name: "providers/" + provider + "/models/" + bare})
+		if err != nil {
+			return err
+		}
+		known = append(known, m)
+	}
+	return s.modelTable(known)
+}
+
+// modelTable shows models, and the sources of their figures.
+func (s *session) modelTable(known []*modelv1.Model) error {
+	var rows [][]string
+	facts, charges := map[string]bool{}, map[string]bool{}
+	for _, m := range known {
+		if s.app.json {
+			if err := s.app.emit(m); err != nil {
+				return err
+			}
+			continue
+		}
+		rows = append(rows, []string{
+			m.GetShortName(), tokenCount(m.ContextTokens), tokenCount(m.OutputTokens), prices(m.GetPrices()), cmp.Or(m.GetDefaultReasoningEffort(), "–"), cmp.Or(m.GetReleaseDate(), "–"),
+		})
+		facts[m.GetFactsSource()], charges[m.GetPricesSource()] = true, true
+	}
+	if s.app.json {
+		return nil
+	}
+	s.app.table([]string{"model", "context", "output", "$ per 1M in/out", "effort", "released"}, rows)
+	s.app.print("")
+	for _, of := range []struct {
+		what    string
+		sources map[string]bool
+	}{{"limits and dates", facts}, {"prices", charges}} {
+		for _, source := range slices.Sorted(maps.Keys(of.sources)) {
+			if source != "" {
+				s.app.print("%s: %s", of.what, source)
+			}
+		}
+	}
 	return nil
 }
 
@@ -97,5 +150,12 @@ func prices(p *modelv1.Prices) string {
 	if p == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%g/%g", p.GetInput(), p.GetOutput())
+	pair := func(p *modelv1.Prices) string {
+		return strconv.FormatFloat(p.GetInput(), 'f', -1, 64) + "/" + strconv.FormatFloat(p.GetOutput(), 'f', -1, 64)
+	}
+	text := pair(p)
+	if long := p.GetLongInput(); long != nil {
+		text += fmt.Sprintf(", above %d: %s", p.GetLongInputTokens(), pair(long))
+	}
+	return text
 }

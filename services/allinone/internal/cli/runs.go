@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,16 +139,15 @@ func totalTokens(r *agentv1.Run) int64 {
 // cost is what a run cost, with a mark where a model that it used has no price; empty where none has one.
 func cost(r *agentv1.Run) string {
 	var total float64
-	known, partial := false, false
+	known := false
 	for _, u := range r.GetUsage() {
 		total = chat.SumCost(total, u.GetTotalCost())
 		known = known || u.TotalCost != nil
-		partial = partial || u.TotalCost == nil && u.GetTotalTokens() > 0
 	}
 	if !known {
 		return ""
 	}
-	return " · " + progress.Cost(total, partial)
+	return " · " + progress.Cost(total, chat.CostPartial(slices.Collect(maps.Values(r.GetUsage()))...))
 }
 
 func (a *app) runShowCommand() *cobra.Command {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -62,6 +63,8 @@ type State struct {
 	Tokens   int64
 	Cost     float64
 	Reserved int64
+	// CostPartial means that Cost excludes calls without a known price.
+	CostPartial bool
 }
 
 // Memory keeps budgets in the process. Its methods are safe for concurrent use.
@@ -85,9 +88,9 @@ const retryIn = time.Minute
 
 // Reserve reserves the estimated tokens in the budgets of all scopes, or in none; if no scope has bounds it does not
 // call for an estimate. It waits while only reservations prevent it, and fails with RESOURCE_EXHAUSTED
-// (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The returned function settles the actual usage, and
-// must be called once.
-func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error) {
+// (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The returned function settles the actual usage, nil
+// for none, and must be called once.
+func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(taken *modelv1.ModelUsage), err error) {
 	var tokens int64
 	if m.bounded(scopes) {
 		tokens = chat.SumTokens(estimate())
@@ -102,7 +105,7 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() i
 		if !wait {
 			m.reserve(scopes, tokens)
 			m.mu.Unlock()
-			return func(spent int64, cost float64) { m.settle(scopes, tokens, spent, cost) }, nil
+			return func(taken *modelv1.ModelUsage) { m.settle(scopes, tokens, taken) }, nil
 		}
 		changed := m.changed
 		m.mu.Unlock()
@@ -184,14 +187,15 @@ func (m *Memory) reserve(scopes []string, tokens int64) {
 	}
 }
 
-func (m *Memory) settle(scopes []string, reserved, tokens int64, cost float64) {
+func (m *Memory) settle(scopes []string, reserved int64, taken *modelv1.ModelUsage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, scope := range scopes {
 		s := m.scopes[scope]
 		s.Reserved -= reserved
-		s.Tokens = chat.SumTokens(s.Tokens, tokens)
-		s.Cost = chat.SumCost(s.Cost, cost)
+		s.Tokens = chat.SumTokens(s.Tokens, taken.GetTotalTokens())
+		s.Cost = chat.SumCost(s.Cost, taken.GetTotalCost())
+		s.CostPartial = s.CostPartial || taken.GetCostPartial() || taken != nil && taken.TotalCost == nil && taken.GetTotalTokens() > 0
 	}
 	m.wake()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 )
@@ -18,7 +19,25 @@ func reserve(t testing.TB, m *budget.Memory, tokens int64, scopes ...string) fun
 	t.Helper()
 	settle, err := m.Reserve(t.Context(), scopes, func() int64 { return tokens })
 	require.NoError(t, err)
-	return settle
+	return func(tokens int64, cost float64) { settle(used(tokens, cost)) }
+}
+
+func used(tokens int64, cost float64) *modelv1.ModelUsage {
+	return &modelv1.ModelUsage{TotalTokens: tokens, TotalCost: &cost}
+}
+
+func TestASumWithoutThePriceOfACallSaysThatItIsPartial(t *testing.T) {
+	t.Parallel()
+	m := budget.NewMemory(nil)
+	for _, step := range []struct {
+		taken   *modelv1.ModelUsage
+		partial bool
+	}{{used(7, 0.5), false}, {nil, false}, {&modelv1.ModelUsage{}, false}, {&modelv1.ModelUsage{TotalTokens: 1}, true}, {used(7, 0.5), true}} {
+		settle, err := m.Reserve(t.Context(), []string{"projects/p"}, func() int64 { return 1 })
+		require.NoError(t, err)
+		settle(step.taken)
+		assert.Equal(t, step.partial, m.List("projects/")[0].CostPartial)
+	}
 }
 
 func TestAScopeWithoutBoundsIsCounted(t *testing.T) {
@@ -26,7 +45,7 @@ func TestAScopeWithoutBoundsIsCounted(t *testing.T) {
 	m := budget.NewMemory(nil)
 	settle, err := m.Reserve(t.Context(), []string{"projects/p"}, func() int64 { t.Error("nobody needs to know"); return 1 })
 	require.NoError(t, err)
-	settle(7, 0.5)
+	settle(used(7, 0.5))
 	assert.Equal(t, []budget.State{{Scope: "projects/p", Tokens: 7, Cost: 0.5}}, m.List("projects/"))
 }
 
@@ -64,7 +83,7 @@ func TestAWaitEndsWithASettlementABoundOrTheCaller(t *testing.T) {
 			go func() {
 				done, err := m.Reserve(ctx, []string{"a"}, func() int64 { return 8 })
 				if err == nil {
-					done(0, 0)
+					done(nil)
 				}
 				results <- err
 			}()

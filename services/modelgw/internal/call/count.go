@@ -2,15 +2,22 @@ package call
 
 import (
 	"context"
+	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// CountTokens counts the tokens of a request. No provider counts by itself yet, so every count is an estimate. A model
-// whose arguments are invalid counts nothing.
+// countTimeout bounds the questions for one number of tokens together.
+const countTimeout = 30 * time.Second
+
+// CountTokens counts the tokens of a request: as the provider counts them if its API does so, else by an estimate. A
+// model whose arguments are invalid counts nothing. A provider that fails to count is an error, never an estimate.
 func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
@@ -20,7 +27,59 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if err := c.deps.Registry.Check(ctx, ref); err != nil {
 		return nil, err
 	}
-	return &modelv1.CountTokensResponse{
-		MessageTokens: tokens.Messages(r.GetMessages()), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
-	}, nil
+	model, err := c.deps.Registry.Open(ref)
+	if err != nil {
+		return nil, err
+	}
+	counter, counts := model.Provider.(provider.TokenCounter)
+	if !counts || len(r.GetMessages())+len(r.GetTools()) == 0 {
+		return &modelv1.CountTokensResponse{
+			MessageTokens: tokens.Messages(r.GetMessages()), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
+		}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	n := count{ctx: ctx, model: model, counter: counter, project: project}
+	answer := &modelv1.CountTokensResponse{}
+	if len(r.GetTools()) > 0 {
+		probe := []*modelv1.ChatMessage{chat.User("?")}
+		answer.ToolTokens = n.of(probe, r.GetTools()) - n.of(probe, nil)
+	}
+	answer.MessageTokens = 1
+	if len(r.GetMessages()) > 0 {
+		answer.MessageTokens = max(1, n.of(r.GetMessages(), r.GetTools())-answer.GetToolTokens())
+	}
+	if n.err != nil {
+		return nil, provider.RPC(n.err)
+	}
+	return answer, nil
+}
+
+// count asks a provider for numbers of tokens. APIs count requests, with all their parts: what tools add is the
+// difference that they make to a short message, since a conversation with calls needs its tools.
+type count struct {
+	ctx     context.Context //nolint:containedctx // It lives as long as one call.
+	model   *provider.Model
+	counter provider.TokenCounter
+	project string
+	// err is the first failure; nothing is asked after it.
+	err error
+}
+
+func (n *count) of(messages []*modelv1.ChatMessage, tools []*toolv1.ToolInfo) int64 {
+	if n.err != nil {
+		return 0
+	}
+	config := &modelv1.GenerateConfig{}
+	conversation, err := prepare.Prepare(prepare.Conversation{Messages: messages, Tools: tools, Config: config}, provider.CapabilitiesOf(n.model.Provider, config))
+	if err != nil {
+		n.err = err
+		return 0
+	}
+	sent, _ := provider.Sent(n.model.Provider, conversation.Config)
+	tokens, err := n.counter.CountTokens(n.ctx, &provider.Request{
+		Messages: conversation.Messages, Tools: conversation.Tools, Config: sent, Attempt: 1, Origin: provider.Origin{Project: n.project},
+	})
+	n.err = err
+	return tokens
 }

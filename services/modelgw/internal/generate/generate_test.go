@@ -420,7 +420,7 @@ func TestOnlyCallsOnEqualTermsShareOne(t *testing.T) {
 			g.budgets.Set(first.Scopes[0], budget.Bounds{MaxTokens: new(int64(100))})
 			settle, err := g.budgets.Reserve(t.Context(), first.Scopes, func() int64 { return 90 })
 			require.NoError(t, err)
-			time.AfterFunc(time.Second, func() { settle(100, 0) })
+			time.AfterFunc(time.Second, func() { settle(&modelv1.ModelUsage{TotalTokens: 100}) })
 		},
 		"followers": func(_ *rig, first *generate.Call) { first.Committed, first.Sink = true, &heard{} },
 	} {

@@ -17,7 +17,7 @@ import (
 type Budgets interface {
 	// Reserve reserves the tokens that a call may need in the budgets of all scopes; the returned function settles the
 	// actual usage. It calls for the estimate only if a scope has bounds.
-	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error)
+	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(taken *modelv1.ModelUsage), err error)
 	// BoundsCost returns the first of the scopes whose budget bounds dollars; empty if there is none.
 	BoundsCost(scopes []string) string
 }
@@ -54,7 +54,7 @@ func Spend(budgets Budgets, prices Prices) Stage {
 				return nil, err
 			}
 			var taken *modelv1.ModelUsage
-			defer func() { settle(taken.GetTotalTokens(), taken.GetTotalCost()) }()
+			defer func() { settle(taken) }()
 			response, err := next(ctx, c, o)
 			if err == nil && !response.BrokenOff {
 				o.unfinished = chat.AddUsage(o.unfinished, c.guess(response.Output))

@@ -58,6 +58,12 @@ type Windowed interface {
 	ContextTokens() (tokens int64, ok bool)
 }
 
+// TokenCounter is a provider whose API counts the tokens of a request on demand.
+type TokenCounter interface {
+	// CountTokens asks how many tokens of input a request has, tools included. Its errors are those of Generate.
+	CountTokens(ctx context.Context, r *Request) (int64, error)
+}
+
 // Request is one attempt. The gateway has prepared all of it; a provider changes nothing in it.
 type Request struct {
 	Messages   []*modelv1.ChatMessage

@@ -252,7 +252,7 @@ func scopeOf(name, parent string) string {
 func budgetMessage(s budget.State) *modelv1.Budget {
 	message := &modelv1.Budget{
 		Name: budget.Name(s.Scope), MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
-		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved,
+		SpentTokens: s.Tokens, SpentCost: s.Cost, CostPartial: s.CostPartial, ReservedTokens: s.Reserved,
 	}
 	message.Etag = resource.EtagOf(message, budgetBounds(), nil)
 	return message

@@ -40,8 +40,8 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	known := &modelv1.Model{
 		Name: "providers/" + kind + "/models/" + name, ShortName: model, CanonicalName: model,
 		DefaultMaxConnections: int32(provider.Capabilities{}.Connections()),
-		Prices:                s.Prices[model],
 	}
+	s.addData(known)
 	opened, err := s.Registry.Open(provider.Ref{Model: model})
 	switch {
 	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED):
@@ -61,6 +61,32 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 		}
 	}
 	return known, nil
+}
+
+// addData adds what is known of a model without its provider: its facts, and its prices.
+func (s *Server) addData(m *modelv1.Model) {
+	if facts, known := s.Data.Find(m.GetShortName()); known {
+		m.CanonicalName, m.DisplayName, m.Organization = facts.Key, facts.Display, facts.Organization
+		m.ContextTokens, m.InputTokens, m.OutputTokens = tokensOf(facts.Context), tokensOf(facts.Input), tokensOf(facts.Output)
+		m.ReleaseDate, m.KnowledgeCutoffDate = facts.Released, facts.Cutoff
+		m.Reasoning, m.DefaultReasoningEffort = facts.Reasoning, facts.Effort
+		m.FactsSource = s.Data.Facts.String()
+	}
+	if m.Prices = s.Prices[m.GetShortName()]; m.GetPrices() == nil {
+		return
+	}
+	m.PricesSource = s.Data.Charges.String()
+	if s.Priced != nil && s.Priced(m.GetShortName()) {
+		m.PricesSource = "configuration"
+	}
+}
+
+// tokensOf is a number of tokens; nil for 0, which means that it is not known.
+func tokensOf(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 // ListModels implements ModelService.

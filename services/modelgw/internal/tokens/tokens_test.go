@@ -23,10 +23,30 @@ func TestGoldenTokenCount(t *testing.T) {
 		case "count_text":
 			text, _ := c.At("input").(string)
 			t.Equal(c.At("expect", "estimate"), tokens.Text(text))
+		case "count_messages":
+			t.Equal(c.At("expect"), tokens.Messages(conversation(t, c.At("input", "messages"))))
 		default:
 			t.Skipf("no driver for %q", c.Op())
 		}
 	})
+}
+
+// conversation is the messages of a case: a list, or the text of a user.
+func conversation(t *goldentest.T, given any) []*modelv1.ChatMessage {
+	t.Helper()
+	if text, ok := given.(string); ok {
+		return []*modelv1.ChatMessage{chat.User(text)}
+	}
+	list, _ := given.([]any)
+	var all []*modelv1.ChatMessage
+	for _, item := range list {
+		document, err := json.Marshal(item)
+		require.NoError(t, err)
+		m, err := chat.ParseMessage(document)
+		require.NoError(t, err)
+		all = append(all, m)
+	}
+	return all
 }
 
 // media is a message with the case's media; long data is written as a prefix and a number of characters.

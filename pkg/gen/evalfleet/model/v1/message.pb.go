@@ -896,7 +896,9 @@ type ModelUsage struct {
 	// Optional. Output tokens spent on reasoning.
 	ReasoningTokens *int64 `protobuf:"varint,6,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
 	// Optional. Cost in US dollars, if prices are known.
-	TotalCost     *float64 `protobuf:"fixed64,7,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
+	TotalCost *float64 `protobuf:"fixed64,7,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
+	// In a sum: true if total_cost excludes usage without a known price, and so is a lower bound.
+	CostPartial   bool `protobuf:"varint,8,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,6 +980,13 @@ func (x *ModelUsage) GetTotalCost() float64 {
 		return *x.TotalCost
 	}
 	return 0
+}
+
+func (x *ModelUsage) GetCostPartial() bool {
+	if x != nil {
+		return x.CostPartial
+	}
+	return false
 }
 
 // ModelFallback records that another model answered.
@@ -1193,7 +1202,7 @@ const file_evalfleet_model_v1_message_proto_rawDesc = "" +
 	"TopLogprob\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
 	"\alogprob\x18\x02 \x01(\x01R\alogprob\x12\x14\n" +
-	"\x05bytes\x18\x03 \x03(\x05R\x05bytes\"\xa2\x03\n" +
+	"\x05bytes\x18\x03 \x03(\x05R\x05bytes\"\xc5\x03\n" +
 	"\n" +
 	"ModelUsage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
@@ -1203,7 +1212,8 @@ const file_evalfleet_model_v1_message_proto_rawDesc = "" +
 	"\x17input_tokens_cache_read\x18\x05 \x01(\x03H\x01R\x14inputTokensCacheRead\x88\x01\x01\x12.\n" +
 	"\x10reasoning_tokens\x18\x06 \x01(\x03H\x02R\x0freasoningTokens\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"total_cost\x18\a \x01(\x01H\x03R\ttotalCost\x88\x01\x01B\x1b\n" +
+	"total_cost\x18\a \x01(\x01H\x03R\ttotalCost\x88\x01\x01\x12!\n" +
+	"\fcost_partial\x18\b \x01(\bR\vcostPartialB\x1b\n" +
 	"\x19_input_tokens_cache_writeB\x1a\n" +
 	"\x18_input_tokens_cache_readB\x13\n" +
 	"\x11_reasoning_tokensB\r\n" +

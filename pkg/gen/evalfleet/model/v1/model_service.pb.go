@@ -2108,7 +2108,7 @@ type Model struct {
 	ShortName string `protobuf:"bytes,2,opt,name=short_name,json=shortName,proto3" json:"short_name,omitempty"`
 	// Name for people.
 	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// Name in the model database, such as `openai/gpt-4o`.
+	// Name in the model database, such as `openai/gpt-4o`; the short form of a model that it does not have.
 	CanonicalName string `protobuf:"bytes,4,opt,name=canonical_name,json=canonicalName,proto3" json:"canonical_name,omitempty"`
 	// Tokens of context; unset: unknown.
 	ContextTokens *int64 `protobuf:"varint,5,opt,name=context_tokens,json=contextTokens,proto3,oneof" json:"context_tokens,omitempty"`
@@ -2122,8 +2122,25 @@ type Model struct {
 	DefaultMaxTokens *int64 `protobuf:"varint,9,opt,name=default_max_tokens,json=defaultMaxTokens,proto3,oneof" json:"default_max_tokens,omitempty"`
 	// Default of requests in flight.
 	DefaultMaxConnections int32 `protobuf:"varint,10,opt,name=default_max_connections,json=defaultMaxConnections,proto3" json:"default_max_connections,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Who makes it, for people, such as `OpenAI`; empty: unknown.
+	Organization string `protobuf:"bytes,11,opt,name=organization,proto3" json:"organization,omitempty"`
+	// Tokens of input, if fewer than `context_tokens`; unset: as many as those, or unknown.
+	InputTokens *int64 `protobuf:"varint,12,opt,name=input_tokens,json=inputTokens,proto3,oneof" json:"input_tokens,omitempty"`
+	// Day of its release, `2026-01-31`; empty: unknown.
+	ReleaseDate string `protobuf:"bytes,13,opt,name=release_date,json=releaseDate,proto3" json:"release_date,omitempty"`
+	// Day up to which it was trained; empty: unknown.
+	KnowledgeCutoffDate string `protobuf:"bytes,14,opt,name=knowledge_cutoff_date,json=knowledgeCutoffDate,proto3" json:"knowledge_cutoff_date,omitempty"`
+	// Whether it reasons; unset: unknown.
+	Reasoning *bool `protobuf:"varint,15,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
+	// Effort of reasoning if a call sets none: `minimal`, `low`, `medium`, `high`, `xhigh`, `max`, `none`, `adaptive` (the
+	// model decides by the task) or `fixed` (it has no efforts); empty: unknown. Open: vendors name further ones.
+	DefaultReasoningEffort string `protobuf:"bytes,16,opt,name=default_reasoning_effort,json=defaultReasoningEffort,proto3" json:"default_reasoning_effort,omitempty"`
+	// Source of the limits and dates; empty if none is known.
+	FactsSource string `protobuf:"bytes,17,opt,name=facts_source,json=factsSource,proto3" json:"facts_source,omitempty"`
+	// Source of `prices`: `configuration`, or the source and date of the built-in ones; empty if they are unset.
+	PricesSource  string `protobuf:"bytes,18,opt,name=prices_source,json=pricesSource,proto3" json:"prices_source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Model) Reset() {
@@ -2224,6 +2241,62 @@ func (x *Model) GetDefaultMaxConnections() int32 {
 		return x.DefaultMaxConnections
 	}
 	return 0
+}
+
+func (x *Model) GetOrganization() string {
+	if x != nil {
+		return x.Organization
+	}
+	return ""
+}
+
+func (x *Model) GetInputTokens() int64 {
+	if x != nil && x.InputTokens != nil {
+		return *x.InputTokens
+	}
+	return 0
+}
+
+func (x *Model) GetReleaseDate() string {
+	if x != nil {
+		return x.ReleaseDate
+	}
+	return ""
+}
+
+func (x *Model) GetKnowledgeCutoffDate() string {
+	if x != nil {
+		return x.KnowledgeCutoffDate
+	}
+	return ""
+}
+
+func (x *Model) GetReasoning() bool {
+	if x != nil && x.Reasoning != nil {
+		return *x.Reasoning
+	}
+	return false
+}
+
+func (x *Model) GetDefaultReasoningEffort() string {
+	if x != nil {
+		return x.DefaultReasoningEffort
+	}
+	return ""
+}
+
+func (x *Model) GetFactsSource() string {
+	if x != nil {
+		return x.FactsSource
+	}
+	return ""
+}
+
+func (x *Model) GetPricesSource() string {
+	if x != nil {
+		return x.PricesSource
+	}
+	return ""
 }
 
 // Capabilities are the features of a model or its provider.
@@ -2391,8 +2464,13 @@ type Prices struct {
 	InputCacheWrite float64 `protobuf:"fixed64,3,opt,name=input_cache_write,json=inputCacheWrite,proto3" json:"input_cache_write,omitempty"`
 	// Input read from a cache. The price of input if the configuration has none.
 	InputCacheRead float64 `protobuf:"fixed64,4,opt,name=input_cache_read,json=inputCacheRead,proto3" json:"input_cache_read,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. The prices of calls whose input, caches included, is larger than `long_input_tokens`: they hold for all
+	// tokens of such a call.
+	LongInput *Prices `protobuf:"bytes,5,opt,name=long_input,json=longInput,proto3" json:"long_input,omitempty"`
+	// The largest input that has the prices above; 0 without `long_input`.
+	LongInputTokens int64 `protobuf:"varint,6,opt,name=long_input_tokens,json=longInputTokens,proto3" json:"long_input_tokens,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Prices) Reset() {
@@ -2449,6 +2527,20 @@ func (x *Prices) GetInputCacheWrite() float64 {
 func (x *Prices) GetInputCacheRead() float64 {
 	if x != nil {
 		return x.InputCacheRead
+	}
+	return 0
+}
+
+func (x *Prices) GetLongInput() *Prices {
+	if x != nil {
+		return x.LongInput
+	}
+	return nil
+}
+
+func (x *Prices) GetLongInputTokens() int64 {
+	if x != nil {
+		return x.LongInputTokens
 	}
 	return 0
 }
@@ -3727,7 +3819,9 @@ type Budget struct {
 	// Tokens reserved by calls in flight.
 	ReservedTokens int64 `protobuf:"varint,6,opt,name=reserved_tokens,json=reservedTokens,proto3" json:"reserved_tokens,omitempty"`
 	// Optional in an update. Changes with the bounds.
-	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
+	// True if spent_cost excludes calls without a known price, and so is a lower bound.
+	CostPartial   bool `protobuf:"varint,8,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3809,6 +3903,13 @@ func (x *Budget) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *Budget) GetCostPartial() bool {
+	if x != nil {
+		return x.CostPartial
+	}
+	return false
 }
 
 // ListBudgetsRequest requests budgets.
@@ -4149,7 +4250,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x0emessage_tokens\x18\x01 \x01(\x03R\rmessageTokens\x12\x1f\n" +
 	"\vtool_tokens\x18\x02 \x01(\x03R\n" +
 	"toolTokens\x12\x1c\n" +
-	"\testimated\x18\x03 \x01(\bR\testimated\"\xbd\x04\n" +
+	"\testimated\x18\x03 \x01(\bR\testimated\"\xa4\a\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -4162,11 +4263,22 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x06prices\x18\b \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\x121\n" +
 	"\x12default_max_tokens\x18\t \x01(\x03H\x02R\x10defaultMaxTokens\x88\x01\x01\x126\n" +
 	"\x17default_max_connections\x18\n" +
-	" \x01(\x05R\x15defaultMaxConnections:@\xeaA=\n" +
+	" \x01(\x05R\x15defaultMaxConnections\x12\"\n" +
+	"\forganization\x18\v \x01(\tR\forganization\x12&\n" +
+	"\finput_tokens\x18\f \x01(\x03H\x03R\vinputTokens\x88\x01\x01\x12!\n" +
+	"\frelease_date\x18\r \x01(\tR\vreleaseDate\x122\n" +
+	"\x15knowledge_cutoff_date\x18\x0e \x01(\tR\x13knowledgeCutoffDate\x12!\n" +
+	"\treasoning\x18\x0f \x01(\bH\x04R\treasoning\x88\x01\x01\x128\n" +
+	"\x18default_reasoning_effort\x18\x10 \x01(\tR\x16defaultReasoningEffort\x12!\n" +
+	"\ffacts_source\x18\x11 \x01(\tR\vfactsSource\x12#\n" +
+	"\rprices_source\x18\x12 \x01(\tR\fpricesSource:@\xeaA=\n" +
 	"\x13evalfleet.dev/Model\x12&providers/{provider}/models/{model=**}B\x11\n" +
 	"\x0f_context_tokensB\x10\n" +
 	"\x0e_output_tokensB\x15\n" +
-	"\x13_default_max_tokens\"\xa7\x03\n" +
+	"\x13_default_max_tokensB\x0f\n" +
+	"\r_input_tokensB\f\n" +
+	"\n" +
+	"_reasoning\"\xa7\x03\n" +
 	"\fCapabilities\x12\x14\n" +
 	"\x05tools\x18\x01 \x01(\bR\x05tools\x12\x16\n" +
 	"\x06images\x18\x02 \x01(\bR\x06images\x12,\n" +
@@ -4184,12 +4296,15 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"compaction\x12\x1c\n" +
 	"\treasoning\x18\f \x01(\bR\treasoning\x12\x1d\n" +
 	"\n" +
-	"remote_mcp\x18\r \x01(\bR\tremoteMcp\"\x8c\x01\n" +
+	"remote_mcp\x18\r \x01(\bR\tremoteMcp\"\xf3\x01\n" +
 	"\x06Prices\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x01R\x06output\x12*\n" +
 	"\x11input_cache_write\x18\x03 \x01(\x01R\x0finputCacheWrite\x12(\n" +
-	"\x10input_cache_read\x18\x04 \x01(\x01R\x0einputCacheRead\"I\n" +
+	"\x10input_cache_read\x18\x04 \x01(\x01R\x0einputCacheRead\x129\n" +
+	"\n" +
+	"long_input\x18\x05 \x01(\v2\x1a.evalfleet.model.v1.PricesR\tlongInput\x12*\n" +
+	"\x11long_input_tokens\x18\x06 \x01(\x03R\x0flongInputTokens\"I\n" +
 	"\x0fGetModelRequest\x126\n" +
 	"\x04name\x18\x01 \x01(\tB\"\xe0A\x02\xfaA\x15\n" +
 	"\x13evalfleet.dev/Model\xbaH\x04r\x02\x10\x01R\x04name\"t\n" +
@@ -4286,7 +4401,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x1bUpdateConnectionPoolRequest\x12V\n" +
 	"\x0fconnection_pool\x18\x01 \x01(\v2\".evalfleet.model.v1.ConnectionPoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x0econnectionPool\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\xa8\x03\n" +
+	"updateMask\"\xd0\x03\n" +
 	"\x06Budget\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tB\x03\xe0A\bR\x04name\x12\"\n" +
 	"\n" +
@@ -4296,7 +4411,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"spent_cost\x18\x05 \x01(\x01B\x03\xe0A\x03R\tspentCost\x12,\n" +
 	"\x0freserved_tokens\x18\x06 \x01(\x03B\x03\xe0A\x03R\x0ereservedTokens\x12\x12\n" +
-	"\x04etag\x18\a \x01(\tR\x04etag:\x96\x01\xeaA\x92\x01\n" +
+	"\x04etag\x18\a \x01(\tR\x04etag\x12&\n" +
+	"\fcost_partial\x18\b \x01(\bB\x03\xe0A\x03R\vcostPartial:\x96\x01\xeaA\x92\x01\n" +
 	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}\x12-accounts/{provider}/{account}/budgets/accountB\r\n" +
 	"\v_max_tokensB\v\n" +
 	"\t_max_cost\"\x96\x01\n" +
@@ -4481,64 +4597,65 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	63, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	29, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
 	30, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	28, // 45: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	36, // 46: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	37, // 47: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	56, // 48: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	42, // 49: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	67, // 50: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	46, // 51: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	67, // 52: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	1,  // 53: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
-	45, // 54: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	45, // 55: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	70, // 56: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	50, // 57: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	50, // 58: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	70, // 59: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 60: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	10, // 61: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	17, // 62: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	18, // 63: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	20, // 64: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	22, // 65: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	24, // 66: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	4,  // 67: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	26, // 68: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	31, // 69: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	32, // 70: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	34, // 71: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	38, // 72: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	40, // 73: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	43, // 74: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	47, // 75: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	49, // 76: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	51, // 77: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	53, // 78: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	8,  // 79: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	11, // 80: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	11, // 81: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	19, // 82: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	21, // 83: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	23, // 84: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	25, // 85: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	5,  // 86: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	27, // 87: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	28, // 88: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	33, // 89: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	35, // 90: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	39, // 91: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	41, // 92: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	44, // 93: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	48, // 94: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	45, // 95: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	52, // 96: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	50, // 97: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	79, // [79:98] is the sub-list for method output_type
-	60, // [60:79] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	30, // 45: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
+	28, // 46: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	36, // 47: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	37, // 48: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	56, // 49: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	42, // 50: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	67, // 51: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 52: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	67, // 53: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	1,  // 54: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	45, // 55: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	45, // 56: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	70, // 57: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	50, // 58: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	50, // 59: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	70, // 60: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 61: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	10, // 62: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	17, // 63: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	18, // 64: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	20, // 65: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	22, // 66: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	24, // 67: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	4,  // 68: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	26, // 69: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	31, // 70: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	32, // 71: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	34, // 72: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	38, // 73: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	40, // 74: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	43, // 75: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	47, // 76: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	49, // 77: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	51, // 78: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	53, // 79: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	8,  // 80: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	11, // 81: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	11, // 82: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	19, // 83: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	21, // 84: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	23, // 85: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	25, // 86: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	5,  // 87: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	27, // 88: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	28, // 89: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	33, // 90: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	35, // 91: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	39, // 92: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	41, // 93: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	44, // 94: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	48, // 95: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	45, // 96: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	52, // 97: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	50, // 98: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	80, // [80:99] is the sub-list for method output_type
+	61, // [61:80] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }

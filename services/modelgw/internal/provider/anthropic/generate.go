@@ -13,7 +13,6 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 const (
@@ -139,22 +138,16 @@ func (a *attempt) count(ctx context.Context, text string) (int64, error) {
 	question := &format.Request{
 		Request: dialect.Request{Model: string(a.name), Messages: []*modelv1.ChatMessage{chat.User(text)}}, Cache: format.Cache{Off: true},
 	}
-	body, err := a.exchange.Encode(question.AppendCount)
+	return a.exchange.Count(ctx, a.call(countPath), question.AppendCount)
+}
+
+// CountTokens implements provider.TokenCounter.
+func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
+	p, err := m.plan(r)
 	if err != nil {
 		return 0, err
 	}
-	defer body.Release()
-	answer, err := a.exchange.Send(ctx, a.call(countPath), body)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	read, err := transport.Read(answer, transport.MaxErrorBytes)
-	defer read.Release()
-	if err != nil {
-		return 0, err
-	}
-	return format.Codec{}.DecodeCountResponse(read.Bytes)
+	return m.exchange.Count(ctx, &exchange.Call{URL: m.endpoint + countPath, Header: m.header(p), Model: string(m.name)}, p.AppendCount)
 }
 
 // withMember adds a member to a JSON object in a text, which may be empty for none.

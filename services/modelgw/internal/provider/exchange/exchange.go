@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
@@ -144,6 +145,44 @@ func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, bo
 	default:
 		return x.whole(ctx, answer, r, call, left)
 	}
+}
+
+// Count asks the API for the number of input tokens of a request: encode appends the question. The dialect must be a
+// [dialect.TokenCounter].
+func (x *Exchange) Count(ctx context.Context, call *Call, encode func(dst []byte) ([]byte, error)) (int64, error) {
+	counter, counts := x.Codec.(dialect.TokenCounter)
+	if !counts {
+		return 0, rpcerr.CapabilityUnsupported("count_tokens", "%s counts no tokens", x.Provider)
+	}
+	body, err := x.Encode(encode)
+	if err != nil {
+		return 0, err
+	}
+	defer body.Release()
+	answer, err := x.Send(ctx, call, body)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 == 3 {
+		return 0, provider.Redirected(x.Provider)
+	}
+	read, err := transport.Read(answer, transport.MaxErrorBytes)
+	defer read.Release()
+	if answer.StatusCode != http.StatusOK { // If it breaks off, the received part counts.
+		return 0, x.failure(answer.StatusCode, answer.Header, x.Codec.DecodeError(read.Bytes))
+	}
+	if err != nil {
+		return 0, x.broken(ctx, err)
+	}
+	tokens, err := counter.DecodeCountResponse(read.Bytes)
+	if said, ok := errors.AsType[*dialect.Error](err); ok {
+		return 0, x.failure(cmp.Or(said.Status, answer.StatusCode), answer.Header, said)
+	}
+	if err != nil {
+		return 0, x.Malformed(err)
+	}
+	return tokens, nil
 }
 
 // Send posts a body. The caller must close the body of the answer.

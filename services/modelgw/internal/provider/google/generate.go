@@ -65,6 +65,15 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	})
 }
 
+// CountTokens implements provider.TokenCounter.
+func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
+	request := m.request(r)
+	if err := m.native(request); err != nil {
+		return 0, err
+	}
+	return m.exchange.Count(ctx, &exchange.Call{URL: m.base + ":countTokens", Header: m.header.Clone(), Model: string(m.name)}, request.AppendCount)
+}
+
 // request makes the upstream request.
 func (m *model) request(r *provider.Request) *format.Request {
 	c := chat.Merge(r.Config)

@@ -220,7 +220,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Dropped:       m.dropped(),
 		ExtraBody:     []string{},
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Video: true, ToolResultImages: true, ResponseSchema: true, Reasoning: m.name.thinks(),
+			Tools: true, Images: true, Audio: true, Video: true, ToolResultImages: true, ResponseSchema: true, Reasoning: m.name.thinks(), CountTokens: true,
 			Streaming: m.args.Streaming == nil || *m.args.Streaming,
 		},
 		Upstreams: m.upstreams,

@@ -1,0 +1,112 @@
+package modelgw_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// counting is a vendor of both formats: each message is 100 tokens, and the tools together are 30.
+func counting(t *testing.T, asked *atomic.Int32) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		type request struct{ Messages, Contents, Tools []json.RawMessage }
+		var body struct {
+			request
+			Whole *request `json:"generateContentRequest"`
+		}
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		member := "input_tokens"
+		if body.Whole != nil {
+			body.request, member = *body.Whole, "totalTokens"
+			assert.True(t, strings.HasSuffix(r.URL.Path, "/models/gemini-2.5-flash:countTokens"), r.URL.Path)
+		} else {
+			assert.Equal(t, "/v1/messages/count_tokens", r.URL.Path)
+		}
+		tokens := 100 * (len(body.Messages) + len(body.Contents))
+		if len(body.Tools) > 0 {
+			tokens += 30
+		}
+		fmt.Fprintf(w, `{"%s":%d}`, member, tokens)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestTokensAreCountedByTheProviderThatCanCount(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	url := counting(t, &asked)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), url
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), url
+	})
+	talk := []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("", chat.Call("id", "f", "{}")), chat.ToolMessage(&toolv1.ToolResult{CallId: "id", Function: "f", Content: chat.TextContent("r")})}
+	tools := []*toolv1.ToolInfo{{Name: "f", Description: "d"}}
+	for name, test := range map[string]struct {
+		messages []*modelv1.ChatMessage
+		tools    []*toolv1.ToolInfo
+		want     []int64
+		asked    int32
+	}{
+		"messages": {talk, nil, []int64{300, 0}, 1},
+		"both":     {talk, tools, []int64{300, 30}, 3},
+		"tools":    {nil, tools, []int64{1, 30}, 2},
+	} {
+		for _, model := range []string{"anthropic/claude-sonnet-4-5", "google/gemini-2.5-flash"} {
+			asked.Store(0)
+			count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: model, Messages: test.messages, Tools: test.tools})
+			require.NoError(t, err, name)
+			assert.Equal(t, test.want, []int64{count.GetMessageTokens(), count.GetToolTokens()}, "%s of %s", name, model)
+			assert.False(t, count.GetEstimated())
+			assert.Equal(t, test.asked, asked.Load(), name)
+		}
+	}
+	asked.Store(0)
+	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "anthropic/claude-sonnet-4-5"})
+	require.NoError(t, err)
+	assert.True(t, count.GetEstimated(), "there is nothing to ask for")
+	assert.Zero(t, asked.Load())
+}
+
+// A number that a provider refuses is an error: an estimate in its place would look like the provider's.
+func TestACountThatFailsIsNotEstimated(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "messages") {
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, `{"type":"error","error":{"type":"rate_limit_error","message":"slowly"}}`)
+			return
+		}
+		fmt.Fprint(w, `{}`)
+	}))
+	t.Cleanup(server.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), server.URL
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), server.URL
+	})
+	ask := func(model string) error {
+		_, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: model, Messages: []*modelv1.ChatMessage{chat.User("q")}})
+		return err
+	}
+	err := ask("anthropic/claude-sonnet-4-5")
+	require.ErrorContains(t, err, "slowly")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED), "%v", err)
+	err = ask("google/gemini-2.5-flash")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID), "%v", err)
+}
