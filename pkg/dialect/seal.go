@@ -37,3 +37,11 @@ func Unseal(sealed string) *contentv1.Content {
 	}
 	return part
 }
+
+// Readable is the text of reasoning that a person can read.
+func Readable(r *contentv1.Reasoning) string {
+	if r.Summary != nil || r.GetRedacted() {
+		return r.GetSummary()
+	}
+	return r.GetReasoning()
+}

@@ -82,6 +82,12 @@ func unwrapped(signature string) *contentv1.Content {
 	return dialect.Unseal(string(raw))
 }
 
+// isSealed reports whether reasoning needs more than its text to be taken again.
+func isSealed(part *contentv1.Content) bool {
+	r := part.GetReasoning()
+	return r.GetRedacted() || r != nil && r.Signature != nil
+}
+
 // isForeign reports whether a sealed part that is no anchor cannot be the server's own.
 func isForeign(part *contentv1.Content) bool {
 	r := part.GetReasoning()

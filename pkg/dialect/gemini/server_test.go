@@ -223,6 +223,7 @@ func reasonings() map[string]*contentv1.Content {
 		"sealed alone":          part("", &contentv1.Reasoning{Reasoning: "c2ln", Redacted: true}),
 		"sealed under an id":    part("", &contentv1.Reasoning{Reasoning: "ZW5j", Summary: new("let me think"), Signature: new("rs_1"), Redacted: true}),
 		"sealed with more data": part(`{"a": 1}`, &contentv1.Reasoning{Reasoning: "c2ln", Summary: new("let me think"), Redacted: true}),
+		"a summary":             part("", &contentv1.Reasoning{Summary: new("let me think"), Signature: new("rs_1")}),
 		"signed":                part("", &contentv1.Reasoning{Reasoning: "let me think", Signature: new("sig==")}),
 	}
 }
@@ -236,7 +237,8 @@ func TestReasoningOfOtherVendorsSurvivesAClient(t *testing.T) {
 			"text": chat.Assistant(""), "text and call": chat.Assistant("", chat.Call("c1", "f", `{"a":1}`)), "call": chat.Assistant("", chat.Call("c1", "f", `{"a":1}`)),
 		} {
 			parts := []*contentv1.Content{part}
-			pieces := []*modelv1.GenerateDelta{dialect.ReasoningDelta(readable(part)[:len(readable(part))/2]), dialect.ReasoningDelta(readable(part)[len(readable(part))/2:]), dialect.PartDelta(part)}
+			thought := dialect.Readable(part.GetReasoning())
+			pieces := []*modelv1.GenerateDelta{dialect.ReasoningDelta(thought[:len(thought)/2]), dialect.ReasoningDelta(thought[len(thought)/2:]), dialect.PartDelta(part)}
 			if follows != "call" {
 				parts = append(parts, chat.TextPart("So."))
 				pieces = append(pieces, dialect.TextDelta("So"), dialect.TextDelta("."))
@@ -282,14 +284,6 @@ func TestReasoningOfOtherVendorsSurvivesAClient(t *testing.T) {
 			}
 		}
 	}
-}
-
-// readable is what a person can read of reasoning.
-func readable(part *contentv1.Content) string {
-	if r := part.GetReasoning(); !r.GetRedacted() {
-		return r.GetReasoning()
-	}
-	return part.GetReasoning().GetSummary()
 }
 
 // partsOf are the parts of an answer's first candidate, as a client keeps them.

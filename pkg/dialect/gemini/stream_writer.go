@@ -55,25 +55,24 @@ func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.Str
 // Write implements dialect.StreamWriter.
 func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 	c := s.choice(delta.GetChoice())
-	if part := delta.GetPart(); (part.GetReasoning().GetRedacted() || part.GetReasoning().GetSignature() != "") && !isAnchor(part) {
-		if c.seal != nil {
-			s.piece(delta.GetChoice(), "", false, c.signature())
+	text, thought, part := delta.GetText(), delta.GetReasoning() != "", delta.GetPart()
+	sealed := isSealed(part) && !isAnchor(part)
+	if c.seal != nil && (thought || sealed) { // It has no piece to be on.
+		if err := s.piece(delta.GetChoice(), "", false, c.signature()); err != nil {
+			return err
 		}
-		c.seal = part
-		return s.err
 	}
-	text, thought := delta.GetText(), delta.GetReasoning() != ""
-	switch {
-	case thought:
+	if thought {
 		text = delta.GetReasoning()
 		c.thought.WriteString(text)
-		if c.seal != nil {
-			s.piece(delta.GetChoice(), "", false, c.signature())
-		}
-	case text == "":
-		return s.err
-	default:
+	} else {
 		c.text.WriteString(text)
+	}
+	if sealed {
+		c.seal = part
+	}
+	if text == "" {
+		return s.err
 	}
 	return s.piece(delta.GetChoice(), text, thought, c.signature())
 }

@@ -107,27 +107,23 @@ func (t *turnWriter) reasoning(part *contentv1.Content) {
 		} // Otherwise the call was removed, and its signature is of no use.
 		return
 	}
-	if !r.GetRedacted() && (r.Signature == nil || !t.answer) {
+	switch {
+	case !r.GetRedacted() && !t.answer:
 		t.thought(r.GetReasoning())
+		return
+	case !isSealed(part):
+		t.thought(dialect.Readable(r))
 		return
 	}
 	t.flush()
 	if t.answer {
-		t.thought(readable(r))
+		t.thought(dialect.Readable(r))
 	}
 	if t.missing != nil && t.missing.seals > 0 {
 		t.missing.seals--
 		return
 	}
 	t.seal = part
-}
-
-// readable is the text of reasoning that a person can read.
-func readable(r *contentv1.Reasoning) string {
-	if r.GetRedacted() {
-		return r.GetSummary()
-	}
-	return r.GetReasoning()
 }
 
 // call writes the first call that is left with its id.

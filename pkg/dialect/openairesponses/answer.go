@@ -226,7 +226,7 @@ func beginItem(w *jsonwrite.Writer, kind, id string) {
 func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	w.Key("summary")
 	w.BeginList()
-	if text := readable(part.GetReasoning()); text != "" {
+	if text := dialect.Readable(part.GetReasoning()); text != "" {
 		writePart(w, partSummary, "text", text)
 	}
 	w.EndList()
@@ -235,14 +235,6 @@ func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	} else {
 		w.TextMember("encrypted_content", dialect.Seal(part))
 	}
-}
-
-// readable is the text of reasoning that a person can read.
-func readable(r *contentv1.Reasoning) string {
-	if r.Summary != nil || r.GetRedacted() {
-		return r.GetSummary()
-	}
-	return r.GetReasoning()
 }
 
 // writtenCall is a call as an item.

@@ -189,7 +189,7 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage, a *answer) {
 				s.end(part, s.last) // It has what the pieces do not say, such as a phase.
 			}
 		case part.GetReasoning() != nil:
-			if text, begun := reasoning.Of(readable(part.GetReasoning())); begun {
+			if text, begun := reasoning.Of(dialect.Readable(part.GetReasoning())); begun {
 				s.grow(summaryEvents, text)
 			} else {
 				s.part(part)
@@ -283,7 +283,7 @@ func (s *streamWriter) part(part *contentv1.Content) {
 	case part.GetReasoning() != nil:
 		if s.open == nil || s.open.partEvents != summaryEvents {
 			s.begin(summaryEvents, cmp.Or(nativeID(part), newID(reasoningID)))
-			s.grow(summaryEvents, readable(part.GetReasoning()))
+			s.grow(summaryEvents, dialect.Readable(part.GetReasoning()))
 		}
 		s.end(part, s.last)
 	default:
