@@ -37,20 +37,22 @@ type TraceConfig struct {
 	// ServiceName names the process in its traces. Default: the name of its service, or evalfleet.
 	ServiceName string `yaml:"service_name" env:"OTEL_SERVICE_NAME"`
 	// Content adds messages, arguments and results to spans, cut to 16 KiB each. Default false.
-	Content bool `yaml:"content" env:"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"`
+	Content bool `yaml:"content" env:"EVALFLEET_TELEMETRY_CONTENT"`
 }
 
-// Validate refuses what cannot be exported.
+// Validate refuses what cannot be exported. Without an endpoint nothing is refused: the variables may be there for other
+// programs.
 func (c *TraceConfig) Validate() error {
+	if c.Endpoint == "" {
+		return nil
+	}
 	var faults []error
-	if c.Endpoint != "" {
-		u, err := url.Parse(c.Endpoint)
-		switch {
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			faults = append(faults, errors.New("endpoint: is no address; write http://host:port or https://host:port")) // Its text may hold a password.
-		case u.User != nil || u.RawQuery != "":
-			faults = append(faults, errors.New("endpoint: must have neither a user nor a query; put credentials into headers"))
-		}
+	u, err := url.Parse(c.Endpoint)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		faults = append(faults, errors.New("endpoint: is no address; write http://host:port or https://host:port")) // Its text may hold a password.
+	case u.User != nil || u.RawQuery != "":
+		faults = append(faults, errors.New("endpoint: must have neither a user nor a query; put credentials into headers"))
 	}
 	if !slices.Contains([]string{"", protocolHTTP, protocolGRPC}, c.Protocol) {
 		faults = append(faults, fmt.Errorf("protocol: %q is unknown; known are %s and %s", c.Protocol, protocolHTTP, protocolGRPC))
