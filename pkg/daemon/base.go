@@ -22,6 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	replicasqlite "github.com/evalfleet/evalfleet/pkg/replica/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
 // BaseConfig is the configuration of a process that runs services.
@@ -43,7 +44,9 @@ type BaseConfig struct {
 	ReplicaTTL       time.Duration
 	// Lock is the data directory, held. The address is announced there; nil announces nothing.
 	Lock *dirlock.Lock
-	// Logger logs what an operator should know of the stores; nil logs nothing.
+	// Telemetry sets where the traces of the process go.
+	Telemetry telemetry.TraceConfig
+	// Logger logs what an operator should know of the stores and the traces; nil logs nothing.
 	Logger *slog.Logger
 }
 
@@ -54,6 +57,8 @@ type Base struct {
 	Listener net.Listener
 	DB       *sqlite.DB
 	Blobs    *disk.Store
+	// Traces makes the spans of the process; nil makes none.
+	Traces *telemetry.Traces
 	// Replica is this process as other processes of the database see it; nil for a process that only reads.
 	Replica *replica.Process
 
@@ -69,6 +74,7 @@ func NewBase(cfg BaseConfig) *Base { return &Base{cfg: cfg} }
 func (b *Base) Parts() []lifecycle.Part {
 	parts := []lifecycle.Part{
 		collector(),
+		{Name: "traces", Start: b.startTraces, Stop: func(ctx context.Context) error { return b.Traces.Stop(ctx) }},
 		{Name: "address", Start: b.startListener, Stop: b.stopListener},
 		{Name: "credentials", Start: b.startCredentials},
 	}
@@ -102,6 +108,11 @@ func (b *Base) Announce(serving bool) error {
 		return b.cfg.Lock.Announce(b.Listener.Addr().String())
 	}
 	return b.cfg.Lock.Announce("")
+}
+
+func (b *Base) startTraces(ctx context.Context) (err error) {
+	b.Traces, err = telemetry.NewTraces(context.WithoutCancel(ctx), b.cfg.Telemetry, b.cfg.Service, b.cfg.Owner, b.cfg.Logger)
+	return err
 }
 
 func (b *Base) startCredentials(context.Context) (err error) {

@@ -53,6 +53,8 @@ type Config struct {
 	Peers Peers `yaml:"peers"`
 	// Log sets how the process logs.
 	Log telemetry.Config `yaml:"log"`
+	// Telemetry sets where the traces of the process go.
+	Telemetry telemetry.TraceConfig `yaml:"telemetry"`
 }
 
 // Peers are addresses, host:port, of services in other processes.

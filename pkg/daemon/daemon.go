@@ -4,7 +4,7 @@
 // A service declares what it needs and how it is built, as a [Program]. The same program runs in a process of its own,
 // through [Main], and beside others in one process, whose owner provides its [Parts].
 //
-//	lock → address → credentials → database → blobs → replica → service → announcement        started in this order, stopped in reverse
+//	lock → traces → address → credentials → database → blobs → replica → service → announcement        started in this order, stopped in reverse
 //
 // The first of them are a [Base], for one service and for many; the service is [Program.Part].
 package daemon
@@ -86,6 +86,8 @@ type Parts struct {
 	Connections int
 	// Logger logs.
 	Logger *slog.Logger
+	// Traces makes the spans of the process; nil makes none.
+	Traces *telemetry.Traces
 	// Metrics counts calls; Registerer takes more metrics, and Gatherer reads all of the process.
 	Metrics    *telemetry.CallMetrics
 	Registerer prometheus.Registerer

@@ -33,7 +33,7 @@ type Backend interface {
 // the metrics of the process at /metrics, to known callers, and all other paths from a backend that is [Web]. If the
 // server cannot be created the backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
-	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, Blobs: parts.Blobs, Room: parts.Room, Service: parts.Name})
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces, Blobs: parts.Blobs, Room: parts.Room, Service: parts.Name})
 	if err != nil {
 		return nil, errors.Join(err, backend.Close(ctx))
 	}

@@ -34,7 +34,7 @@ type Process struct {
 func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Process {
 	registry := telemetry.NewRegistry()
 	owner := program.Name + "-" + rand.Text()
-	base := BaseConfig{Owner: owner, Service: program.Name, Replica: cfg.Replica, ReplicaTTL: cfg.ReplicaTTL, Token: cfg.Token, TokenFile: cfg.TokenFile, Listen: cfg.address(program), Option: listenOption, Lock: lock, Logger: log}
+	base := BaseConfig{Owner: owner, Service: program.Name, Replica: cfg.Replica, ReplicaTTL: cfg.ReplicaTTL, Token: cfg.Token, TokenFile: cfg.TokenFile, Listen: cfg.address(program), Option: listenOption, Lock: lock, Telemetry: cfg.Telemetry, Logger: log}
 	if !program.Stateless {
 		base.Database, base.BlobDir = filepath.Join(cfg.DataDir, program.Name+".db"), cmp.Or(cfg.BlobDir, filepath.Join(cfg.DataDir, "blobs"))
 	}
@@ -73,6 +73,7 @@ const listenOption = "listen (EVALFLEET_LISTEN)"
 func (p *Process) service() lifecycle.Part {
 	return p.program.Part(func(context.Context) (Parts, net.Listener, error) {
 		parts := p.parts
+		parts.Traces = p.base.Traces
 		parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token}), parts.Logger)
 		if !p.program.Stateless {
 			parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs

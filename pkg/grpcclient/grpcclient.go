@@ -3,11 +3,14 @@ package grpcclient
 
 import (
 	"context"
+	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/offload"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
 // maxMessageBytes is the transport's limit. It exceeds the bound of a server, so that the server refuses the message
@@ -118,18 +122,59 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 func (b bearer) RequireTransportSecurity() bool { return b.secure }
 
 func unaryErrors(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return rpcerr.FromStatus(invoker(ctx, method, req, reply, cc, opts...))
+	ctx, end := telemetry.CallGRPC(ctx, method)
+	err := rpcerr.FromStatus(invoker(ctx, method, req, reply, cc, opts...))
+	if end != nil {
+		end(rpcerr.Code(err))
+	}
+	return err
 }
 
 func streamErrors(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, end := telemetry.CallGRPC(ctx, method)
 	s, err := streamer(ctx, desc, cc, method, opts...)
-	if err != nil {
+	switch {
+	case err != nil && end != nil:
+		end(rpcerr.Code(rpcerr.FromStatus(err)))
 		return nil, rpcerr.FromStatus(err)
+	case err != nil:
+		return nil, rpcerr.FromStatus(err)
+	case end == nil:
+		return &errorStream{ClientStream: s}, nil
 	}
-	return &errorStream{s}, nil
+	return newTracedStream(ctx, &errorStream{s}, desc, end), nil
 }
 
 // errorStream turns a stream's errors back into kinds; io.EOF stays.
 type errorStream struct{ grpc.ClientStream }
 
 func (s *errorStream) RecvMsg(m any) error { return rpcerr.FromStatus(s.ClientStream.RecvMsg(m)) }
+
+// tracedStream ends its span when the stream has ended, or its caller has left.
+type tracedStream struct {
+	grpc.ClientStream
+	single bool // one message is the whole answer
+	end    func(codes.Code)
+	forget func() bool
+}
+
+func newTracedStream(ctx context.Context, s grpc.ClientStream, desc *grpc.StreamDesc, end func(codes.Code)) *tracedStream {
+	var once sync.Once
+	t := &tracedStream{ClientStream: s, single: !desc.ServerStreams, end: func(code codes.Code) { once.Do(func() { end(code) }) }}
+	t.forget = context.AfterFunc(ctx, func() { t.end(rpcerr.Code(ctx.Err())) })
+	return t
+}
+
+// RecvMsg implements [grpc.ClientStream].
+func (s *tracedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	switch {
+	case errors.Is(err, io.EOF), err == nil && s.single:
+		s.forget()
+		s.end(codes.OK)
+	case err != nil:
+		s.forget()
+		s.end(rpcerr.Code(err))
+	}
+	return err
+}

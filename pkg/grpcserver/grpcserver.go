@@ -1,7 +1,7 @@
 // Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection
 // and limits, for calls over the network and for those of the same process.
 //
-// Interceptors, outermost first: recover, request id, log and metrics, status, auth, validate. So the log and the
+// Interceptors, outermost first: recover, request id, log and metrics, status, auth and span, validate. So the log and the
 // metrics see the final code, and every layer below may return an error of any kind. A caller over the network is
 // authenticated before any of its request is read.
 package grpcserver
@@ -49,6 +49,8 @@ type Options struct {
 	Auth auth.Authenticator
 	// Metrics counts and times calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
+	// Traces makes a span of each call whose caller is known; nil makes none.
+	Traces *telemetry.Traces
 	// Services are services that the server forwards without their being registered; reflection and health list them
 	// too.
 	Services []string
@@ -58,7 +60,7 @@ type Options struct {
 	// Room bounds the offloaded values that calls hold, of all servers that share it. Nil is one of its own, of
 	// [bound.HeldBytes].
 	Room *offload.Room
-	// Service names the service in errors.
+	// Service names the service in errors and in spans.
 	Service string
 	// Extra are further options, such as an unknown service handler. They hold for calls over the network.
 	Extra []grpc.ServerOption
@@ -106,7 +108,7 @@ func New(o Options) (*Server, error) {
 	if o.Room == nil {
 		o.Room = offload.NewRoom(bound.HeldBytes)
 	}
-	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, traces: o.Traces, blobs: o.Blobs, room: o.Room, service: o.Service, known: map[string]bool{}, plain: map[string]bool{}, strangers: unauthenticatedCalls{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(bound.MessageBytes + slack),
 		grpc.MaxSendMsgSize(bound.MessageBytes),

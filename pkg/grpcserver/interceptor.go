@@ -38,6 +38,7 @@ type chain struct {
 	log     *slog.Logger
 	auth    auth.Authenticator
 	metrics *telemetry.CallMetrics
+	traces  *telemetry.Traces
 	// blobs stores the offloaded values of messages.
 	blobs offload.Store
 	// room bounds the offloaded values that calls hold. Service is the service's name in errors.
@@ -194,6 +195,7 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 		s := rpcerr.ToStatusUnder(err, id)
 		took := time.Since(start)
 		count(took.Seconds(), s.Code().String())
+		telemetry.EndGRPC(ctx, s.Code(), id)
 		level := slog.LevelDebug
 		if s.Code() == codes.Internal || s.Code() == codes.Unknown || s.Code() == codes.DataLoss {
 			level = slog.LevelError
@@ -223,11 +225,14 @@ func requestID(ctx context.Context) string {
 	return resource.NewID()
 }
 
-// admit authenticates the caller. Without an accepted credential only the open services are served; the context then
+// admit authenticates the caller, and begins the span of its call, which the end of the call ends. Without an accepted credential only the open services are served; the context then
 // has no principal.
 func (c *chain) admit(ctx context.Context, method string) (context.Context, error) {
 	p, err := c.auth.Authenticate(ctx, token(metadata.ValueFromIncomingContext(ctx, "authorization")))
 	if err == nil {
+		if !isOpen(method) {
+			ctx = c.traces.ServeGRPC(ctx, c.service, c.label(method))
+		}
 		return auth.WithPrincipal(ctx, p), nil
 	}
 	if isOpen(method) {

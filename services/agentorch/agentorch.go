@@ -52,6 +52,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
@@ -101,6 +102,8 @@ type Deps struct {
 	Blobs blob.Store
 	// Logger logs. Prompts, outputs and commands are never logged.
 	Logger *slog.Logger
+	// Traces makes the spans of runs; nil makes none.
+	Traces *telemetry.Traces
 	// Owner names this process in the ledger of its calls to workers, from its start to its end. No earlier or later
 	// process has the same name. Required.
 	Owner string
@@ -185,7 +188,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	notes := &progress.Board{}
 	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
-		Store: store, Blobs: deps.Blobs, Replica: deps.Replica, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
+		Store: store, Blobs: deps.Blobs, Replica: deps.Replica, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, Traces: deps.Traces, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
 		WakeEval: func(name string) { s.evals.Wake(name) },
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
@@ -196,7 +199,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		return grpcclient.WaitForReady(conn, service, grpcclient.Patience)
 	}
 	made := runs.New(runs.Deps{
-		Store: store, Engine: s.engine, Blobs: deps.Blobs, Notes: notes, Logger: deps.Logger,
+		Store: store, Engine: s.engine, Blobs: deps.Blobs, Notes: notes, Logger: deps.Logger, Traces: deps.Traces,
 		Checker: plan.Checker{
 			Services: plan.Services{
 				Models:    modelv1.NewModelServiceClient(of("modelgw", deps.Models)),

@@ -16,7 +16,7 @@ func Program(cfg Config) daemon.Program {
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
 			service, err := New(ctx, cfg, Deps{
 				Models: parts.Peers["modelgw"], Tools: parts.Peers["toolexec"], Sandboxes: parts.Peers["sandboxd"],
-				DB: parts.DB, Owner: parts.Owner, Replica: parts.Replica, Blobs: parts.Blobs, Logger: parts.Logger, Services: parts.Services, DataDir: parts.DataDir, Lack: parts.Space.Lack,
+				DB: parts.DB, Owner: parts.Owner, Replica: parts.Replica, Blobs: parts.Blobs, Logger: parts.Logger, Traces: parts.Traces, Services: parts.Services, DataDir: parts.DataDir, Lack: parts.Space.Lack,
 			})
 			if err != nil {
 				return nil, err

@@ -74,7 +74,7 @@ func New(cfg Config, deps Deps) *Server {
 	base := daemon.BaseConfig{
 		Owner: owner, Service: "evalfleet", Replica: cfg.Replica, ReplicaTTL: cfg.ReplicaTTL,
 		Token: cfg.Token, TokenFile: cmp.Or(cfg.TokenFile, deps.Dir.Token()), Listen: listen, Option: "--listen",
-		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock, Logger: deps.Logger,
+		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock, Telemetry: cfg.Telemetry, Logger: deps.Logger,
 	}
 	if deps.AnyPort {
 		base.Fallback = anyPort
@@ -138,6 +138,7 @@ func (s *Server) share(programs []daemon.Program) {
 			known["service:"+program.Name] = s.internal[program.Name]
 		}
 	}
+	s.parts.Traces = s.base.Traces
 	s.parts.Auth, s.parts.DB, s.parts.Blobs = auth.Logged(auth.NewTokens("", known), s.deps.Logger), s.base.DB, s.base.Blobs
 	if s.base.Replica != nil {
 		s.parts.Replica, s.parts.Alive = s.base.Replica, s.base.Replica.Alive

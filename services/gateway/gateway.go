@@ -78,6 +78,8 @@ type Deps struct {
 	// Metrics counts calls; Gatherer provides the metrics of /metrics. Either may be nil.
 	Metrics  *telemetry.CallMetrics
 	Gatherer prometheus.Gatherer
+	// Traces makes spans of calls; nil makes none.
+	Traces *telemetry.Traces
 }
 
 // Gateway serves clients. It is safe for concurrent use.
@@ -128,7 +130,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		blobv1.BlobService_ServiceDesc.ServiceName:            deps.Orchestrator,
 	}
 	backends := proxy.Backends(conns)
-	s, err := grpcserver.New(grpcserver.Options{Logger: deps.Logger, Auth: deps.Auth, Metrics: deps.Metrics, Services: backends.Services(), Extra: backends.ServerOptions()})
+	s, err := grpcserver.New(grpcserver.Options{Logger: deps.Logger, Auth: deps.Auth, Metrics: deps.Metrics, Traces: deps.Traces, Service: "gateway", Services: backends.Services(), Extra: backends.ServerOptions()})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +164,7 @@ const maxShownPath = 200
 
 func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/api/v1/", auth.Guard(deps.Auth, paced(api, cfg.WriteTimeout)))
+	mux.Handle("/api/v1/", auth.Guard(deps.Auth, traced(paced(api, cfg.WriteTimeout), deps.Traces)))
 	if vendor != nil {
 		for _, path := range dialect.Paths {
 			mux.Handle(path, vendor)
@@ -182,6 +184,18 @@ func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 // paced cuts off answers of next that a client leaves unread for longer than within; zero means no bound.
 func paced(next http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(httpdeadline.NewWriter(w, within), r) })
+}
+
+// traced makes a span of each REST call. The call below it has the name of its method and its code.
+func traced(next http.Handler, traces *telemetry.Traces) http.Handler {
+	if traces == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := traces.ServeHTTP(r.Context(), r, "gateway", "/api/v1/")
+		defer end("")
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // Serve accepts connections from l, gRPC and HTTP alike, until Stop.

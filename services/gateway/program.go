@@ -22,7 +22,7 @@ func Program(cfg Config) daemon.Program {
 			return New(context.WithoutCancel(ctx), cfg, Deps{
 				Models: parts.Peers["modelgw"], Tools: parts.Peers["toolexec"], Sandboxes: parts.Peers["sandboxd"], Orchestrator: parts.Peers["agentorch"],
 				Vendor: parts.Handlers["modelgw"], VendorAddress: parts.Addresses["modelgw"],
-				Listen: parts.Listen, Auth: parts.Auth, Connections: parts.Connections, Logger: parts.Logger, Metrics: parts.Metrics, Gatherer: parts.Gatherer,
+				Listen: parts.Listen, Auth: parts.Auth, Connections: parts.Connections, Logger: parts.Logger, Metrics: parts.Metrics, Traces: parts.Traces, Gatherer: parts.Gatherer,
 			})
 		},
 	}

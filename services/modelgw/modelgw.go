@@ -226,6 +226,8 @@ type Deps struct {
 	Auth auth.Authenticator
 	// Metrics counts the calls of Handler; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
+	// Traces makes spans of the calls of Handler; nil makes none.
+	Traces *telemetry.Traces
 	// Registerer takes the metrics of models; nil takes none.
 	Registerer prometheus.Registerer
 	// Logger logs. Prompts and outputs are never logged.
@@ -265,6 +267,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	store := cache.NewMemory(cfg.CacheBytes)
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
+	generate.MeasurePools(limiter, deps.Registerer)
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
 	known := modeldata.Default()
 	prices := pricesOf(known, cfg.Prices)
@@ -293,7 +296,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Accounts: cfg.accountScopes(),
 	})
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
-		Auth: deps.Auth, Registry: s.registry, Models: calls, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Logger: deps.Logger,
+		Auth: deps.Auth, Registry: s.registry, Models: calls, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil
 }

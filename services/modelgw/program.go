@@ -21,7 +21,7 @@ func Program(cfg Config) daemon.Program {
 		Effects: true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
 			service, err := New(cfg, Deps{
-				Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics,
+				Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
 				Registerer: parts.Registerer, Logger: parts.Logger,
 			})
 			if err != nil {

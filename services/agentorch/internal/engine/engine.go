@@ -48,6 +48,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/replica"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
@@ -116,6 +117,8 @@ type Deps struct {
 	// Notes receives the progress of open effects. It may be nil.
 	Notes  *progress.Board
 	Logger *slog.Logger
+	// Traces makes the spans of runs; nil makes none.
+	Traces *telemetry.Traces
 	// AdoptEval is called for each eval that this replica takes over. Nil ignores them.
 	AdoptEval func(l journal.Listed)
 	// WakeEval looks at the inbox of an eval. Nil if AdoptEval is nil.
@@ -179,7 +182,7 @@ func New(cfg Config, deps Deps) *Engine {
 	e.uncounted.ttl = deps.Replica.TTL()
 	e.caller = effects.NewCaller(ctx, e.working.Go, effects.Deps{
 		Models: deps.Models, Tools: deps.Tools, Sandboxes: deps.Sandboxes, Workers: deps.Workers, MaxGenerates: cfg.MaxGenerates,
-		Notes: deps.Notes, Outages: &e.outages, Progress: &e.listeners, Logger: deps.Logger,
+		Notes: deps.Notes, Outages: &e.outages, Progress: &e.listeners, Logger: deps.Logger, Traces: deps.Traces,
 	})
 	return e
 }

@@ -3,15 +3,21 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/enum"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
@@ -228,6 +234,7 @@ func (a *actor) commit(ctx context.Context, d *decide.Step, now time.Time) error
 		failpoint.Hit("agentorch/after-intent")
 	}
 	a.logEnd(d.Finished)
+	a.traceEnd(d.Finished)
 	return nil
 }
 
@@ -244,6 +251,27 @@ func (a *actor) logEnd(finished *agentv1.RunFinished) {
 		return
 	}
 	log.Info("a run has ended")
+}
+
+// maxShownName bounds the name of a run's agents in traces.
+const maxShownName = 200
+
+// traceEnd makes the span of a run that has ended.
+func (a *actor) traceEnd(finished *agentv1.RunFinished) {
+	if finished == nil {
+		return
+	}
+	s := a.state
+	var steps []string
+	for _, step := range s.Spec().GetSteps() {
+		steps = append(steps, agent.DisplayName(step))
+	}
+	name := headtail.Cut(strings.Join(steps, ", "), maxShownName)
+	a.engine.deps.Traces.Ended(s.Name, "invoke_agent "+name, s.Created, s.Ended, strings.ToLower(finished.GetError().GetReason()),
+		semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(name), attribute.String("evalfleet.state", enum.Word(finished.GetState())),
+		attribute.String("evalfleet.eval", s.Spec().GetAttribution().GetEval()), attribute.Int("evalfleet.turns", s.Turns),
+		semconv.GenAIUsageInputTokens(int(chat.SumTokens(s.Total.GetInputTokens(), s.Total.GetInputTokensCacheRead(), s.Total.GetInputTokensCacheWrite()))),
+		semconv.GenAIUsageOutputTokens(int(s.Total.GetOutputTokens())), attribute.Float64("evalfleet.cost_dollars", s.Total.GetTotalCost()))
 }
 
 // settle ends a step: it begins effects for open intents, sets the clock, and drops state that is no longer needed in

@@ -125,6 +125,7 @@ func (r *Runs) Start(ctx context.Context, p *plan.Plan, key Key, principal strin
 	case err != nil:
 		return journal.Head{}, err
 	case created:
+		r.deps.Traces.LinkRun(ctx, name)
 		if row.Parent == "" {
 			r.deps.Logger.InfoContext(ctx, "a run begins", "run", name, "model", spec.GetModel().GetModel())
 		}

@@ -13,6 +13,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/offload"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -33,6 +34,8 @@ type Deps struct {
 	// Notes holds the progress of open effects.
 	Notes  *progress.Board
 	Logger *slog.Logger
+	// Traces links the spans of callers to the traces of their runs; nil makes no spans.
+	Traces *telemetry.Traces
 }
 
 // Runs creates, steers and shows runs. Its methods are safe for concurrent use.

@@ -26,7 +26,7 @@ const (
 // header returns the name under which a header reaches the services, and whether it does.
 func header(name string) (string, bool) {
 	switch http.CanonicalHeaderKey(name) {
-	case "X-Request-Id", keyHeader, etagHeader:
+	case "X-Request-Id", "Traceparent", "Tracestate", keyHeader, etagHeader:
 		return strings.ToLower(name), true
 	case "Authorization":
 		return "", false // The mapping forwards it by itself, under its own name.

@@ -41,6 +41,8 @@ type relay struct {
 	refused *refused
 	// facts are the findings of the side reader.
 	facts dialect.Facts
+	// firstPiece is when the first piece of a streamed answer was sent on; zero before.
+	firstPiece time.Time
 	// broken is why the answer ended before its end, once some of it was sent.
 	broken error
 }
@@ -99,6 +101,7 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 	ctx := call
 	start := time.Now()
 	o.Attempts++
+	o.FirstPiece = 0
 	defer func() { o.Working += time.Since(start) }()
 	if limit := r.endpoints.deps.AttemptTimeout; limit > 0 {
 		var cancel context.CancelFunc
@@ -124,7 +127,11 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 	default:
 		return nil, r.keep(answer)
 	}
+	r.firstPiece = time.Time{}
 	err = r.copy(answer)
+	if !r.firstPiece.IsZero() {
+		o.FirstPiece = r.firstPiece.Sub(start)
+	}
 	switch {
 	case r.begun:
 		r.broken, o.BrokenOff = err, err != nil || r.facts.Failed
@@ -134,7 +141,14 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 		r.refused = nil
 		return nil, err
 	}
-	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage(o.BrokenOff)}}, nil
+	output := &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage(o.BrokenOff)}
+	if r.facts.StopReason != modelv1.StopReason_STOP_REASON_UNSPECIFIED {
+		output.Choices = []*modelv1.Choice{{StopReason: r.facts.StopReason}}
+	}
+	if r.facts.ID != "" {
+		output.ResponseId = &r.facts.ID
+	}
+	return &provider.Response{Output: output}, nil
 }
 
 // send posts the request.
@@ -210,6 +224,9 @@ func (r *relay) copy(answer *http.Response) (err error) {
 				return fmt.Errorf("the client does not read: %w", err)
 			}
 			side.add(piece)
+			if side.events && r.firstPiece.IsZero() {
+				r.firstPiece = time.Now()
+			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):

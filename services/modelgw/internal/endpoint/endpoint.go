@@ -95,7 +95,7 @@ type Models interface {
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
 }
 
-// Deps are the dependencies of the endpoints. All but Metrics are required.
+// Deps are the dependencies of the endpoints. All but Metrics and Traces are required.
 type Deps struct {
 	// Auth knows the callers.
 	Auth auth.Authenticator
@@ -109,6 +109,8 @@ type Deps struct {
 	AttemptTimeout time.Duration
 	// Metrics counts calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
+	// Traces makes spans of calls; nil makes none.
+	Traces *telemetry.Traces
 	// Logger logs. Prompts and answers are never logged.
 	Logger *slog.Logger
 }
@@ -249,7 +251,17 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 	if _, err := resource.ParseProject(projectHeader, resource.Project(x.project)); err != nil {
 		return err
 	}
+	ctx, end := e.deps.Traces.ServeHTTP(ctx, x.request, "modelgw", route.path)
+	defer func() { end(x.failureOf(err)) }()
 	return route.serve(ctx, x)
+}
+
+// failureOf is the code of a failure; empty for none.
+func (x *exchange) failureOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return x.codeOf(err)
 }
 
 // begin sends the head of an answer of our own.

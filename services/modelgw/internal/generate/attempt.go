@@ -20,6 +20,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		start := time.Now()
 		o.Attempts++
+		o.FirstPiece = 0
 		defer func() { o.Working += time.Since(start) }()
 
 		ctx, cut := context.WithCancelCause(ctx)
@@ -95,8 +96,11 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		c.Sink.Started(o.Attempts)
 	}
 	o.streamed = false
+	began := time.Now()
 	r.Stream = func(d *modelv1.GenerateDelta) {
-		o.streamed = true
+		if !o.streamed {
+			o.streamed, o.FirstPiece = true, time.Since(began)
+		}
 		c.Sink.Delta(d)
 	}
 	return r

@@ -91,6 +91,9 @@ type Outcome struct {
 	// unfinished is the usage of streams that were abandoned before their end, and the estimated usage of an answer
 	// without one.
 	unfinished *modelv1.ModelUsage
+	// FirstPiece is how long after its beginning the latest attempt had the first piece of its answer; zero if the answer
+	// was not streamed.
+	FirstPiece time.Duration
 	// streamed means that the current attempt has delivered a piece of an answer.
 	streamed bool
 }

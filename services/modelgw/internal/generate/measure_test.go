@@ -82,3 +82,37 @@ func TestModelsThatNobodyKnowsShareTheirMetrics(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(measured(t, registry, "evalfleet_model_call_duration_seconds")), 203)
 }
+
+// Projects are named freely too. One has metrics of its own once a call of it has been answered.
+func TestProjectsThatNobodyKnowsShareTheirMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	answers := false
+	pipeline := generate.Measure(generate.NewMetrics(registry))(func(_ context.Context, _ *generate.Call, o *generate.Outcome) (*provider.Response, error) {
+		o.Queued, o.FirstPiece = time.Second, time.Second
+		if !answers {
+			return nil, errors.New("refused")
+		}
+		return &provider.Response{Output: &modelv1.ModelOutput{Usage: &modelv1.ModelUsage{InputTokens: 2, TotalCost: new(0.5)}}}, nil
+	})
+	call := func(project string) {
+		c := &generate.Call{Model: &provider.Model{Kind: provider.Kind{Name: "test"}, Name: "m", Account: "default"}, Origin: provider.Origin{Project: project}}
+		_, _ = pipeline(t.Context(), c, &generate.Outcome{})
+	}
+	for i := range 300 {
+		call(fmt.Sprint("refused-", i))
+	}
+	assert.Equal(t, map[string]float64{"unknown other": 300}, measured(t, registry, "evalfleet_project_model_calls_total"))
+	answers = true
+	for i := range 300 {
+		call(fmt.Sprint("answered-", i))
+	}
+	assert.Len(t, measured(t, registry, "evalfleet_project_model_calls_total"), 202, "200 of their own, and the others' by two outcomes")
+	tokens, cost := measured(t, registry, "evalfleet_project_model_tokens_total"), measured(t, registry, "evalfleet_project_model_cost_dollars_total")
+	assert.InDelta(t, 200, tokens["input other"], 0)
+	assert.InDelta(t, 50, cost["other"], 0)
+	assert.InDelta(t, 0.5, cost["answered-0"], 0)
+	assert.Equal(t, map[string]float64{"default m test": 300, "default other test": 300}, measured(t, registry, "evalfleet_model_queue_seconds"))
+	assert.Equal(t, map[string]float64{"default m test": 300, "default other test": 300}, measured(t, registry, "evalfleet_model_first_piece_seconds"))
+	assert.Equal(t, map[string]float64{"default m test": 150}, measured(t, registry, "evalfleet_model_cost_dollars_total"))
+}

@@ -27,7 +27,9 @@ const maxLoggedBytes = 1000
 func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error) {
 	call := b.Calls[i]
 	begun := time.Now()
+	ctx, span := beginSpan(ctx, call)
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i)}
+	defer endSpan(ctx, span, result)
 	offer, arguments, fault := Check(b.Offers, call)
 	if fault == nil {
 		result.ArgumentsJson = string(arguments)

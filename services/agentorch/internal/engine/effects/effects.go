@@ -22,6 +22,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/lastvalue"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
@@ -69,6 +70,8 @@ type Deps struct {
 	Outages  *peers.Outages
 	Progress *peers.ProgressListeners
 	Logger   *slog.Logger
+	// Traces makes a span of each effect; nil makes none.
+	Traces *telemetry.Traces
 }
 
 // Caller asks for the effects of the runs of a replica. It is safe for concurrent use.
@@ -104,6 +107,23 @@ func (c *Caller) New(s *run.State, i *run.Intent) (Effect, error) {
 	default:
 		return nil, rpcerr.Internal("event %d of %s is an intent of a kind that has no effect: %T", i.Seq(), s.Name, k)
 	}
+}
+
+// nameOf is the name of an effect in traces.
+func nameOf(e Effect) string {
+	switch e.(type) {
+	case *modelCall:
+		return "generate"
+	case *toolStage:
+		return "execute tools"
+	case *creation:
+		return "create sandbox"
+	case *workerCall:
+		return "call worker"
+	case *execution:
+		return "exec"
+	}
+	return "effect"
 }
 
 // LogInternal logs an internal error that becomes an outcome of a run, since the journal does not have its cause.

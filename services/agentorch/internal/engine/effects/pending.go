@@ -4,14 +4,18 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/progress"
@@ -194,8 +198,10 @@ func (p *Pending) ask() {
 	if stopping, some := p.stops(); (stopping || len(some) > 0) && p.run.MayAsk(p.ctx) {
 		p.cancelEffect(some...)
 	}
+	ctx, span := p.caller.deps.Traces.Step(p.ctx, p.of.GetRun(), nameOf(p.Effect), attribute.String("evalfleet.effect", p.Key))
+	defer span.End()
 	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); p.run.MayAsk(p.ctx); {
-		outcomes, err := p.Effect.Do(p.ctx, p)
+		outcomes, err := p.Effect.Do(ctx, p)
 		switch {
 		case p.ctx.Err() != nil:
 			return // the asking has ended, and nothing is known of the effect
@@ -211,6 +217,7 @@ func (p *Pending) ask() {
 			}
 			continue
 		}
+		telemetry.Fail(span, strings.ToLower(rpcerr.ReasonName(rpcerr.Reason(err))))
 		p.run.Deliver(p, p.failed(err))
 		return
 	}
