@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -194,4 +195,43 @@ func TestAzuresAddress(t *testing.T) {
 	upstream.Authorize(header)
 	assert.Equal(t, http.Header{"Api-Key": {"k"}, "Authorization": {"Bearer k"}}, header)
 	assert.Equal(t, "https://models.example/openai/v1/chat/completions", openAt(t, "groq", "m", "https://models.example", "").Capabilities().Upstreams[0].URL)
+}
+
+// OpenRouter says in a 200 what failed behind it, also beside choices: that is no answer.
+func TestFailuresWithinAnswersOfOpenRouter(t *testing.T) {
+	t.Parallel()
+	const begun = `data: {"choices":[{"index":0,"delta":{"content":"so far"}}]}` + "\n\ndata: "
+	for body, want := range map[string]provider.Class{
+		`{"error":{"code":502,"message":"down"},"choices":[]}`: provider.Transient,
+		`{"choices":[{"index":0,"message":{"role":"assistant","content":"so far"},"finish_reason":"error"}],"error":{"code":429,"message":"down"}}`: provider.RateLimit,
+		begun + `{"error":{"code":400,"message":"down"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}` + "\n\n":           provider.Final,
+	} {
+		err := generateAt(t, "openrouter", body)
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%s: %v", body, err)
+		assert.Equal(t, want, failure.Class, body)
+		assert.Equal(t, "down", failure.Message, body)
+	}
+}
+
+// An answer of OpenRouter that cannot be read may be repeated, streamed or not.
+func TestBrokenAnswersOfOpenRouter(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"choices":[{"ind`, `{"id":"c1"}`, "data: {\"choices\":[{\"ind\n\n"} {
+		assert.Equal(t, provider.Transient, provider.ClassOfError(generateAt(t, "openrouter", body)), body)
+	}
+}
+
+// generateAt is the error of a call of a service that gives one answer, as a stream if it begins so.
+func generateAt(t *testing.T, service, body string) error {
+	t.Helper()
+	stream := strings.HasPrefix(body, "data: ")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", map[bool]string{true: "text/event-stream", false: "application/json"}[stream])
+		_, _ = fmt.Fprint(w, body)
+	}))
+	t.Cleanup(server.Close)
+	p := openAt(t, service, "m", server.URL, fmt.Sprintf(`{"stream": %t}`, stream))
+	_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+	return err
 }
