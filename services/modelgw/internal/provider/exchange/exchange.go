@@ -196,8 +196,8 @@ func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider
 	if said, ok := errors.AsType[*dialect.Error](err); ok {
 		a.Stopped, err = x.meaning(answer, said, call.Model)
 	} else if err != nil {
-		failure := x.Malformed(err)
-		if x.Quirks.RetryMalformed || x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
+		failure := x.unreadable(err)
+		if x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
 			failure.Class = provider.Transient
 		}
 		err = failure
@@ -239,7 +239,7 @@ func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provide
 			return a, err
 		}
 		if err != nil {
-			return a, x.Malformed(err)
+			return a, x.unreadable(err)
 		}
 		pieces += int64(len(deltas))
 		if r.Stream != nil {
@@ -309,6 +309,15 @@ func (x *Exchange) class(status int, said *dialect.Error) provider.Class {
 // Malformed is the failure of an answer that cannot be read.
 func (x *Exchange) Malformed(err error) *provider.Error {
 	return &provider.Error{Provider: x.Provider, Invalid: true, Status: http.StatusOK, Cause: err}
+}
+
+// unreadable is the failure of an answer, or of a part of one, that the dialect cannot read.
+func (x *Exchange) unreadable(err error) *provider.Error {
+	failure := x.Malformed(err)
+	if x.Quirks.RetryMalformed {
+		failure.Class = provider.Transient
+	}
+	return failure
 }
 
 // broken is the failure of a connection.
