@@ -72,6 +72,20 @@ func TestForcedChoices(t *testing.T) {
 	}
 }
 
+// A choice that forces a call cannot be put into a prompt, which is said.
+func TestForcedChoicesOfEmulatedTools(t *testing.T) {
+	t.Parallel()
+	clock := []*toolv1.ToolInfo{{Name: "clock", ParametersJson: `{"type":"object"}`}}
+	for mode, warns := range map[toolv1.ToolChoiceMode]bool{toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY: true, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO: false} {
+		p := openAt(t, "together", "m", providertest.ChatServer(t, providertest.Answer{Text: "fine"}), `{"emulate_tools": true}`)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: clock, ToolChoice: chat.ModeChoice(mode), Config: &modelv1.GenerateConfig{},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, warns, len(response.Warnings) > 0, "%s: %v", mode, response.Warnings)
+	}
+}
+
 // What a service calls an effort, and where it has it; an effort without a word there is not sent, and is said not to be.
 func TestEfforts(t *testing.T) {
 	t.Parallel()

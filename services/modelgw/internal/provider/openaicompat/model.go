@@ -249,6 +249,9 @@ func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Res
 		response, err := m.client.Do(ctx, emulated, request)
 		if err == nil {
 			emulate.Read(response.Output, r.Tools, m.label)
+			if isForced(r.ToolChoice) && len(r.Tools) > 0 {
+				warnings = append(warnings, "the model is not forced to call a tool: its tools are in a prompt")
+			}
 			response.Warnings = warnings
 		}
 		return response, err
