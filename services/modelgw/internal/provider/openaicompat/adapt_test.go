@@ -1,6 +1,7 @@
 package openaicompat_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -211,6 +212,47 @@ func TestAnAdapterAndTheWindowOfAServer(t *testing.T) {
 	assert.True(t, told)
 	assert.Equal(t, int64(4096), tokens)
 	assert.Equal(t, int32(1), listings.Load())
+}
+
+// Calls do not wait for one another's question for the window, and one that is cancelled is no try.
+func TestCallsDoNotWaitForTheWindow(t *testing.T) {
+	t.Parallel()
+	var listings atomic.Int32
+	asked, answer := make(chan struct{}, 9), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method != http.MethodGet {
+			_, _ = fmt.Fprint(w, `{"choices":[{"message":{"content":"fine"},"finish_reason":"stop"}]}`)
+			return
+		}
+		listings.Add(1)
+		asked <- struct{}{}
+		select {
+		case <-answer:
+			_, _ = fmt.Fprint(w, `{"data":[{"id":"m","max_model_len":4096}]}`)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	p := openAt(t, "vllm", "m", server.URL+"/v1", "")
+	call := func(ctx context.Context) error {
+		_, err := p.Generate(ctx, &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		return err
+	}
+	for i := range int32(3) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- call(ctx) }()
+		<-asked
+		require.NoError(t, call(t.Context()))
+		assert.Equal(t, i+1, listings.Load(), "the second call did not ask, and did not wait")
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	}
+	close(answer)
+	require.NoError(t, call(t.Context()))
+	tokens, _ := p.(provider.Windowed).ContextTokens()
+	assert.Equal(t, int64(4096), tokens)
 }
 
 // A service of the Responses API is asked by it, unless a model argument says otherwise; any other, if one says so.
