@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
@@ -270,6 +273,42 @@ func TestTheFormatOfAService(t *testing.T) {
 	kind := kindOf(t, "deepseek", nil)
 	_, err := kind.Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true, "emulate_tools": true}`})
 	require.ErrorContains(t, err, "emulate_tools")
+}
+
+// Arguments that the format of a model does not take are said not to be sent.
+func TestArgumentsOfAnotherFormat(t *testing.T) {
+	t.Parallel()
+	for i, test := range []struct {
+		service, args string
+		want          []string
+	}{
+		{"openrouter", `{"responses_api": true, "reasoning_enabled": true, "strict_tools": false}`, []string{"reasoning_enabled", "strict_tools"}},
+		{"openrouter", `{"reasoning_enabled": true, "strict_tools": false, "responses_store": false}`, nil},
+		{"openrouter", `{"responses_store": true, "responses_phase": true}`, []string{"responses_phase", "responses_store"}},
+		{
+			"vllm-completions", `{"responses_api": true, "responses_store": true, "responses_phase": true, "stream": true, "strict_tools": true}`,
+			[]string{"responses_api", "responses_phase", "responses_store", "stream", "strict_tools"},
+		},
+		{"vllm-completions", `{"emulate_tools": true}`, []string{"emulate_tools"}},
+		{"vllm-completions", `{"responses_api": false, "stream": false}`, nil},
+	} {
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: "http://127.0.0.1:1"}}
+		p, err := kindOf(t, test.service, openaicompat.Services{strings.TrimSuffix(test.service, "-completions"): {Account: account}}).
+			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: test.args})
+		require.NoError(t, err)
+		_, unsent := provider.Sent(p, &modelv1.GenerateConfig{})
+		var names []string
+		for _, u := range unsent {
+			names = append(names, strings.TrimPrefix(u.Option, provider.ModelArgument))
+		}
+		assert.Equal(t, test.want, names, i)
+	}
+	for _, service := range []string{"groq", "azureai"} { // whose chat completions are at a place of their own
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: "http://127.0.0.1:1"}}
+		_, err := kindOf(t, service, openaicompat.Services{service: {Account: account}}).
+			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true}`})
+		require.ErrorContains(t, err, service+" has chat completions alone", service)
+	}
 }
 
 // In Meta's answers a refusal of the model is filtered content.
