@@ -140,10 +140,18 @@ func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, bo
 	case answer.StatusCode != http.StatusOK:
 		return x.refused(answer, r, call)
 	case call.Stream && !transport.IsJSON(answer.Header):
-		return x.stream(ctx, answer, r, call, left)
+		return x.redacted(x.stream(ctx, answer, r, call, left))
 	default:
-		return x.whole(ctx, answer, r, call, left)
+		return x.redacted(x.whole(ctx, answer, r, call, left))
 	}
+}
+
+// redacted returns an answer whose record has no secret if it failed: what began as an answer may contain an error.
+func (x *Exchange) redacted(a Answer, err error) (Answer, error) {
+	if (err != nil || a.Stopped != nil) && a.Raw != nil {
+		a.Raw = []byte(transport.Redact(x.HTTP, string(a.Raw)))
+	}
+	return a, err
 }
 
 // Send posts a body. The caller must close the body of the answer.
@@ -273,6 +281,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	if status == http.StatusOK {
 		status, mayStop = cmp.Or(said.Status, status), true
 	}
+	said.Message = transport.Redact(x.HTTP, said.Message)
 	if x.Quirks.Header != nil {
 		x.Quirks.Header(answer.Header, said)
 	}

@@ -12,10 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
@@ -211,6 +213,33 @@ func TestFailuresWithinAnswersOfOpenRouter(t *testing.T) {
 		require.True(t, ok, "%s: %v", body, err)
 		assert.Equal(t, want, failure.Class, body)
 		assert.Equal(t, "down", failure.Message, body)
+	}
+}
+
+// The key is in no error and in no record, also if a server repeats it in an error that follows choices.
+func TestAKeyInAnErrorAfterChoices(t *testing.T) {
+	t.Parallel()
+	const key = "the-key-of-the-account"
+	for kind, body := range map[string]string{
+		"application/json":  `{"choices":[],"error":{"code":502,"message":"no access with ` + key + `"}}`,
+		"text/event-stream": `data: {"choices":[{"index":0,"delta":{"content":"so far"}}],"error":{"code":502,"message":"no access with ` + key + `"}}` + "\n\n",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = fmt.Fprint(w, body)
+		}))
+		t.Cleanup(server.Close)
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret(key), BaseURL: server.URL}}
+		p, err := kindOf(t, "openrouter", openaicompat.Services{"openrouter": {Account: account}}).
+			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: fmt.Sprintf(`{"stream": %t}`, kind == "text/event-stream")})
+		require.NoError(t, err)
+		_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll})
+		require.ErrorContains(t, err, "no access with", kind)
+		assert.NotContains(t, err.Error(), key, kind)
+		failure, _ := provider.As(err)
+		assert.NotContains(t, failure.Message+failure.Cause.Error(), key, kind)
+		assert.Contains(t, failure.Call.GetResponseJson(), "no access with", kind)
+		assert.NotContains(t, failure.Call.GetResponseJson(), key, kind)
 	}
 }
 
