@@ -177,6 +177,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, c.Prices[model].faults(model)...)
 	}
 	faults = append(faults, c.Services.Validate())
+	faults = append(faults, c.accountFaults()...)
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
 		if u, err := url.Parse(bases[name]); bases[name] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {

@@ -1,6 +1,7 @@
 package modelgw
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -184,6 +185,30 @@ func (c *Config) baseURLs() map[string]string {
 		all["modelgw.services."+name] = address
 	}
 	return all
+}
+
+// accountFaults are the errors for further accounts that have the name of the default one, which would hide them.
+func (c *Config) accountFaults() (faults []error) {
+	check := func(key string, taken bool) {
+		if taken {
+			faults = append(faults, fmt.Errorf("%s.%s: the account %s is configured beside accounts, not among them", key, provider.DefaultAccount, provider.DefaultAccount))
+		}
+	}
+	for _, v := range vendors {
+		if v.accounts == nil {
+			continue
+		}
+		all := v.accounts(c)
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			_, taken := all[key][provider.DefaultAccount]
+			check(key, taken)
+		}
+	}
+	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
+		_, taken := c.Services[service].Accounts[provider.DefaultAccount]
+		check("services."+service+".accounts", taken)
+	}
+	return faults
 }
 
 // accountScopes are the scopes of the accounts that calls may have.
