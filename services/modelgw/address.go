@@ -10,8 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
 )
 
 // RefuseOwn fails if an account's base URL leads to one of these addresses, host:port, at which the platform itself
@@ -29,65 +27,6 @@ func (c *Config) RefuseOwn(addresses ...string) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// baseURLs are the base URLs of all accounts, by the names under which an operator sets them.
-func (c *Config) baseURLs() map[string]string {
-	all := map[string]string{
-		"OPENAI_BASE_URL (modelgw.openai.base_url)":                     c.OpenAI.BaseURL,
-		"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)":               c.Anthropic.BaseURL,
-		"GOOGLE_BASE_URL (modelgw.google.base_url)":                     c.Google.BaseURL,
-		"MISTRAL_BASE_URL (modelgw.mistral.base_url)":                   c.Mistral.BaseURL,
-		"AZUREAI_MISTRAL_BASE_URL (modelgw.mistral.azure.base_url)":     c.Mistral.Azure.BaseURL,
-		"AZURE_MISTRAL_BASE_URL (modelgw.mistral.azure.azure_base_url)": c.Mistral.Azure.AzureBaseURL,
-		"XAI_BASE_URL (modelgw.grok.base_url)":                          grok.WithScheme(c.Grok.BaseURL),
-		"GROK_BASE_URL (modelgw.grok.grok_base_url)":                    grok.WithScheme(c.Grok.GrokBaseURL),
-		"BEDROCK_BASE_URL (modelgw.bedrock.base_url)":                   c.Bedrock.BaseURL,
-		"modelgw.sagemaker.base_url":                                    c.SageMaker.BaseURL,
-	}
-	for name, url := range map[string]string{
-		"AZUREAI_OPENAI_BASE_URL (modelgw.openai.azure.base_url)":           c.OpenAI.Azure.BaseURL,
-		"AZURE_OPENAI_BASE_URL (modelgw.openai.azure.azure_base_url)":       c.OpenAI.Azure.AzureBaseURL,
-		"AZURE_OPENAI_ENDPOINT (modelgw.openai.azure.endpoint)":             c.OpenAI.Azure.Endpoint,
-		"AZUREAI_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.base_url)":     c.Anthropic.Azure.BaseURL,
-		"AZURE_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.azure_base_url)": c.Anthropic.Azure.AzureBaseURL,
-	} {
-		all[name] = url
-	}
-	for name, account := range c.OpenAI.Azure.Accounts {
-		all["modelgw.openai.azure.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.Anthropic.Azure.Accounts {
-		all["modelgw.anthropic.azure.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.OpenAI.Accounts {
-		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.Anthropic.Accounts {
-		all["modelgw.anthropic.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.Google.Accounts {
-		all["modelgw.google.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.Mistral.Accounts {
-		all["modelgw.mistral.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.Grok.Accounts {
-		all["modelgw.grok.accounts."+name+".base_url"] = grok.WithScheme(account.BaseURL)
-	}
-	for name, account := range c.Bedrock.Accounts {
-		all["modelgw.bedrock.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.SageMaker.Accounts {
-		all["modelgw.sagemaker.accounts."+name+".base_url"] = account.BaseURL
-	}
-	for name, account := range c.OpenAIAPI.Services {
-		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL
-	}
-	for name, address := range c.Services.BaseURLs() {
-		all["modelgw.services."+name] = address
-	}
-	return all
 }
 
 // leadsTo reports whether a URL has the host and port of an address. All loopback hosts are equal. An address of all

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -121,4 +122,18 @@ func TestAnAddressOfThisMachineLeadsBackFromEveryInterface(t *testing.T) {
 	c := modelgw.Config{}
 	c.OpenAI.BaseURL = "http://192.0.2.1:7460/v1" // An address of documentation, which no machine has (RFC 5737).
 	require.NoError(t, c.RefuseOwn("0.0.0.0:7460"))
+}
+
+// An account that is named like the default one would be passed over in silence.
+func TestTheDefaultAccountIsConfiguredOnce(t *testing.T) {
+	t.Parallel()
+	for document, key := range map[string]string{
+		`openai: {accounts: {default: {}}}`: "openai.accounts", `anthropic: {azure: {accounts: {default: {}}}}`: "anthropic.azure.accounts",
+		`bedrock: {accounts: {default: {}}}`: "bedrock.accounts", `services: {groq: {accounts: {default: {}, team: {}}}}`: "services.groq.accounts",
+	} {
+		var c modelgw.Config
+		require.NoError(t, config.Decode(&c, []byte(document)))
+		c.SetDefaults()
+		require.EqualError(t, c.Validate(), key+".default: the account default is configured beside accounts, not among them", document)
+	}
 }

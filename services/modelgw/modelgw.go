@@ -141,6 +141,7 @@ func (c *Config) Validate() error {
 	}
 	faults = append(faults, priceFaults("prices.", c.Prices)...)
 	faults = append(faults, c.Services.Validate())
+	faults = append(faults, c.accountFaults()...)
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
 		if u, err := url.Parse(bases[name]); bases[name] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
@@ -166,50 +167,6 @@ func (c *Config) budgetFault(scope string) error {
 	}
 	return nil
 }
-
-// accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
-func (c *Config) accountScopes() []string {
-	var all []string
-	for _, kind := range []string{anthropic.Name, bedrock.Name, google.Name, grok.Name, mistral.Name, mockllm.Name, openai.Name, openaicompat.Name, openaicompat.RawName, sagemaker.Name} {
-		all = append(all, scopeOfAccount(kind, provider.DefaultAccount))
-	}
-	for name := range c.Anthropic.Accounts {
-		all = append(all, scopeOfAccount(anthropic.Name, name))
-	}
-	for name := range c.Anthropic.Azure.Accounts {
-		all = append(all, scopeOfAccount(anthropic.Name, name))
-	}
-	for name := range c.OpenAI.Azure.Accounts {
-		all = append(all, scopeOfAccount(openai.Name, name))
-	}
-	for name := range c.Bedrock.Accounts {
-		all = append(all, scopeOfAccount(bedrock.Name, name))
-	}
-	for name := range c.Google.Accounts {
-		all = append(all, scopeOfAccount(google.Name, name))
-	}
-	for name := range c.Mistral.Accounts {
-		all = append(all, scopeOfAccount(mistral.Name, name))
-	}
-	for name := range c.Grok.Accounts {
-		all = append(all, scopeOfAccount(grok.Name, name))
-	}
-	for name := range c.SageMaker.Accounts {
-		all = append(all, scopeOfAccount(sagemaker.Name, name))
-	}
-	for name := range c.OpenAI.Accounts {
-		all = append(all, scopeOfAccount(openai.Name, name))
-	}
-	for service, accounts := range c.Services.AccountNames() {
-		for _, name := range accounts {
-			all = append(all, scopeOfAccount(service, name))
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func scopeOfAccount(kind, account string) string { return "accounts/" + kind + "/" + account }
 
 // Deps are the dependencies of the service.
 type Deps struct {
@@ -303,53 +260,6 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // Handler serves models below the prefixes of internal/endpoint, in the shapes of vendors. It knows its callers itself.
 func (s *Service) Handler() http.Handler { return s.web }
-
-// register adds the providers.
-func (s *Service) register(cfg Config, deps Deps) error {
-	mock, closeMock, err := mockllm.Kind(cfg.Mockllm, deps.Blobs)
-	if err != nil {
-		return err
-	}
-	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
-	amazon, closeAmazon := bedrock.Kind(cfg.Bedrock)
-	gemini, closeGemini := google.Kind(cfg.Google)
-	xai, closeXAI := grok.Kind(cfg.Grok)
-	mistralAI, closeMistral := mistral.Kind(cfg.Mistral)
-	vendor, closeVendor := openai.Kind(cfg.OpenAI)
-	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	hosted, closeHosted := sagemaker.Kind(cfg.SageMaker)
-	raw, closeRaw := openaicompat.RawKind(cfg.OpenAIAPI)
-	known, closeKnown := openaicompat.Kinds(cfg.Services)
-	s.closers = append(s.closers, closeMock, closeClaude, closeAmazon, closeGemini, closeXAI, closeMistral, closeVendor, closeOthers, closeRaw, closeKnown, closeHosted)
-	for _, kind := range append([]provider.Kind{mock, claude, amazon, gemini, xai, mistralAI, vendor, others, raw, hosted}, known...) {
-		if err := s.registry.Register(kind); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Models are the models that a service without configuration knows by name, as `provider/name`.
-func Models() []string {
-	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
-	claude, closeClaude := anthropic.Kind(anthropic.Config{})
-	amazon, closeAmazon := bedrock.Kind(bedrock.Config{})
-	gemini, closeGemini := google.Kind(google.Config{})
-	xai, closeXAI := grok.Kind(grok.Config{})
-	mistralAI, closeMistral := mistral.Kind(mistral.Config{})
-	vendor, closeVendor := openai.Kind(openai.Config{})
-	kinds := []provider.Kind{claude, amazon, gemini, xai, mistralAI, mock, vendor}
-	if err != nil || errors.Join(closeClaude(), closeAmazon(), closeGemini(), closeXAI(), closeMistral(), closeMock(), closeVendor()) != nil {
-		return nil // Nothing is opened that could fail to close.
-	}
-	var models []string
-	for _, kind := range kinds {
-		for _, name := range slices.Sorted(slices.Values(kind.Models)) {
-			models = append(models, kind.Name+"/"+name)
-		}
-	}
-	return models
-}
 
 func bounds(configured map[string]Budget) map[string]budget.Bounds {
 	all := map[string]budget.Bounds{}

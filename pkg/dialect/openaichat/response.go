@@ -118,8 +118,8 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 	if err := jsonread.Unmarshal(body, c); err != nil {
 		return nil, malformed(err)
 	}
-	if c.Error != nil && c.Choices == nil {
-		return nil, c.Error.ToError(body)
+	if failed := c.Error; failed != nil && (c.Choices == nil || failed.Message != "" || failed.Code != "") {
+		return nil, failed.ToError(body) // also beside what there was before it
 	}
 	if c.Choices == nil {
 		return nil, malformed(nil)

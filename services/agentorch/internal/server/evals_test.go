@@ -708,7 +708,7 @@ func TestSamplesAtWorkAreShown(t *testing.T) {
 	want := []*agentv1.EvalSample{
 		{
 			Id: "asks", State: agentv1.RunState_RUN_STATE_RUNNING, StartTime: began, Turns: 2, Retries: 4, Activity: "model openai/gpt-4o", Run: asks,
-			Usage: &modelv1.ModelUsage{TotalTokens: 42, TotalCost: new(0.25)}, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 3},
+			Usage: &modelv1.ModelUsage{TotalTokens: 42, TotalCost: new(0.25), CostPartial: true}, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 3},
 		},
 		{Id: "parked", State: agentv1.RunState_RUN_STATE_WAITING, Run: parked, Wait: &agentv1.RunWait{Reason: agentv1.WaitReason_WAIT_REASON_STORE, Message: "the database is locked"}},
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -83,6 +84,9 @@ func described(tool *toolv1.ToolInfo) string {
 	return b.String()
 }
 
+// untagged replaces tags within texts of JSON by the same in other letters, so that a call ends with its own tag.
+var untagged = strings.NewReplacer("</tool_call", `\u003c/tool_call`)
+
 // said is a message of the model with its calls in its text.
 func said(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	if len(m.GetToolCalls()) == 0 {
@@ -93,7 +97,7 @@ func said(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 		texts = append(texts, text)
 	}
 	for _, call := range m.GetToolCalls() {
-		texts = append(texts, fmt.Sprintf(`<tool_call>{"name": %s, "arguments": %s }</tool_call>`, jsonwrite.AppendText(nil, call.GetFunction()), spaced(dialect.ArgumentsOf(call))))
+		texts = append(texts, fmt.Sprintf(`<tool_call>{"name": %s, "arguments": %s }</tool_call>`, jsonwrite.AppendText(nil, call.GetFunction()), untagged.Replace(spaced(dialect.ArgumentsOf(call)))))
 	}
 	return &modelv1.ChatMessage{Role: m.GetRole(), Content: reasoned(m, strings.Join(texts, "\n\n"))}
 }
@@ -145,30 +149,27 @@ func result(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	return chat.User(fmt.Sprintf("The function %q was called. It returned:\n\n%s", m.GetFunction(), text))
 }
 
-// calls matches a call, or several in one pair of tags; header is a token that some models write into their text.
+// opening and closing are the tags of a call; header is a token that some models write into their text.
 var (
-	calls  = regexp.MustCompile(`(?s)<tool_calls?>(.*?)</tool_calls?>`)
-	header = strings.NewReplacer("<|start_header_id|>assistant<|end_header_id|>", "")
+	opening = regexp.MustCompile(`<tool_calls?>`)
+	closing = regexp.MustCompile(`</tool_calls?>`)
+	header  = strings.NewReplacer("<|start_header_id|>assistant<|end_header_id|>", "")
 )
 
-// Read replaces the calls in the texts of an answer by calls of tools, for which the answer then ended. model is the name that the messages then have;
-// an answer that calls tools itself, or that has no calls, stays as it is.
+// Read replaces the calls in the texts of an answer by calls of tools, for which the answer then ended. model is the
+// name that the messages then have. An answer that calls tools itself, or that has no calls, stays as it is.
 func Read(output *modelv1.ModelOutput, tools []*toolv1.ToolInfo, model string) {
 	for _, choice := range output.GetChoices() {
 		m := choice.GetMessage()
-		text := chat.Text(m)
-		found := calls.FindAllStringSubmatch(text, -1)
-		if len(m.GetToolCalls()) > 0 || len(found) == 0 {
+		if len(m.GetToolCalls()) > 0 {
 			continue
 		}
-		for _, match := range found {
-			m.ToolCalls = append(m.ToolCalls, call(match[1], tools))
+		calls, rest := split(chat.Text(m))
+		if len(calls) == 0 {
+			continue
 		}
-		var rest []string
-		for _, piece := range calls.Split(text, -1) {
-			if piece = strings.TrimSpace(piece); piece != "" {
-				rest = append(rest, piece)
-			}
+		for _, text := range calls {
+			m.ToolCalls = append(m.ToolCalls, call(text, tools))
 		}
 		m.Content, m.Model = reasoned(m, header.Replace(strings.Join(rest, "\n\n"))), model
 		if choice.GetStopReason() == modelv1.StopReason_STOP_REASON_STOP {
@@ -177,6 +178,40 @@ func Read(output *modelv1.ModelOutput, tools []*toolv1.ToolInfo, model string) {
 	}
 	output.Completion = ""
 	chat.CompleteOutput(output)
+}
+
+// split returns what is between the tags of calls, and the texts around them. A call without a closing tag is text.
+func split(text string) (calls, rest []string) {
+	for {
+		begin := opening.FindStringIndex(text)
+		if begin == nil {
+			break
+		}
+		inner := text[begin[1]:]
+		document := documentLength(inner)
+		end := closing.FindStringIndex(inner[document:])
+		if end == nil {
+			break
+		}
+		calls, rest = append(calls, inner[:document+end[0]]), append(rest, text[:begin[0]])
+		text = inner[document+end[1]:]
+	}
+	rest = append(rest, text)
+	for i := range rest {
+		rest[i] = strings.TrimSpace(rest[i])
+	}
+	return calls, slices.DeleteFunc(rest, func(piece string) bool { return piece == "" })
+}
+
+// documentLength is the length of the JSON document with which a text begins, whose texts may contain tags; 0 if there is
+// none.
+func documentLength(text string) int {
+	var document json.RawMessage
+	d := json.NewDecoder(strings.NewReader(text))
+	if d.Decode(&document) != nil {
+		return 0
+	}
+	return int(d.InputOffset())
 }
 
 // unknown names a call that cannot be read; the model is told why.

@@ -3,6 +3,7 @@ package emulate_test
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,6 +80,37 @@ func TestCallsAreRead(t *testing.T) {
 			assert.Equal(t, want.calls[i].ParseError == nil, call.ParseError == nil, said)
 			assert.NotEmpty(t, call.GetId())
 		}
+	}
+}
+
+// Tags within a text of the arguments are no tags, in answers and in what goes back; garbage still ends at the first one.
+func TestTagsWithinArguments(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"city":"a</tool_call><tool_call>{\"name\":1}</tool_calls>"}`
+	read := func(said string) *modelv1.ChatMessage {
+		output := chat.MessageOutput("m", chat.Assistant(said), modelv1.StopReason_STOP_REASON_STOP)
+		emulate.Read(output, weather, "m")
+		return chat.FirstMessage(output)
+	}
+	m := read(`Look. <tool_call>{"name": "weather", "arguments": ` + arguments + `}</tool_call> <tool_call>{"name": "weather", "arguments": {}}</tool_call> Done.`)
+	assert.Equal(t, "Look.\n\nDone.", chat.Text(m))
+	require.Len(t, m.GetToolCalls(), 2)
+	assert.JSONEq(t, arguments, m.GetToolCalls()[0].GetArgumentsJson())
+	sent := chat.Text(emulate.Request(&provider.Request{Messages: []*modelv1.ChatMessage{m}}).Messages[0])
+	assert.Equal(t, 2, strings.Count(sent, "</tool_call"), sent)
+	assert.JSONEq(t, arguments, read(sent).GetToolCalls()[0].GetArgumentsJson())
+	m = read(`<tool_call>{"name": "weather", "arguments": {"city": "</tool_call> <tool_call>{"name": "weather", "arguments": {}}</tool_call>`)
+	require.Len(t, m.GetToolCalls(), 2)
+	assert.NotNil(t, m.GetToolCalls()[0].ParseError)
+	assert.Equal(t, "weather", m.GetToolCalls()[1].GetFunction())
+}
+
+// The time to read an answer grows with its length alone, however many tags it has and whatever is between them.
+func TestManyTags(t *testing.T) {
+	t.Parallel()
+	for _, piece := range []string{`<tool_call>`, `<tool_call>["`, `<tool_call>[",",","</tool_call>`, `<tool_call>{"a":"</tool_call>`, `</tool_call>`, `<tool_call>{"name":"weather","arguments":{}}`} {
+		output := chat.MessageOutput("m", chat.Assistant(strings.Repeat(piece, 20_000)), modelv1.StopReason_STOP_REASON_STOP)
+		emulate.Read(output, weather, "m")
 	}
 }
 

@@ -141,9 +141,9 @@ func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, bo
 	case answer.StatusCode != http.StatusOK:
 		return x.refused(answer, r, call)
 	case call.Stream && !transport.IsJSON(answer.Header):
-		return x.stream(ctx, answer, r, call, left)
+		return x.redacted(x.stream(ctx, answer, r, call, left))
 	default:
-		return x.whole(ctx, answer, r, call, left)
+		return x.redacted(x.whole(ctx, answer, r, call, left))
 	}
 }
 
@@ -183,6 +183,14 @@ func (x *Exchange) Count(ctx context.Context, call *Call, encode func(dst []byte
 		return 0, x.Malformed(err)
 	}
 	return tokens, nil
+}
+
+// redacted returns an answer whose record has no secret if it failed: what began as an answer may contain an error.
+func (x *Exchange) redacted(a Answer, err error) (Answer, error) {
+	if (err != nil || a.Stopped != nil) && a.Raw != nil {
+		a.Raw = []byte(transport.Redact(x.HTTP, string(a.Raw)))
+	}
+	return a, err
 }
 
 // Send posts a body. The caller must close the body of the answer.
@@ -235,8 +243,8 @@ func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider
 	if said, ok := errors.AsType[*dialect.Error](err); ok {
 		a.Stopped, err = x.meaning(answer, said, call.Model)
 	} else if err != nil {
-		failure := x.Malformed(err)
-		if x.Quirks.RetryMalformed || x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
+		failure := x.unreadable(err)
+		if x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
 			failure.Class = provider.Transient
 		}
 		err = failure
@@ -278,7 +286,7 @@ func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provide
 			return a, err
 		}
 		if err != nil {
-			return a, x.Malformed(err)
+			return a, x.unreadable(err)
 		}
 		pieces += int64(len(deltas))
 		if r.Stream != nil {
@@ -312,6 +320,7 @@ func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model str
 	if status == http.StatusOK {
 		status, mayStop = cmp.Or(said.Status, status), true
 	}
+	said.Message = transport.Redact(x.HTTP, said.Message)
 	if x.Quirks.Header != nil {
 		x.Quirks.Header(answer.Header, said)
 	}
@@ -353,6 +362,15 @@ func (x *Exchange) class(status int, said *dialect.Error) provider.Class {
 // Malformed is the failure of an answer that cannot be read.
 func (x *Exchange) Malformed(err error) *provider.Error {
 	return &provider.Error{Provider: x.Provider, Invalid: true, Status: http.StatusOK, Cause: err}
+}
+
+// unreadable is the failure of an answer, or of a part of one, that the dialect cannot read.
+func (x *Exchange) unreadable(err error) *provider.Error {
+	failure := x.Malformed(err)
+	if x.Quirks.RetryMalformed {
+		failure.Class = provider.Transient
+	}
+	return failure
 }
 
 // broken is the failure of a connection.

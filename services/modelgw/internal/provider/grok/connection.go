@@ -57,7 +57,7 @@ func (c *connections) to(account string, access provider.Access) (*grpc.ClientCo
 	if !server.private && !access.APIKey.IsZero() {
 		return nil, rpcerr.ProviderNotConfigured(Name, account, "%s would get the key of the account %q without TLS; let its base_url begin with https://", server.target, account)
 	}
-	conn, err := grpc.NewClient(server.target, c.options(server, access.APIKey)...)
+	conn, err := grpc.NewClient("dns:///"+server.target, c.options(server, access.APIKey)...)
 	if err != nil {
 		return nil, rpcerr.InvalidField("base_url", "is no address of a gRPC server: %s", server.target)
 	}

@@ -36,6 +36,17 @@ func TestWhichAddressesHaveTLS(t *testing.T) {
 	}
 }
 
+// A host is a host, also if gRPC has a way to find servers that is called so.
+func TestHostsThatAreNamedLikeResolvers(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"unix", "passthrough", "dns", "unix-abstract"} {
+		conn, err := grok.ConnectionTo("https://" + host + ":50051")
+		require.NoError(t, err)
+		assert.Equal(t, "dns:///"+host+":50051", conn.CanonicalTarget())
+		require.NoError(t, conn.Close())
+	}
+}
+
 // Opening calls no one, so that a server that is away fails the calls alone.
 func TestOpeningCallsNoOne(t *testing.T) {
 	t.Parallel()

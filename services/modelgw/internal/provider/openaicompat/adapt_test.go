@@ -1,10 +1,12 @@
 package openaicompat_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -12,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
@@ -69,6 +73,20 @@ func TestForcedChoices(t *testing.T) {
 		members, warnings := sent(t, test.service, test.model, &provider.Request{Tools: clock, ToolChoice: test.choice, Config: test.config})
 		assert.JSONEq(t, test.want, string(members["tool_choice"]), i)
 		assert.Equal(t, test.warns, len(warnings) > 0, "%d: %v", i, warnings)
+	}
+}
+
+// A choice that forces a call cannot be put into a prompt, which is said.
+func TestForcedChoicesOfEmulatedTools(t *testing.T) {
+	t.Parallel()
+	clock := []*toolv1.ToolInfo{{Name: "clock", ParametersJson: `{"type":"object"}`}}
+	for mode, warns := range map[toolv1.ToolChoiceMode]bool{toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY: true, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO: false} {
+		p := openAt(t, "together", "m", providertest.ChatServer(t, providertest.Answer{Text: "fine"}), `{"emulate_tools": true}`)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: clock, ToolChoice: chat.ModeChoice(mode), Config: &modelv1.GenerateConfig{},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, warns, len(response.Warnings) > 0, "%s: %v", mode, response.Warnings)
 	}
 }
 
@@ -199,6 +217,47 @@ func TestAnAdapterAndTheWindowOfAServer(t *testing.T) {
 	assert.Equal(t, int32(1), listings.Load())
 }
 
+// Calls do not wait for one another's question for the window, and one that is cancelled is no try.
+func TestCallsDoNotWaitForTheWindow(t *testing.T) {
+	t.Parallel()
+	var listings atomic.Int32
+	asked, answer := make(chan struct{}, 9), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method != http.MethodGet {
+			_, _ = fmt.Fprint(w, `{"choices":[{"message":{"content":"fine"},"finish_reason":"stop"}]}`)
+			return
+		}
+		listings.Add(1)
+		asked <- struct{}{}
+		select {
+		case <-answer:
+			_, _ = fmt.Fprint(w, `{"data":[{"id":"m","max_model_len":4096}]}`)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	p := openAt(t, "vllm", "m", server.URL+"/v1", "")
+	call := func(ctx context.Context) error {
+		_, err := p.Generate(ctx, &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		return err
+	}
+	for i := range int32(3) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- call(ctx) }()
+		<-asked
+		require.NoError(t, call(t.Context()))
+		assert.Equal(t, i+1, listings.Load(), "the second call did not ask, and did not wait")
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	}
+	close(answer)
+	require.NoError(t, call(t.Context()))
+	tokens, _ := p.(provider.Windowed).ContextTokens()
+	assert.Equal(t, int64(4096), tokens)
+}
+
 // A service of the Responses API is asked by it, unless a model argument says otherwise; any other, if one says so.
 func TestTheFormatOfAService(t *testing.T) {
 	t.Parallel()
@@ -214,6 +273,42 @@ func TestTheFormatOfAService(t *testing.T) {
 	kind := kindOf(t, "deepseek", nil)
 	_, err := kind.Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true, "emulate_tools": true}`})
 	require.ErrorContains(t, err, "emulate_tools")
+}
+
+// Arguments that the format of a model does not take are said not to be sent.
+func TestArgumentsOfAnotherFormat(t *testing.T) {
+	t.Parallel()
+	for i, test := range []struct {
+		service, args string
+		want          []string
+	}{
+		{"openrouter", `{"responses_api": true, "reasoning_enabled": true, "strict_tools": false}`, []string{"reasoning_enabled", "strict_tools"}},
+		{"openrouter", `{"reasoning_enabled": true, "strict_tools": false, "responses_store": false}`, nil},
+		{"openrouter", `{"responses_store": true, "responses_phase": true}`, []string{"responses_phase", "responses_store"}},
+		{
+			"vllm-completions", `{"responses_api": true, "responses_store": true, "responses_phase": true, "stream": true, "strict_tools": true}`,
+			[]string{"responses_api", "responses_phase", "responses_store", "stream", "strict_tools"},
+		},
+		{"vllm-completions", `{"emulate_tools": true}`, []string{"emulate_tools"}},
+		{"vllm-completions", `{"responses_api": false, "stream": false}`, nil},
+	} {
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: "http://127.0.0.1:1"}}
+		p, err := kindOf(t, test.service, openaicompat.Services{strings.TrimSuffix(test.service, "-completions"): {Account: account}}).
+			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: test.args})
+		require.NoError(t, err)
+		_, unsent := provider.Sent(p, &modelv1.GenerateConfig{})
+		var names []string
+		for _, u := range unsent {
+			names = append(names, strings.TrimPrefix(u.Option, provider.ModelArgument))
+		}
+		assert.Equal(t, test.want, names, i)
+	}
+	for _, service := range []string{"groq", "azureai"} { // whose chat completions are at a place of their own
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: "http://127.0.0.1:1"}}
+		_, err := kindOf(t, service, openaicompat.Services{service: {Account: account}}).
+			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: `{"responses_api": true}`})
+		require.ErrorContains(t, err, service+" has chat completions alone", service)
+	}
 }
 
 // In Meta's answers a refusal of the model is filtered content.

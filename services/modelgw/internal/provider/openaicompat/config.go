@@ -55,7 +55,7 @@ func (c *Config) ReadEnv(env config.Variables) {
 	}
 	for _, variable := range env.Names() {
 		prefix, ok := strings.CutSuffix(variable, keySuffix)
-		if ok && prefix != "" && !known[prefix] && env.Get(variable) != "" && isAddress(env.Get(prefix+addressSuffix)) {
+		if ok && plainPrefix.MatchString(prefix) && !known[prefix] && env.Get(variable) != "" && isAddress(env.Get(prefix+addressSuffix)) {
 			all[strings.ToLower(strings.ReplaceAll(prefix, "_", "-"))] = provider.Account{}
 		}
 	}
@@ -66,6 +66,25 @@ func (c *Config) ReadEnv(env config.Variables) {
 	if len(all) > 0 {
 		c.Services = all
 	}
+}
+
+// plainPrefix matches what variables of services begin with, so that the name that is made of it leads back to them.
+var plainPrefix = regexp.MustCompile(`^[A-Z0-9][A-Z0-9_]*$`)
+
+// Validate refuses services that share their variables: each would be sent the key of the other.
+func (c *Config) Validate() error {
+	byVariable := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		byVariable[envName(name)] = append(byVariable[envName(name)], name)
+	}
+	var faults []error
+	for _, prefix := range slices.Sorted(maps.Keys(byVariable)) {
+		if names := byVariable[prefix]; len(names) > 1 {
+			faults = append(faults, fmt.Errorf("services: %s have the same variables, %s and %s; keep one of these names",
+				strings.Join(names, ", "), prefix+keySuffix, prefix+addressSuffix))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // isAddress reports whether a text is the address of a server. A pair of variables with another one is for others.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -97,6 +98,25 @@ func TestServicesOfVariables(t *testing.T) {
 		got[name] = [2]string{account.APIKey.Reveal(), account.BaseURL}
 	}
 	assert.Equal(t, want, got)
+}
+
+// Names that are not those of a service's variables make none: it would have neither the key nor the address.
+func TestOddNamesOfVariables(t *testing.T) {
+	c := loaded(t, "", map[string]string{
+		"acme_API_KEY": "k1", "acme_BASE_URL": "http://127.0.0.1:1", "Acme_API_KEY": "k2", "Acme_BASE_URL": "http://127.0.0.1:2", "A-B_API_KEY": "k3", "A-B_BASE_URL": "http://127.0.0.1:3",
+		"A/B_API_KEY": "k4", "A/B_BASE_URL": "http://127.0.0.1:4", "A.B_API_KEY": "k5", "A.B_BASE_URL": "http://127.0.0.1:5", "A1_API_KEY": "k6", "A1_BASE_URL": "http://127.0.0.1:6",
+	})
+	assert.Equal(t, []string{"a1"}, slices.Collect(maps.Keys(c.OpenAIAPI.Services)))
+}
+
+// Two services with the same variables would send the key of the one to the address of the other.
+func TestServicesWithTheSameVariables(t *testing.T) {
+	t.Parallel()
+	c := openaicompat.Config{Services: map[string]provider.Account{"acme-ai": {}, "acme_ai": {}, "ACME-AI": {}, "acme": {}}}
+	require.EqualError(t, c.Validate(), "services: ACME-AI, acme-ai, acme_ai have the same variables, ACME_AI_API_KEY and ACME_AI_BASE_URL; keep one of these names")
+	delete(c.Services, "acme_ai")
+	delete(c.Services, "ACME-AI")
+	require.NoError(t, c.Validate())
 }
 
 // Known services have their variables, which replace what the file says.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -85,6 +86,9 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	}
 	if s.ResponsesOnly && !byResponses {
 		return nil, provider.InvalidArguments(fmt.Errorf("%s has the Responses API alone, so that responses_api cannot be false", s.Name))
+	}
+	if byResponses && s.Path != "" {
+		return nil, provider.InvalidArguments(fmt.Errorf("%s has chat completions alone, so that responses_api cannot be true", s.Name))
 	}
 	m.emulates = m.differs.Emulate && !byResponses
 	if m.args.EmulateTools != nil {
@@ -198,16 +202,27 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	if _, given := responsesapi.ExtraBodyOf(c).Get(responsesapi.Metadata); given && m.responses != nil && !m.service.NoExtraBody && responsesapi.Stores(c, m.args.ResponsesStore) {
 		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + responsesapi.Metadata, Why: "since it stores the answer"})
 	}
-	for _, argument := range []struct {
-		name string
-		asks *bool
-	}{{"responses_store", m.args.ResponsesStore}, {"responses_phase", m.args.ResponsesPhase}} {
-		if m.responses == nil && argument.asks != nil && *argument.asks {
-			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "since chat completions do not take it"})
+	if m.responses != nil {
+		return append(all, unsentArguments("since the Responses API does not take it", map[string]bool{
+			reasoningEnabled: m.enabled != "", "strict_tools": m.args.StrictTools != nil,
+		})...)
+	}
+	return append(all, unsentArguments("since chat completions do not take it", map[string]bool{
+		"responses_store": isTrue(m.args.ResponsesStore), "responses_phase": isTrue(m.args.ResponsesPhase),
+	})...)
+}
+
+// unsentArguments are the model arguments that are given and not sent, by name.
+func unsentArguments(why string, given map[string]bool) (all []provider.Unsent) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if given[name] {
+			all = append(all, provider.Unsent{Option: provider.ModelArgument + name, Why: why})
 		}
 	}
 	return all
 }
+
+func isTrue(asked *bool) bool { return asked != nil && *asked }
 
 // Check implements provider.Provider: any call may succeed.
 func (*model) Check(*modelv1.GenerateConfig) error { return nil }
@@ -249,6 +264,9 @@ func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Res
 		response, err := m.client.Do(ctx, emulated, request)
 		if err == nil {
 			emulate.Read(response.Output, r.Tools, m.label)
+			if isForced(r.ToolChoice) && len(r.Tools) > 0 {
+				warnings = append(warnings, "the model is not forced to call a tool: its tools are in a prompt")
+			}
 			response.Warnings = warnings
 		}
 		return response, err

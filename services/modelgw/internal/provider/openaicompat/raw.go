@@ -51,10 +51,14 @@ func (m *rawModel) Capabilities() provider.Capabilities {
 
 // Overruled implements provider.OptionDropper.
 func (m *rawModel) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	all := unsentArguments("since prompts without a chat's template do not take it", map[string]bool{
+		"emulate_tools": isTrue(m.args.EmulateTools), "responses_api": isTrue(m.args.ResponsesAPI), "responses_phase": isTrue(m.args.ResponsesPhase),
+		"responses_store": isTrue(m.args.ResponsesStore), "stream": isTrue(m.args.Stream), "strict_tools": m.args.StrictTools != nil,
+	})
 	if c.TopLogprobs != nil && !c.GetLogprobs() {
-		return []provider.Unsent{{Option: "top_logprobs", Why: "which takes them with logprobs alone"}}
+		all = append(all, provider.Unsent{Option: "top_logprobs", Why: "which takes them with logprobs alone"})
 	}
-	return nil
+	return all
 }
 
 // Generate implements provider.Provider.

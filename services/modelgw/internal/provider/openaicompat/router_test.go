@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
@@ -194,4 +197,70 @@ func TestAzuresAddress(t *testing.T) {
 	upstream.Authorize(header)
 	assert.Equal(t, http.Header{"Api-Key": {"k"}, "Authorization": {"Bearer k"}}, header)
 	assert.Equal(t, "https://models.example/openai/v1/chat/completions", openAt(t, "groq", "m", "https://models.example", "").Capabilities().Upstreams[0].URL)
+}
+
+// OpenRouter says in a 200 what failed behind it, also beside choices: that is no answer.
+func TestFailuresWithinAnswersOfOpenRouter(t *testing.T) {
+	t.Parallel()
+	const begun = `data: {"choices":[{"index":0,"delta":{"content":"so far"}}]}` + "\n\ndata: "
+	for body, want := range map[string]provider.Class{
+		`{"error":{"code":502,"message":"down"},"choices":[]}`: provider.Transient,
+		`{"choices":[{"index":0,"message":{"role":"assistant","content":"so far"},"finish_reason":"error"}],"error":{"code":429,"message":"down"}}`: provider.RateLimit,
+		begun + `{"error":{"code":400,"message":"down"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}` + "\n\n":           provider.Final,
+	} {
+		err := generateAt(t, "openrouter", body)
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%s: %v", body, err)
+		assert.Equal(t, want, failure.Class, body)
+		assert.Equal(t, "down", failure.Message, body)
+	}
+}
+
+// The key is in no error and in no record, also if a server repeats it in an error that follows choices.
+func TestAKeyInAnErrorAfterChoices(t *testing.T) {
+	t.Parallel()
+	const key = "the-key-of-the-account"
+	for kind, body := range map[string]string{
+		"application/json":  `{"choices":[],"error":{"code":502,"message":"no access with ` + key + `"}}`,
+		"text/event-stream": `data: {"choices":[{"index":0,"delta":{"content":"so far"}}],"error":{"code":502,"message":"no access with ` + key + `"}}` + "\n\n",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = fmt.Fprint(w, body)
+		}))
+		t.Cleanup(server.Close)
+		account := openaicompat.Account{Account: provider.Account{APIKey: config.NewSecret(key), BaseURL: server.URL}}
+		p, err := kindOf(t, "openrouter", openaicompat.Services{"openrouter": {Account: account}}).
+			Open(provider.Spec{Model: "m", Account: provider.DefaultAccount, Args: fmt.Sprintf(`{"stream": %t}`, kind == "text/event-stream")})
+		require.NoError(t, err)
+		_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll})
+		require.ErrorContains(t, err, "no access with", kind)
+		assert.NotContains(t, err.Error(), key, kind)
+		failure, _ := provider.As(err)
+		assert.NotContains(t, failure.Message+failure.Cause.Error(), key, kind)
+		assert.Contains(t, failure.Call.GetResponseJson(), "no access with", kind)
+		assert.NotContains(t, failure.Call.GetResponseJson(), key, kind)
+	}
+}
+
+// An answer of OpenRouter that cannot be read may be repeated, streamed or not.
+func TestBrokenAnswersOfOpenRouter(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"choices":[{"ind`, `{"id":"c1"}`, "data: {\"choices\":[{\"ind\n\n"} {
+		assert.Equal(t, provider.Transient, provider.ClassOfError(generateAt(t, "openrouter", body)), body)
+	}
+}
+
+// generateAt is the error of a call of a service that gives one answer, as a stream if it begins so.
+func generateAt(t *testing.T, service, body string) error {
+	t.Helper()
+	stream := strings.HasPrefix(body, "data: ")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", map[bool]string{true: "text/event-stream", false: "application/json"}[stream])
+		_, _ = fmt.Fprint(w, body)
+	}))
+	t.Cleanup(server.Close)
+	p := openAt(t, service, "m", server.URL, fmt.Sprintf(`{"stream": %t}`, stream))
+	_, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+	return err
 }

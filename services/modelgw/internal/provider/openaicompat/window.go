@@ -31,23 +31,28 @@ const (
 	maxListing = 1 << 20
 )
 
-// ask asks the server, unless it has answered before.
+// ask asks the server, unless it has answered before, or another call asks it now.
 func (w *window) ask(ctx context.Context, client *chatapi.Client, model string) {
-	w.mu.Lock()
+	if !w.mu.TryLock() {
+		return
+	}
 	defer w.mu.Unlock()
 	if w.known || w.tries >= windowTries {
 		return
 	}
 	w.tries++
-	ctx, cancel := context.WithTimeout(ctx, windowTimeout)
+	within, cancel := context.WithTimeout(ctx, windowTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(client.BaseURL, "/v1")+"/v1/models", http.NoBody)
+	request, err := http.NewRequestWithContext(within, http.MethodGet, strings.TrimSuffix(client.BaseURL, "/v1")+"/v1/models", http.NoBody)
 	if err != nil {
 		return
 	}
 	client.Authorize(request.Header)
 	answer, err := client.HTTP.Do(request)
 	if err != nil {
+		if ctx.Err() != nil {
+			w.tries-- // The call ended, which says nothing of the server.
+		}
 		return
 	}
 	defer answer.Body.Close()

@@ -25,6 +25,15 @@ func RedactSecrets(c *http.Client, secrets ...config.Secret) *http.Client {
 	return &own
 }
 
+// Redact redacts the secrets of a client of RedactSecrets in a text, for errors within what began as an answer; a text
+// of another client stays as it is.
+func Redact(c *http.Client, text string) string {
+	if t, ok := c.Transport.(*redactingTransport); ok {
+		return t.secrets.text(text)
+	}
+	return text
+}
+
 // RedactEvents returns a function that makes a codec redact the secrets of an account from the failures within streams,
 // for a format whose frames have checksums: RedactSecrets sees only their bytes.
 func RedactEvents(secrets ...config.Secret) func(dialect.Codec) dialect.Codec {

@@ -1,0 +1,272 @@
+package modelgw
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrock"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mistral"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
+)
+
+// vendor is a provider and its part of the configuration.
+type vendor struct {
+	name string
+	// kind returns the provider, and a function that closes what it opened.
+	kind func(*Config, *Deps) (provider.Kind, func() error, error)
+	// own are the addresses of the account `default`, by the names under which an operator sets them; nil if there are
+	// none.
+	own func(*Config) map[string]string
+	// accounts are the addresses of the further accounts by name, by the key of the accounts; nil if there are none.
+	accounts func(*Config) map[string]map[string]string
+}
+
+// vendors are the providers, by name. Another one is an entry here and a field of [Config]; known services that speak
+// OpenAI's formats are a table of openaicompat.
+var vendors = []vendor{
+	{
+		name: anthropic.Name,
+		kind: plain(anthropic.Kind, func(c *Config) anthropic.Config { return c.Anthropic }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{
+				"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)":                   c.Anthropic.BaseURL,
+				"AZUREAI_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.base_url)":     c.Anthropic.Azure.BaseURL,
+				"AZURE_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.azure_base_url)": c.Anthropic.Azure.AzureBaseURL,
+			}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{
+				"anthropic.accounts": bases(c.Anthropic.Accounts, baseURL), "anthropic.azure.accounts": bases(c.Anthropic.Azure.Accounts, baseURL),
+			}
+		},
+	},
+	{
+		name: bedrock.Name,
+		kind: plain(bedrock.Kind, func(c *Config) bedrock.Config { return c.Bedrock }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{"BEDROCK_BASE_URL (modelgw.bedrock.base_url)": c.Bedrock.BaseURL}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{"bedrock.accounts": bases(c.Bedrock.Accounts, func(a bedrock.Account) string { return a.BaseURL })}
+		},
+	},
+	{
+		name: google.Name,
+		kind: plain(google.Kind, func(c *Config) google.Config { return c.Google }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{"GOOGLE_BASE_URL (modelgw.google.base_url)": c.Google.BaseURL}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{"google.accounts": bases(c.Google.Accounts, baseURL)}
+		},
+	},
+	{
+		name: grok.Name,
+		kind: plain(grok.Kind, func(c *Config) grok.Config { return c.Grok }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{
+				"XAI_BASE_URL (modelgw.grok.base_url)":       grok.WithScheme(c.Grok.BaseURL),
+				"GROK_BASE_URL (modelgw.grok.grok_base_url)": grok.WithScheme(c.Grok.GrokBaseURL),
+			}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{"grok.accounts": bases(c.Grok.Accounts, func(a provider.Account) string { return grok.WithScheme(a.BaseURL) })}
+		},
+	},
+	{
+		name: mistral.Name,
+		kind: plain(mistral.Kind, func(c *Config) mistral.Config { return c.Mistral }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{
+				"MISTRAL_BASE_URL (modelgw.mistral.base_url)":                   c.Mistral.BaseURL,
+				"AZUREAI_MISTRAL_BASE_URL (modelgw.mistral.azure.base_url)":     c.Mistral.Azure.BaseURL,
+				"AZURE_MISTRAL_BASE_URL (modelgw.mistral.azure.azure_base_url)": c.Mistral.Azure.AzureBaseURL,
+			}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{"mistral.accounts": bases(c.Mistral.Accounts, func(a mistral.Account) string { return a.BaseURL })}
+		},
+	},
+	{
+		name: mockllm.Name,
+		kind: func(c *Config, d *Deps) (provider.Kind, func() error, error) { return mockllm.Kind(c.Mockllm, d.Blobs) },
+	},
+	{
+		name: openai.Name,
+		kind: plain(openai.Kind, func(c *Config) openai.Config { return c.OpenAI }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{
+				"OPENAI_BASE_URL (modelgw.openai.base_url)":                   c.OpenAI.BaseURL,
+				"AZUREAI_OPENAI_BASE_URL (modelgw.openai.azure.base_url)":     c.OpenAI.Azure.BaseURL,
+				"AZURE_OPENAI_BASE_URL (modelgw.openai.azure.azure_base_url)": c.OpenAI.Azure.AzureBaseURL,
+				"AZURE_OPENAI_ENDPOINT (modelgw.openai.azure.endpoint)":       c.OpenAI.Azure.Endpoint,
+			}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{
+				"openai.accounts":       bases(c.OpenAI.Accounts, func(a openai.Account) string { return a.BaseURL }),
+				"openai.azure.accounts": bases(c.OpenAI.Azure.Accounts, baseURL),
+			}
+		},
+	},
+	{
+		name: openaicompat.Name, // Its services are models of one account.
+		kind: plain(openaicompat.Kind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
+		own: func(c *Config) map[string]string {
+			return keyed("openai_api.services", bases(c.OpenAIAPI.Services, baseURL))
+		},
+	},
+	{
+		name: openaicompat.RawName,
+		kind: plain(openaicompat.RawKind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
+	},
+	{
+		name: sagemaker.Name,
+		kind: plain(sagemaker.Kind, func(c *Config) sagemaker.Config { return c.SageMaker }),
+		own: func(c *Config) map[string]string {
+			return map[string]string{"modelgw.sagemaker.base_url": c.SageMaker.BaseURL}
+		},
+		accounts: func(c *Config) map[string]map[string]string {
+			return map[string]map[string]string{"sagemaker.accounts": bases(c.SageMaker.Accounts, func(a sagemaker.Account) string { return a.BaseURL })}
+		},
+	},
+}
+
+// plain is the kind of a provider that needs nothing but its configuration.
+func plain[C any](kind func(C) (provider.Kind, func() error), of func(*Config) C) func(*Config, *Deps) (provider.Kind, func() error, error) {
+	return func(c *Config, _ *Deps) (provider.Kind, func() error, error) {
+		k, closer := kind(of(c))
+		return k, closer, nil
+	}
+}
+
+// bases are the addresses of accounts by name.
+func bases[A any](accounts map[string]A, of func(A) string) map[string]string {
+	all := map[string]string{}
+	for name, account := range accounts {
+		all[name] = of(account)
+	}
+	return all
+}
+
+func baseURL(a provider.Account) string { return a.BaseURL }
+
+// keyed are the addresses of accounts below a key, by the names under which an operator sets them.
+func keyed(key string, addresses map[string]string) map[string]string {
+	all := map[string]string{}
+	for name, address := range addresses {
+		all["modelgw."+key+"."+name+".base_url"] = address
+	}
+	return all
+}
+
+// baseURLs are the base URLs of all accounts, by the names under which an operator sets them.
+func (c *Config) baseURLs() map[string]string {
+	all := map[string]string{}
+	for _, v := range vendors {
+		if v.own != nil {
+			maps.Copy(all, v.own(c))
+		}
+		if v.accounts != nil {
+			for key, addresses := range v.accounts(c) {
+				maps.Copy(all, keyed(key, addresses))
+			}
+		}
+	}
+	for name, address := range c.Services.BaseURLs() {
+		all["modelgw.services."+name] = address
+	}
+	return all
+}
+
+// accountFaults are the errors for further accounts that have the name of the default one, which would hide them.
+func (c *Config) accountFaults() (faults []error) {
+	check := func(key string, taken bool) {
+		if taken {
+			faults = append(faults, fmt.Errorf("%s.%s: the account %s is configured beside accounts, not among them", key, provider.DefaultAccount, provider.DefaultAccount))
+		}
+	}
+	for _, v := range vendors {
+		if v.accounts == nil {
+			continue
+		}
+		all := v.accounts(c)
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			_, taken := all[key][provider.DefaultAccount]
+			check(key, taken)
+		}
+	}
+	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
+		_, taken := c.Services[service].Accounts[provider.DefaultAccount]
+		check("services."+service+".accounts", taken)
+	}
+	return faults
+}
+
+// accountScopes are the scopes of the accounts that calls may have.
+func (c *Config) accountScopes() []string {
+	var all []string
+	for _, v := range vendors {
+		all = append(all, scopeOfAccount(v.name, provider.DefaultAccount))
+		if v.accounts == nil {
+			continue
+		}
+		for _, accounts := range v.accounts(c) {
+			for name := range accounts {
+				all = append(all, scopeOfAccount(v.name, name))
+			}
+		}
+	}
+	for service, accounts := range c.Services.AccountNames() {
+		for _, name := range accounts {
+			all = append(all, scopeOfAccount(service, name))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func scopeOfAccount(kind, account string) string { return "accounts/" + kind + "/" + account }
+
+// register adds the providers.
+func (s *Service) register(cfg Config, deps Deps) error {
+	var kinds []provider.Kind
+	for _, v := range vendors {
+		kind, closer, err := v.kind(&cfg, &deps)
+		if err != nil {
+			return err
+		}
+		kinds, s.closers = append(kinds, kind), append(s.closers, closer)
+	}
+	known, closeKnown := openaicompat.Kinds(cfg.Services)
+	s.closers = append(s.closers, closeKnown)
+	for _, kind := range append(kinds, known...) {
+		if err := s.registry.Register(kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Models are the models that a service without configuration knows by name, as `provider/name`.
+func Models() []string {
+	var models []string
+	for _, v := range vendors {
+		kind, closer, err := v.kind(&Config{}, &Deps{})
+		if err != nil || closer() != nil {
+			return nil // Nothing is opened that could fail to close.
+		}
+		for _, name := range slices.Sorted(slices.Values(kind.Models)) {
+			models = append(models, kind.Name+"/"+name)
+		}
+	}
+	return models
+}
