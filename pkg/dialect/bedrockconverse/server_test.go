@@ -112,6 +112,21 @@ func TestSealedReasoningOfOthersReturns(t *testing.T) {
 	}
 }
 
+// The arguments of a call may have members of any name.
+func TestAScanReadsNoArgumentsOfACall(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"stopReason":"max_tokens","usage":{"inputTokens":99},"metadata":{"usage":{"inputTokens":99}},"messageStop":{"stopReason":"max_tokens"}}`
+	for _, text := range []string{"", strings.Repeat("x", 20<<10)} {
+		var facts dialect.Facts
+		bedrockconverse.Codec{}.ScanUsage([]byte(`{"output":{"message":{"role":"assistant","content":[{"toolUse":{"toolUseId":"t","name":"f","input":`+arguments+`}},{"text":"`+text+`"},`+
+			`{"toolUse":{"toolUseId":"u","name":"f","input":`+arguments+`}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":2}}`), &facts)
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, facts.StopReason)
+		assert.Equal(t, int64(1), facts.Usage.GetInputTokens())
+		assert.True(t, facts.Ended)
+		assert.False(t, facts.Failed)
+	}
+}
+
 // An image of an answer comes to a client of a stream too, once, whether it came as a piece or only in the end.
 func TestAnImageIsStreamed(t *testing.T) {
 	t.Parallel()
