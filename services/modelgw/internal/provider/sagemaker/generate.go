@@ -12,11 +12,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 )
 
 // codec is chat completions behind SageMaker, which words the errors of a model's container in its own.
@@ -126,23 +126,12 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 		schema.JsonSchema = dialect.EditSchema(schema.GetJsonSchema(), dialect.DropBounds)
 	}
 	request := &openaichat.Request{ModelInAddress: true, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: tools(r.Tools), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
+		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, dialect.DropBounds), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
 	}}
 	if !request.Stream {
 		request.Members = append(request.Members, dialect.Member{Name: "stream", JSON: "false"})
 	}
 	return request
-}
-
-// tools are the tools without the keywords that such servers refuse.
-func tools(given []*toolv1.ToolInfo) []*toolv1.ToolInfo {
-	var all []*toolv1.ToolInfo
-	for _, tool := range given {
-		all = append(all, &toolv1.ToolInfo{
-			Name: tool.GetName(), Description: tool.GetDescription(), ParametersJson: dialect.EditSchema(tool.GetParametersJson(), dialect.DropBounds),
-		})
-	}
-	return all
 }
 
 // members are members that chat completions do not have. A conversation that ends with the model's words is continued.
