@@ -152,7 +152,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
 	}
 	m.account, m.asked = account, cmp.Or(m.args.EndpointURL, spec.BaseURL)
-	if _, err := m.endpoint(""); err != nil {
+	if _, err := m.endpoint(m.region()); err != nil {
 		return nil, err
 	}
 	if err := account.Check(); err != nil {

@@ -117,8 +117,10 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 		_, err := kindOf(t, signed("")).Open(provider.Spec{Model: "river", Account: provider.DefaultAccount, Args: args})
 		assert.Equal(t, reason, rpcerr.Reason(err), "%s: %v", args, err)
 	}
+	_, err := kindOf(t, signed("")).Open(provider.Spec{Model: "river", Account: provider.DefaultAccount, Args: `{"endpoint_url":"https://runtime.sagemaker.us-east-1.amazonaws.com"}`})
+	require.NoError(t, err, "AWS's own address may be asked for")
 	kind := kindOf(t, sagemaker.Config{})
-	_, err := kind.Open(provider.Spec{Model: "river", Account: provider.DefaultAccount})
+	_, err = kind.Open(provider.Spec{Model: "river", Account: provider.DefaultAccount})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, rpcerr.Reason(err))
 	assert.False(t, kind.Accounts[0].GetUsable())
 	_, unsent := provider.Sent(opened(t, "", `{"read_timeout":5}`), &modelv1.GenerateConfig{ReasoningEffort: new("none")})
