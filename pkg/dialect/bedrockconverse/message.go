@@ -140,24 +140,35 @@ func (e *encoder) shown(part *contentv1.Content, where string) {
 // imageFormats are the formats of images.
 var imageFormats = []string{"png", "jpeg", "gif", "webp"}
 
+// inline is the format and the data of an image; ok is false if the API does not take it.
+func inline(image *contentv1.Image) (format, data string, ok bool) {
+	mediaType, data, ok := dialect.SplitDataURI(image.GetMedia().GetUri())
+	format, isImage := strings.CutPrefix(mediaType, "image/")
+	return format, data, ok && isImage && slices.Contains(imageFormats, format)
+}
+
 // writeImage writes an image. It reports whether the format has it.
 func writeImage(w *jsonwrite.Writer, image *contentv1.Image) bool {
-	mediaType, data, inline := dialect.SplitDataURI(image.GetMedia().GetUri())
-	format, isImage := strings.CutPrefix(mediaType, "image/")
-	if !inline || !isImage || !slices.Contains(imageFormats, format) {
+	format, data, ok := inline(image)
+	if !ok {
 		return false
 	}
 	w.BeginObject()
 	w.Key("image")
 	w.BeginObject()
 	w.TextMember("format", format)
+	writeSource(w, data)
+	w.EndObject()
+	w.EndObject()
+	return true
+}
+
+// writeSource writes the data of an image, in base64.
+func writeSource(w *jsonwrite.Writer, data string) {
 	w.Key("source")
 	w.BeginObject()
 	w.TextMember("bytes", data)
 	w.EndObject()
-	w.EndObject()
-	w.EndObject()
-	return true
 }
 
 // Statuses of a tool's result.

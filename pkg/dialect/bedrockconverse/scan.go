@@ -2,6 +2,7 @@ package bedrockconverse
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -9,32 +10,40 @@ import (
 )
 
 // scanned are the members of an answer, or of an event, that ScanUsage looks for.
-var scanned = []string{"usage", "metadata", eventStop}
+var scanned = []string{"usage", "metadata", "stopReason", eventStop}
 
-// ScanUsage implements dialect.Codec.
+// within are those of the members of an answer that an event has within a member of its own.
+var within = []string{"usage", "stopReason"}
+
+// ScanUsage implements dialect.Codec. The arguments of a call are JSON within an answer, and may have members of any name,
+// so that the members are looked for in their places.
 func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	facts.Pieces++
-	if word, ok := dialect.Word(doc, `"stopReason"`); ok {
-		facts.StopReason = stopReason(word)
-		facts.Ended = facts.Ended || dialect.Says(doc, `"`+eventStop+`"`) || dialect.Says(doc, `"output"`)
-	}
 	failed := bytes.HasPrefix(bytes.TrimSpace(doc), []byte(`{"`+eventError+`"`)) || dialect.Says(doc, `"__type"`) && !dialect.Says(doc, `"output"`)
 	facts.Failed = facts.Failed || failed
-	var found [3]jsonscan.Span
+	said := dialect.Says(doc, `"stopReason"`)
+	if !said && !dialect.Says(doc, `"inputTokens"`) {
+		return
+	}
+	var found [4]jsonscan.Span
 	jsonscan.Edges(doc, scanned, found[:])
-	within, at := doc, found[0]
-	if found[1].Found() {
-		within = found[1].Of(doc)
-		var inner [1]jsonscan.Span
-		if jsonscan.Object(within, scanned[:1], inner[:]) != nil {
+	event := cmp.Or(found[1], found[3])
+	if !event.Found() && (said && !found[2].Found() || !found[0].Found()) && jsonscan.Object(doc, scanned, found[:]) != nil {
+		return
+	}
+	usageAt, reasonAt := found[0].Of(doc), found[2].Of(doc)
+	if event.Found() {
+		inner, at := event.Of(doc), [2]jsonscan.Span{}
+		if jsonscan.Object(inner, within, at[:]) != nil {
 			return
 		}
-		at = inner[0]
-	} else if !at.Found() && dialect.Says(doc, `"inputTokens"`) && jsonscan.Object(doc, scanned, found[:]) == nil {
-		at = found[0]
+		usageAt, reasonAt = at[0].Of(inner), at[1].Of(inner)
+	}
+	if word, ok := jsonscan.Text(reasonAt); ok {
+		facts.StopReason, facts.Ended = stopReason(word), true
 	}
 	var u *usage
-	if json.Unmarshal(at.Of(within), &u) == nil && u != nil {
+	if json.Unmarshal(usageAt, &u) == nil && u != nil {
 		facts.Usage = u.message()
 	}
 }

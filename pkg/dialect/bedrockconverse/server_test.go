@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"strings"
@@ -108,6 +109,51 @@ func TestSealedReasoningOfOthersReturns(t *testing.T) {
 		r, err := bedrockconverse.Codec{}.ParseRequest([]byte(`{"messages":[` + message + `]}`))
 		require.NoError(t, err, message)
 		assert.True(t, proto.Equal(m.GetContent(), r.Messages[0].GetContent()), "%s: %s", name, message)
+	}
+}
+
+// The arguments of a call may have members of any name.
+func TestAScanReadsNoArgumentsOfACall(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"stopReason":"max_tokens","usage":{"inputTokens":99},"metadata":{"usage":{"inputTokens":99}},"messageStop":{"stopReason":"max_tokens"}}`
+	for _, text := range []string{"", strings.Repeat("x", 20<<10)} {
+		var facts dialect.Facts
+		bedrockconverse.Codec{}.ScanUsage([]byte(`{"output":{"message":{"role":"assistant","content":[{"toolUse":{"toolUseId":"t","name":"f","input":`+arguments+`}},{"text":"`+text+`"},`+
+			`{"toolUse":{"toolUseId":"u","name":"f","input":`+arguments+`}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":2}}`), &facts)
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, facts.StopReason)
+		assert.Equal(t, int64(1), facts.Usage.GetInputTokens())
+		assert.True(t, facts.Ended)
+		assert.False(t, facts.Failed)
+	}
+}
+
+// An image of an answer comes to a client of a stream too, once, whether it came as a piece or only in the end.
+func TestAnImageIsStreamed(t *testing.T) {
+	t.Parallel()
+	m := chat.Assistant("")
+	picture := chat.ImagePart("data:image/png;base64,aGk=")
+	m.Content = chat.ListContent(chat.TextPart("So."), picture)
+	output := chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)
+	streams := map[string]string{"the vendor's": suite.Streams["an image"].Events}
+	for i, pieces := range [][]*modelv1.GenerateDelta{nil, {dialect.TextDelta("So.")}, {dialect.TextDelta("So."), dialect.PartDelta(picture)}} {
+		var wire bytes.Buffer
+		w := bedrockconverse.Codec{}.NewStreamWriter(&wire, dialect.ResponseMeta{})
+		for _, piece := range pieces {
+			require.NoError(t, w.Write(piece))
+		}
+		require.NoError(t, w.Close(output))
+		streams[fmt.Sprint("after pieces: ", i)] = wire.String()
+	}
+	for name, stream := range streams {
+		reader := bedrockconverse.Codec{}.NewStreamReader()
+		for event, err := range (bedrockconverse.Codec{}).ReadEvents(strings.NewReader(stream)) {
+			require.NoError(t, err)
+			_, err = reader.Add(event)
+			require.NoError(t, err)
+		}
+		got, err := reader.Response().Output(nil)
+		require.NoError(t, err)
+		assert.True(t, proto.Equal(m.GetContent(), chat.FirstMessage(got).GetContent()), "%s: %v", name, got)
 	}
 }
 

@@ -34,7 +34,7 @@ func (Codec) NewStreamReader() dialect.StreamReader {
 //
 //	messageStart (contentBlockStart? contentBlockDelta* contentBlockStop)* messageStop metadata
 //
-// Only blocks of calls have a start.
+// Only blocks of calls and images have a start.
 type streamReader struct {
 	answer  Answer
 	blocks  map[int]*growing
@@ -47,13 +47,14 @@ type streamReader struct {
 // growing is a block that grows.
 type growing struct {
 	text, reasoning, signature, input strings.Builder
-	// redacted are the bytes of redacted content.
-	redacted []byte
-	call     *toolUse
+	// data are the bytes of redacted content, or of an image.
+	data []byte
+	call *toolUse
 	// place is that of the call among the calls.
 	place int32
-	image *image
-	kind  blockKind
+	// format is that of an image.
+	format string
+	kind   blockKind
 }
 
 // blockKind is what a block is, as its first piece shows.
@@ -88,6 +89,7 @@ type blockStart struct {
 	Index int `json:"contentBlockIndex"`
 	Start struct {
 		ToolUse *toolUse `json:"toolUse"`
+		Image   *image   `json:"image"`
 	} `json:"start"`
 }
 
@@ -160,8 +162,15 @@ func (b *growing) is(kind blockKind) {
 
 func (s *streamReader) start(e *blockStart) ([]*modelv1.GenerateDelta, error) {
 	b, err := s.block(e.Index)
-	if err != nil || e.Start.ToolUse == nil || b.call != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case e.Start.Image != nil:
+		b.is(imageBlock)
+		b.format = e.Start.Image.Format
+		return nil, nil
+	case e.Start.ToolUse == nil || b.call != nil:
+		return nil, nil
 	}
 	b.is(callBlock)
 	b.call, b.place = e.Start.ToolUse, s.calls
@@ -184,20 +193,27 @@ func (s *streamReader) grow(e *blockDelta) ([]*modelv1.GenerateDelta, error) {
 		}), nil
 	case d.Reasoning != nil && d.Reasoning.Redacted != "":
 		b.is(redactedBlock)
-		piece, err := base64.StdEncoding.DecodeString(d.Reasoning.Redacted)
-		if err != nil {
-			return nil, malformed(err)
-		}
-		b.redacted = append(b.redacted, piece...)
+		return nil, b.addData(redactedBlock, d.Reasoning.Redacted)
 	case d.Reasoning != nil:
 		b.is(reasoningBlock)
 		b.signature.WriteString(d.Reasoning.Signature)
 		return b.add(&b.reasoning, d.Reasoning.Text, reasoningBlock, dialect.ReasoningDelta), nil
-	case d.Image != nil && d.Image.Format != "":
-		b.is(imageBlock)
-		b.image = d.Image
+	case d.Image != nil:
+		return nil, b.addData(imageBlock, d.Image.Source.Bytes)
 	}
 	return nil, nil
+}
+
+// addData adds a piece of data, in base64, to a block of a kind.
+func (b *growing) addData(kind blockKind, piece string) error {
+	data, err := base64.StdEncoding.DecodeString(piece)
+	if err != nil {
+		return malformed(err)
+	}
+	if b.kind == kind {
+		b.data = append(b.data, data...)
+	}
+	return nil
 }
 
 // add adds a piece to a block of a kind, and returns the piece unless it is empty.
@@ -212,7 +228,7 @@ func (b *growing) add(to *strings.Builder, piece string, kind blockKind, delta f
 // end returns, at the end of a block, the part that its pieces do not contain: redacted content, or an image.
 func (s *streamReader) end(e *blockStop) ([]*modelv1.GenerateDelta, error) {
 	b, err := s.block(e.Index)
-	if err != nil || b.kind != redactedBlock && b.kind != imageBlock {
+	if err != nil || len(b.data) == 0 {
 		return nil, err
 	}
 	whole := b.whole()
@@ -228,11 +244,14 @@ func (b *growing) whole() (whole wireBlock) {
 	case reasoningBlock:
 		whole.Reasoning = &reasoningContent{Text: &reasoningText{Text: b.reasoning.String(), Signature: b.signature.String()}}
 	case redactedBlock:
-		whole.Reasoning = &reasoningContent{Redacted: base64.StdEncoding.EncodeToString(b.redacted)}
+		whole.Reasoning = &reasoningContent{Redacted: base64.StdEncoding.EncodeToString(b.data)}
 	case callBlock:
 		whole.ToolUse = &toolUse{ID: b.call.ID, Name: b.call.Name, Input: dialect.Arguments(b.input.String())}
 	case imageBlock:
-		whole.Image = b.image
+		if len(b.data) > 0 { // The bytes may be stored at the vendor instead.
+			whole.Image = &image{Format: b.format}
+			whole.Image.Source.Bytes = base64.StdEncoding.EncodeToString(b.data)
+		}
 	}
 	return whole
 }

@@ -21,9 +21,11 @@ type streamWriter struct {
 	// next is the place of the next block; open is the kind of the last one while it is not closed.
 	next int
 	open blockKind
-	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part.
+	// What was already written, so that Close adds only the rest. sealed means that reasoning came as a whole part, and
+	// images counts those that did.
 	text, reasoning strings.Builder
 	sealed          bool
+	images          int
 	calls           map[int32]*sentCall
 	// payload is that of an event. It is used again.
 	payload []byte
@@ -73,6 +75,10 @@ func (s *streamWriter) Write(d *modelv1.GenerateDelta) error {
 	case *modelv1.GenerateDelta_ToolCall:
 		s.writeCall(piece.ToolCall)
 	case *modelv1.GenerateDelta_Part:
+		if image := piece.Part.GetImage(); image != nil {
+			s.images++
+			s.writeImage(image)
+		}
 		s.writePart(piece.Part)
 	}
 	return s.frames.Err()
@@ -113,6 +119,10 @@ func (s *streamWriter) rest(m *modelv1.ChatMessage) {
 				s.closeBlock() // Each text of an answer is a block of its own.
 			}
 			s.writeText(text)
+		case part.GetImage() != nil && s.images > 0:
+			s.images-- // It is written already.
+		case part.GetImage() != nil:
+			s.writeImage(part.GetImage())
 		case part.GetReasoning() != nil:
 			said, signature, content := answered(part)
 			missing, begun := reasoning.Of(said)
@@ -194,14 +204,40 @@ func (s *streamWriter) writePart(part *contentv1.Content) {
 	s.writeSignature(signature)
 }
 
+// writeImage writes an image, unless the format does not have it.
+func (s *streamWriter) writeImage(image *contentv1.Image) {
+	format, data, ok := inline(image)
+	if !ok {
+		return
+	}
+	s.begin(imageBlock, func(w *jsonwrite.Writer) {
+		w.Key("image")
+		w.BeginObject()
+		w.TextMember("format", format)
+		w.EndObject()
+	})
+	s.delta(s.next-1, func(w *jsonwrite.Writer) {
+		w.Key("image")
+		w.BeginObject()
+		writeSource(w, data)
+		w.EndObject()
+	})
+	s.closeBlock()
+}
+
 // writeCall writes a piece of a call. Pieces of a call whose block is closed bear its place all the same.
 func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
 	sent := s.calls[piece.GetIndex()]
 	if sent == nil {
-		s.closeBlock()
 		sent = &sentCall{place: s.next}
 		s.calls[piece.GetIndex()] = sent
-		s.begin(callBlock, piece)
+		s.begin(callBlock, func(w *jsonwrite.Writer) {
+			w.Key("toolUse")
+			w.BeginObject()
+			w.TextMember("toolUseId", piece.GetId())
+			w.TextMember("name", piece.GetFunction())
+			w.EndObject()
+		})
 	}
 	if piece.GetArguments() != "" {
 		sent.arguments = true
@@ -214,25 +250,22 @@ func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
 	}
 }
 
-// begin begins a block, unless one of its kind is open. Only that of a call has an event for it.
-func (s *streamWriter) begin(kind blockKind, call *modelv1.ToolCallDelta) {
-	if s.open == kind && kind != callBlock {
+// begin begins a block, unless one of its kind is open. start writes what the event for it says; nil if it has none, as
+// all but calls and images.
+func (s *streamWriter) begin(kind blockKind, start func(*jsonwrite.Writer)) {
+	if s.open == kind && start == nil {
 		return
 	}
 	s.closeBlock()
 	place := s.next
 	s.next, s.open = s.next+1, kind
-	if call == nil {
+	if start == nil {
 		return
 	}
 	_ = s.event(eventBlockStart, func(w *jsonwrite.Writer) {
 		w.Key("start")
 		w.BeginObject()
-		w.Key("toolUse")
-		w.BeginObject()
-		w.TextMember("toolUseId", call.GetId())
-		w.TextMember("name", call.GetFunction())
-		w.EndObject()
+		start(w)
 		w.EndObject()
 		w.IntMember("contentBlockIndex", int64(place))
 	})

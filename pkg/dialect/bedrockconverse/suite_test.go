@@ -108,6 +108,16 @@ var suite = dialecttest.Harness{
 			),
 			Body: `{"output":{"message":{"content":[{"reasoningContent":{"redactedContent":"b3BhcXVl"}},{"text":"Hi."}]}},"stopReason":"end_turn"}`,
 		},
+		"an image": {
+			Events: frames(
+				`messageStart {"role":"assistant"}`, `contentBlockDelta {"contentBlockIndex":0,"delta":{"text":"So."}}`, `contentBlockStop {"contentBlockIndex":0}`,
+				`contentBlockStart {"contentBlockIndex":1,"start":{"image":{"format":"png"}}}`,
+				`contentBlockDelta {"contentBlockIndex":1,"delta":{"image":{"source":{"bytes":"aA=="}}}}`,
+				`contentBlockDelta {"contentBlockIndex":1,"delta":{"image":{"source":{"bytes":"aQ=="}}}}`, `contentBlockStop {"contentBlockIndex":1}`,
+				`messageStop {"stopReason":"end_turn"}`, `metadata {}`,
+			),
+			Body: `{"output":{"message":{"content":[{"text":"So."},{"image":{"format":"png","source":{"bytes":"aGk="}}}]}},"stopReason":"end_turn"}`,
+		},
 	},
 	Errors: map[string]dialect.Error{
 		`{"message":"m"}`: {Message: "m"},

@@ -28,7 +28,7 @@ type streamWriter struct {
 // written is the written part of a choice.
 type written struct {
 	text, reasoning strings.Builder
-	calls           map[int32]bool // by index
+	calls           dialect.CallRemainder
 }
 
 // NewStreamWriter implements dialect.Codec.
@@ -48,7 +48,7 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 		c.reasoning.WriteString(piece.Reasoning)
 		s.reasoning(delta.GetChoice(), piece.Reasoning)
 	case *modelv1.GenerateDelta_ToolCall:
-		c.calls[piece.ToolCall.GetIndex()] = true
+		c.calls.Add(piece.ToolCall)
 		s.call(delta.GetChoice(), piece.ToolCall)
 	}
 	return s.send()
@@ -115,8 +115,8 @@ func (s *streamWriter) rest(index int32, m *modelv1.ChatMessage) {
 		}
 	}
 	for i, call := range m.GetToolCalls() {
-		if !c.calls[int32(i)] {
-			s.call(index, &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction(), Arguments: dialect.ArgumentsOf(call)})
+		if missing := c.calls.Of(int32(i), call); missing != nil {
+			s.call(index, missing)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (s *streamWriter) rest(index int32, m *modelv1.ChatMessage) {
 func (s *streamWriter) choice(index int32) *written {
 	c, open := s.choices[index]
 	if !open {
-		c = &written{calls: map[int32]bool{}}
+		c = &written{}
 		s.choices[index] = c
 		s.piece(index, func(w *jsonwrite.Writer) {
 			w.TextMember("role", "assistant")

@@ -25,7 +25,7 @@ type streamWriter struct {
 // streamed is the written part of a choice.
 type streamed struct {
 	text, reasoning strings.Builder
-	calls           map[int32]bool // by index
+	calls           dialect.CallRemainder
 }
 
 // NewStreamWriter implements dialect.Codec.
@@ -45,7 +45,7 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 		c.reasoning.WriteString(piece.Reasoning)
 		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
 	case *modelv1.GenerateDelta_ToolCall:
-		c.calls[piece.ToolCall.GetIndex()] = true
+		c.calls.Add(piece.ToolCall)
 		s.piece(delta.GetChoice(), func(w *jsonwrite.Writer) { writeCallDelta(w, piece.ToolCall) })
 	}
 	return s.send()
@@ -111,10 +111,8 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 		s.piece(index, func(w *jsonwrite.Writer) { w.TextMember("content", rest) })
 	}
 	for i, call := range all.calls {
-		if !c.calls[int32(i)] {
-			s.piece(index, func(w *jsonwrite.Writer) {
-				writeCallDelta(w, &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction(), Arguments: dialect.ArgumentsOf(call)})
-			})
+		if missing := c.calls.Of(int32(i), call); missing != nil {
+			s.piece(index, func(w *jsonwrite.Writer) { writeCallDelta(w, missing) })
 		}
 	}
 	s.chunk(nil, func(w *jsonwrite.Writer) {
@@ -137,7 +135,7 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 func (s *streamWriter) choice(index int32) *streamed {
 	c, open := s.choices[index]
 	if !open {
-		c = &streamed{calls: map[int32]bool{}}
+		c = &streamed{}
 		s.choices[index] = c
 		s.piece(index, func(w *jsonwrite.Writer) {
 			w.TextMember("role", "assistant")

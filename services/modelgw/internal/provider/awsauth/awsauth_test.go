@@ -132,6 +132,20 @@ func TestAProfileHasKeysAndARegion(t *testing.T) {
 	assert.Contains(t, seen().Get("Authorization"), "AKIANEWNEWNEWNEWNEW1/", "newer keys are read after the old ones were refused")
 }
 
+func TestAKeyGoesBeforeAProfileWhichStillHasTheRegion(t *testing.T) {
+	dir := clean(t)
+	write(t, dir, "config", "[default]\nregion = us-east-1\n[profile work]\nregion = eu-north-1\n")
+	write(t, dir, "credentials", "[work]\naws_access_key_id = AKIAWORKWORKWORKWORK\naws_secret_access_key = "+secret+"\n")
+	address, seen := server(t, 200, "{}")
+	account := keys()
+	account.Region, account.Profile = "", "work"
+	c, err := signer(t, account).Client(t.Context(), "")
+	require.NoError(t, err)
+	post(t, c, address)
+	assert.Contains(t, seen().Get("Authorization"), keyID+"/")
+	assert.Equal(t, "eu-north-1", c.Region)
+}
+
 func TestTheDefaultChainIsAskedWhereThereIsNoKey(t *testing.T) {
 	clean(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", keyID)

@@ -111,10 +111,10 @@ func (s *Source) load(ctx context.Context) (*loaded, error) {
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithRegion(a.Region), awsconfig.WithLogger(logging.Nop{}),
 	}
-	switch {
-	case static != nil:
+	if static != nil {
 		options = append(options, awsconfig.WithCredentialsProvider(static))
-	case a.Profile != "":
+	}
+	if a.Profile != "" { // beside a key, for its region
 		options = append(options, awsconfig.WithSharedConfigProfile(a.Profile))
 	}
 	c, err := awsconfig.LoadDefaultConfig(ctx, options...)

@@ -28,7 +28,7 @@ const Name = "bedrock"
 const service = "bedrock"
 
 // vendor is the address of Bedrock in a region.
-func vendor(region string) string { return "https://bedrock-runtime." + region + ".amazonaws.com" }
+func vendor(region string) string { return "https://bedrock-runtime." + awsauth.Domain(region) }
 
 const keyHint = "set AWS_REGION and credentials of AWS (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role), or AWS_BEARER_TOKEN_BEDROCK, " +
 	"or the same in the configuration of modelgw"
@@ -171,7 +171,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
 	}
 	m.account = account
-	if _, err := m.endpoint(""); err != nil {
+	if _, err := m.endpoint(m.region()); err != nil {
 		return nil, err
 	}
 	if err := account.Check(); err != nil {

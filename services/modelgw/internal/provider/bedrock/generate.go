@@ -10,47 +10,29 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
 
-// classes are the classes of errors by their type. Every other is final, whatever its status: AWS's clients repeat these
-// alone, and so does the reference implementation.
-var classes = map[string]provider.Class{
-	"ThrottlingException":                    provider.RateLimit,
-	"RequestLimitExceeded":                   provider.RateLimit,
-	"Throttling":                             provider.RateLimit,
-	"RequestThrottled":                       provider.RateLimit,
-	"TooManyRequestsException":               provider.RateLimit,
-	"ProvisionedThroughputExceededException": provider.RateLimit,
-	"TransactionInProgressException":         provider.Transient,
-	"RequestTimeout":                         provider.Transient,
-	"ServiceUnavailable":                     provider.Transient,
-	"ServiceUnavailableException":            provider.Transient,
-	"ModelStreamErrorException":              provider.Transient,
-}
-
-// credentialErrors are the types of errors that refuse the credentials. AccessDeniedException refuses a right.
-var credentialErrors = map[string]bool{"UnrecognizedClientException": true, "ExpiredTokenException": true, "InvalidSignatureException": true}
-
 const denied = "AccessDeniedException"
 
-// quirks interpret the errors of the API.
+// streamError is the type of errors within a stream that AWS asks to repeat.
+const streamError = "ModelStreamErrorException"
+
+// quirks interpret the errors of the API. Those that AWS's clients do not repeat are final, whatever their status: so the
+// reference implementation has it.
 var quirks = exchange.Quirks{
-	Header: func(h http.Header, said *dialect.Error) {
-		if said.Type == "" {
-			said.Type = format.ErrorType(h.Get(format.ErrorHeader))
-		}
-	},
+	Header: awsauth.AddType,
 	Class: func(_ int, said *dialect.Error, _ provider.Class) provider.Class {
-		if class, known := classes[said.Type]; known {
+		if class, known := awsauth.ClassOf(said); known {
 			return class
 		}
-		if said.Transient { // within a stream
+		if said.Transient || said.Type == streamError { // within a stream
 			return provider.Transient
 		}
 		return provider.Final
 	},
-	Auth: func(said *dialect.Error) bool { return credentialErrors[said.Type] },
+	Auth: awsauth.Refuses,
 }
 
 // Generate implements provider.Provider. Streams need a right of their own: without it, the same attempt asks for the

@@ -279,6 +279,8 @@ func TestWhatIsNotConfiguredIsSaid(t *testing.T) {
 	assert.True(t, accounts[1].GetUsable())
 	assert.Equal(t, "https://bedrock-runtime.us-east-1.amazonaws.com", kindOf(t, signed("")).Accounts[0].GetBaseUrl())
 	require.ErrorContains(t, (&bedrock.Config{Accounts: map[string]bedrock.Account{"x": {Account: awsauth.Account{Region: "X"}}}}).Validate(), "accounts.x: region must be")
+	_, err := kindOf(t, signed("")).Open(provider.Spec{Model: claude45, Account: "default", BaseURL: "https://bedrock-runtime.us-east-1.amazonaws.com"})
+	require.NoError(t, err, "AWS's own address may be asked for")
 	require.NoError(t, half.Validate(), "variables of other programs do not stop the server")
 	p, err := kindOf(t, bedrock.Config{APIKey: config.NewSecret("key")}).Open(provider.Spec{Model: claude45, Account: "default", Args: `{"region_name":"eu-west-1","read_timeout":60}`})
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 )
 
 // plan is a request in the making.
@@ -27,7 +28,7 @@ type plan struct {
 func (m *model) plan(r *provider.Request) *plan {
 	c := chat.Merge(r.Config)
 	p := &plan{Request: &format.Request{
-		Request: dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: tools(r.Tools), Choice: r.ToolChoice, Config: c},
+		Request: dialect.Request{Model: string(m.name), Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c},
 		Cache:   m.cache(c),
 	}}
 	if m.family == anthropicFamily {
@@ -46,25 +47,6 @@ func (m *model) plan(r *provider.Request) *plan {
 	return p
 }
 
-// tools are the tools with schemas as models of all vendors take them.
-func tools(given []*toolv1.ToolInfo) []*toolv1.ToolInfo {
-	var all []*toolv1.ToolInfo
-	for _, tool := range given {
-		all = append(all, &toolv1.ToolInfo{
-			Name: tool.GetName(), Description: tool.GetDescription(), ParametersJson: dialect.EditSchema(tool.GetParametersJson(), withoutAdditional),
-		})
-	}
-	return all
-}
-
-const additional = "additionalProperties"
-
-func withoutAdditional(schema *orderedjson.Object) bool {
-	_, there := schema.Get(additional)
-	schema.Delete(additional)
-	return there
-}
-
 // closed returns a schema whose objects allow only named members, as the server requires, without the bounds that it
 // refuses. On other schemas it refuses the keyword.
 func closed(schema string) string {
@@ -72,7 +54,7 @@ func closed(schema string) string {
 		dialect.DropBounds(node)
 		kind, _ := node.Get("type")
 		if _, members := node.Get("properties"); members || kind == "object" {
-			node.Set(additional, false)
+			node.Set("additionalProperties", false)
 		}
 		return true
 	})

@@ -72,7 +72,7 @@ func (m *model) request(r *provider.Request) *dialect.Request {
 		c.ReasoningEffort = new("high") // Models reason, or do not: https://docs.mistral.ai/capabilities/reasoning.
 	}
 	return &dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: toolschema.Without(r.Tools, "additionalProperties"), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),
+		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, toolschema.Open), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Streaming),
 	}
 }
 

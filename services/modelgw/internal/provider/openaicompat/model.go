@@ -319,7 +319,7 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 		request.Replay = func(*contentv1.Content) (string, []dialect.Member) { return "", nil }
 	}
 	if !m.service.WholeSchemas {
-		request.Tools = toolschema.Without(r.Tools, extended...)
+		request.Tools = toolschema.Edit(r.Tools, dialect.DropBounds)
 	}
 	if request.StrictTools == nil && !m.service.PlainTools {
 		request.StrictTools = new(!m.service.LaxTools)
@@ -381,6 +381,3 @@ func (m *model) streams(r *provider.Request) bool {
 		return r.Streams(nil)
 	}
 }
-
-// extended are keywords of JSON Schema that many servers refuse in a tool's parameters.
-var extended = []string{"pattern", "minLength", "maxLength", "minimum", "maximum", "examples"}

@@ -9,12 +9,14 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
 )
 
 // codec is chat completions behind SageMaker, which words the errors of a model's container in its own.
@@ -24,6 +26,7 @@ type codec struct{ openaichat.Codec }
 func (c codec) DecodeError(body []byte) *dialect.Error {
 	var said struct {
 		Message string `json:"Message"`
+		Type    string `json:"__type"`
 		// Original is what the container said, and Status its status; 0 if it did not answer in time.
 		Original string `json:"OriginalMessage"`
 		Status   *int   `json:"OriginalStatusCode"`
@@ -36,7 +39,7 @@ func (c codec) DecodeError(body []byte) *dialect.Error {
 		e.Message = c.Codec.DecodeError([]byte(said.Original)).Message
 	}
 	if said.Status == nil {
-		e.Type = ""
+		e.Type = bedrockconverse.ErrorType(said.Type)
 		return e
 	}
 	e.Transient = *said.Status == 0 || *said.Status == http.StatusServiceUnavailable || *said.Status == http.StatusGatewayTimeout
@@ -47,8 +50,11 @@ func (c codec) DecodeError(body []byte) *dialect.Error {
 // modelError is the type of errors of the container.
 const modelError = "ModelError"
 
-// quirks interpret the errors of the API. Those of a container are repeated where it was not there, or late.
+// quirks interpret the errors of the API. Those of a container are repeated where it was not there, or late; SageMaker's
+// own by their type, if AWS's clients repeat that, or else by their status.
 var quirks = exchange.Quirks{
+	Header: awsauth.AddType,
+	Auth:   awsauth.Refuses,
 	Stop: func(_ int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool) {
 		if said.Type != modelError || !strings.Contains(said.Message, "maximum context length") {
 			return nil, false
@@ -56,7 +62,10 @@ var quirks = exchange.Quirks{
 		return chat.MessageOutput(model, chat.Assistant(said.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
 	},
 	Class: func(_ int, said *dialect.Error, class provider.Class) provider.Class {
+		own, known := awsauth.ClassOf(said)
 		switch {
+		case known:
+			return own
 		case said.Type != modelError:
 			return class
 		case said.Transient:
@@ -117,23 +126,12 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 		schema.JsonSchema = dialect.EditSchema(schema.GetJsonSchema(), dialect.DropBounds)
 	}
 	request := &openaichat.Request{ModelInAddress: true, Request: dialect.Request{
-		Model: m.name, Messages: r.Messages, Tools: tools(r.Tools), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
+		Model: m.name, Messages: r.Messages, Tools: toolschema.Edit(r.Tools, dialect.DropBounds), Choice: r.ToolChoice, Config: c, Stream: r.Streams(m.args.Stream), Members: members(r.Messages, c),
 	}}
 	if !request.Stream {
 		request.Members = append(request.Members, dialect.Member{Name: "stream", JSON: "false"})
 	}
 	return request
-}
-
-// tools are the tools without the keywords that such servers refuse.
-func tools(given []*toolv1.ToolInfo) []*toolv1.ToolInfo {
-	var all []*toolv1.ToolInfo
-	for _, tool := range given {
-		all = append(all, &toolv1.ToolInfo{
-			Name: tool.GetName(), Description: tool.GetDescription(), ParametersJson: dialect.EditSchema(tool.GetParametersJson(), dialect.DropBounds),
-		})
-	}
-	return all
 }
 
 // members are members that chat completions do not have. A conversation that ends with the model's words is continued.

@@ -28,7 +28,7 @@ const Name = "sagemaker"
 const service = "sagemaker"
 
 // vendor is the address of SageMaker in a region.
-func vendor(region string) string { return "https://runtime.sagemaker." + region + ".amazonaws.com" }
+func vendor(region string) string { return "https://runtime.sagemaker." + awsauth.Domain(region) }
 
 const keyHint = "set AWS_REGION and credentials of AWS (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role), or the same in the configuration of modelgw"
 
@@ -152,7 +152,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
 	}
 	m.account, m.asked = account, cmp.Or(m.args.EndpointURL, spec.BaseURL)
-	if _, err := m.endpoint(""); err != nil {
+	if _, err := m.endpoint(m.region()); err != nil {
 		return nil, err
 	}
 	if err := account.Check(); err != nil {

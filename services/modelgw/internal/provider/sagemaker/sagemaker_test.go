@@ -70,24 +70,31 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	providertest.Options(t, func(t *testing.T, root string) provider.Provider { return opened(t, root, "") })
 }
 
-// What a model's container says is behind SageMaker's own words.
+// What a model's container says is behind SageMaker's own words. What SageMaker says of itself has a type, mostly in a
+// header.
 func TestErrorsHaveTheirMeaning(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		status int
-		body   string
-		class  provider.Class
-		says   string
+		status     int
+		kind, body string
+		class      provider.Class
+		auth       bool
+		says       string
 	}{
-		"a container that is late": {424, `{"Message":"Received no answer","OriginalMessage":"","OriginalStatusCode":0,"ErrorCode":"x"}`, provider.Transient, "no answer"},
-		"a container that is down": {424, `{"Message":"Received server error (503)","OriginalMessage":"busy","OriginalStatusCode":503}`, provider.Transient, "busy"},
-		"a fault of a container":   {424, `{"Message":"Received server error (500)","OriginalMessage":"{\"error\":{\"message\":\"broke\"}}","OriginalStatusCode":500}`, provider.Final, "broke"},
-		"SageMaker's own":          {503, `{"Message":"Busy."}`, provider.Transient, "Busy."},
-		"a refusal":                {400, `{"message":"no"}`, provider.Final, "no"},
+		"a container that is late": {424, "ModelError", `{"Message":"Received no answer","OriginalMessage":"","OriginalStatusCode":0,"ErrorCode":"x"}`, provider.Transient, false, "no answer"},
+		"a container that is down": {424, "ModelError", `{"Message":"Received server error (503)","OriginalMessage":"busy","OriginalStatusCode":503}`, provider.Transient, false, "busy"},
+		"a fault of a container":   {424, "ModelError", `{"Message":"Received server error (500)","OriginalMessage":"{\"error\":{\"message\":\"broke\"}}","OriginalStatusCode":500}`, provider.Final, false, "broke"},
+		"SageMaker's own":          {503, "", `{"Message":"Busy."}`, provider.Transient, false, "Busy."},
+		"a refusal":                {400, "ValidationError", `{"message":"no"}`, provider.Final, false, "no"},
+		"throttled":                {400, "ThrottlingException:http://internal.amazon.com/", `{"message":"Slow down."}`, provider.RateLimit, false, "Slow down."},
+		"throttled, in the body":   {400, "", `{"__type":"com.amazon#ThrottlingException","message":"Slow down."}`, provider.RateLimit, false, "Slow down."},
+		"a token that expired":     {403, "ExpiredTokenException", `{"message":"old"}`, provider.Final, true, "old"},
+		"a right":                  {403, "AccessDeniedException", `{"message":"no"}`, provider.Final, false, "no"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			assert.Equal(t, "part", r.Header.Get("X-Amzn-Sagemaker-Inference-Component"))
 			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("X-Amzn-Errortype", tt.kind)
 			w.WriteHeader(tt.status)
 			_, _ = io.WriteString(w, tt.body)
 		}))
@@ -95,7 +102,7 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 		server.Close()
 		failure, ok := provider.As(err)
 		require.True(t, ok, "%s: %v", name, err)
-		assert.Equal(t, tt.class, failure.Class, name)
+		assert.Equal(t, []any{tt.class, tt.auth}, []any{failure.Class, failure.Auth}, name)
 		assert.Contains(t, failure.Message, tt.says, name)
 	}
 }
@@ -110,8 +117,10 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 		_, err := kindOf(t, signed("")).Open(provider.Spec{Model: "river", Account: provider.DefaultAccount, Args: args})
 		assert.Equal(t, reason, rpcerr.Reason(err), "%s: %v", args, err)
 	}
+	_, err := kindOf(t, signed("")).Open(provider.Spec{Model: "river", Account: provider.DefaultAccount, Args: `{"endpoint_url":"https://runtime.sagemaker.us-east-1.amazonaws.com"}`})
+	require.NoError(t, err, "AWS's own address may be asked for")
 	kind := kindOf(t, sagemaker.Config{})
-	_, err := kind.Open(provider.Spec{Model: "river", Account: provider.DefaultAccount})
+	_, err = kind.Open(provider.Spec{Model: "river", Account: provider.DefaultAccount})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, rpcerr.Reason(err))
 	assert.False(t, kind.Accounts[0].GetUsable())
 	_, unsent := provider.Sent(opened(t, "", `{"read_timeout":5}`), &modelv1.GenerateConfig{ReasoningEffort: new("none")})
