@@ -22,7 +22,7 @@ type unverified struct{ stream, summary atomic.Bool }
 // generateResponses makes an attempt with the Responses API. A request that was refused for what needs a verified
 // organization is sent again without, unless the call asked for a summary.
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	r, restore := responsesapi.Renamed(r)
+	r, restore := provider.Renamed(r, responsesapi.Names)
 	for {
 		request := m.responsesRequest(r)
 		call := &exchange.Call{
