@@ -22,7 +22,7 @@ type unverified struct{ stream, summary atomic.Bool }
 // generateResponses makes an attempt with the Responses API. A request that was refused for what needs a verified
 // organization is sent again without, unless the call asked for a summary.
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	r, restore := provider.Renamed(r, responsesapi.Names)
+	r, restore := responsesapi.Renamed(r)
 	for {
 		request := m.responsesRequest(r)
 		call := &exchange.Call{
@@ -68,6 +68,10 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	request.SealReasoning = request.SealReasoning && m.name.takesReasoning()
 	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
 	request.CacheMarks = m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF
+	request.Native = m.native(r)
+	for _, own := range request.Native {
+		request.CodeOutputs = request.CodeOutputs || own.Choice == codeTool
+	}
 	if image, drawn := chat.ImageOutput(config); drawn {
 		request.ImageTool = imageTool(image)
 	}

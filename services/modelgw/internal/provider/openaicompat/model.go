@@ -264,7 +264,7 @@ func (m *model) attempt(ctx context.Context, r *provider.Request) (*provider.Res
 
 // generateResponses makes an attempt with the Responses API.
 func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	r, restore := provider.Renamed(r, responsesapi.Names)
+	r, restore := responsesapi.Renamed(r)
 	base, warnings := m.base(r)
 	if m.service.Tools != nil {
 		if err := m.service.Tools(&base); err != nil {

@@ -30,10 +30,6 @@ var (
 	}
 )
 
-// Names are the tools that are sent under other names: models of the Responses API take a tool named python for one of the
-// server's own, and call it otherwise.
-var Names = map[string]string{"python": "python_exec"}
-
 // Members of extra_body that have a meaning here.
 const (
 	Metadata = "metadata"
