@@ -37,7 +37,7 @@ var known = map[string][]string{
 func NativeTool(tool *toolv1.ToolInfo, searchers, executors string) string {
 	name := tool.GetName()
 	if parameters, ok := known[name]; ok {
-		if slices.Equal(parameters, Parameters(tool)) {
+		if slices.Equal(parameters, parametersOf(tool)) {
 			return name
 		}
 		return ""
@@ -61,8 +61,8 @@ func NativeTool(tool *toolv1.ToolInfo, searchers, executors string) string {
 	return options.Kind
 }
 
-// Parameters returns the sorted names of a tool's parameters.
-func Parameters(tool *toolv1.ToolInfo) []string {
+// parametersOf returns the sorted names of a tool's parameters.
+func parametersOf(tool *toolv1.ToolInfo) []string {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
@@ -98,7 +98,12 @@ func (s RemoteMCP) Allowed() (names []string) {
 
 // Token is the token of the header Authorization, without the word Bearer; empty if there is none.
 func (s RemoteMCP) Token() string {
-	token := s.Headers["Authorization"]
+	token := ""
+	for name, value := range s.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			token = value
+		}
+	}
 	if scheme := len("Bearer "); len(token) >= scheme && strings.EqualFold(token[:scheme], "Bearer ") {
 		return token[scheme:]
 	}
