@@ -20,6 +20,9 @@ type Request struct {
 	Thinking *Thinking
 	// Cache selects which parts of the prompt the server should cache.
 	Cache Cache
+	// Native are the forms of tools that the server has itself, which replace tools of the request, by their names: JSON
+	// objects, one or more.
+	Native map[string][]string
 	// Paused are the blocks of a turn that the server paused, unchanged, for it to continue.
 	Paused []json.RawMessage
 }
@@ -192,6 +195,13 @@ func (e *encoder) tools(marked bool) {
 	e.Member("tools", func() {
 		e.Body.BeginList()
 		for i, tool := range e.Tools {
+			last := marked && i == len(e.Tools)-1
+			if own := e.Native[tool.GetName()]; own != nil {
+				for j, form := range own {
+					e.rawBlock(form, last && j == len(own)-1)
+				}
+				continue
+			}
 			e.Body.BeginObject()
 			e.Body.TextMember("name", tool.GetName())
 			e.Body.TextUnlessEmpty("description", tool.GetDescription())
@@ -200,7 +210,7 @@ func (e *encoder) tools(marked bool) {
 				schema = `{"type":"object"}`
 			}
 			e.Body.RawMember("input_schema", schema)
-			if marked && i == len(e.Tools)-1 {
+			if last {
 				e.Body.Key("cache_control")
 				e.cacheControl()
 			}

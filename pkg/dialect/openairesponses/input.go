@@ -140,6 +140,13 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 		case *contentv1.Content_Reasoning:
 			flush()
 			e.reasoning(part.GetReasoning())
+		case *contentv1.Content_ToolUse:
+			flush()
+			if use := part.GetToolUse(); use.GetToolType() == contentv1.ToolUseType_TOOL_USE_TYPE_CODE_EXECUTION {
+				texts = append(texts, codeText(use))
+			} else {
+				e.serverTool(use)
+			}
 		case *contentv1.Content_Image:
 			flush()
 			err = e.prompt("user", []*contentv1.Content{part}, false)

@@ -20,6 +20,11 @@ const (
 	typeCall      = "function_call"
 	typeResult    = "function_call_output"
 	typeImage     = "image_generation_call"
+	// Of tools that the server runs itself.
+	typeSearch  = "web_search_call"
+	typeCode    = "code_interpreter_call"
+	typeMCPList = "mcp_list_tools"
+	typeMCPCall = "mcp_call"
 	// Of tools that take a text.
 	typeCustomCall   = "custom_tool_call"
 	typeCustomResult = "custom_tool_call_output"
@@ -63,6 +68,13 @@ type item struct {
 	// Result and Format are of a drawn image: its data in base64, and its format.
 	Result string `json:"result"`
 	Format string `json:"output_format"`
+	// Of a tool that the server ran itself.
+	Status      string          `json:"status"`
+	Action      json.RawMessage `json:"action"`
+	Code        string          `json:"code"`
+	Outputs     []wireOutput    `json:"outputs"`
+	ServerLabel string          `json:"server_label"`
+	Error       json.RawMessage `json:"error"`
 	// Results and Contents are what a tool of the server found.
 	Results  []json.RawMessage `json:"results"`
 	Contents []json.RawMessage `json:"contents"`
@@ -71,6 +83,7 @@ type item struct {
 // readItems are the types of items that are read. An item without a type is a message.
 var readItems = map[string]bool{
 	"": true, typeMessage: true, typeReasoning: true, typeCall: true, typeResult: true, typeImage: true, typeCustomCall: true, typeCustomResult: true, typeTools: true,
+	typeSearch: true, typeCode: true, typeMCPList: true, typeMCPCall: true,
 }
 
 // UnmarshalJSON reads an item. Of an item of another type only its type is known, and what a tool of the server found.
@@ -161,6 +174,10 @@ func (i *item) parts() []*contentv1.Content {
 			image := chat.ImagePart("data:image/" + format + ";base64," + i.Result)
 			image.GetImage().Detail = contentv1.ImageDetail_IMAGE_DETAIL_AUTO
 			return []*contentv1.Content{image}
+		}
+	default:
+		if use := i.serverUse(); use != nil {
+			return []*contentv1.Content{{Part: &contentv1.Content_ToolUse{ToolUse: use}}}
 		}
 	}
 	return nil

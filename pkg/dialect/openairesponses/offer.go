@@ -33,14 +33,20 @@ type wireTool struct {
 		Syntax     string `json:"syntax"`
 		Definition string `json:"definition"`
 	} `json:"format"`
+	// InputSchema and Annotations are of a tool that a server lists.
+	InputSchema json.RawMessage `json:"input_schema"`
+	Annotations json.RawMessage `json:"annotations"`
 	// Tools are those of a namespace.
 	Tools json.RawMessage `json:"tools"`
 }
 
+// readTools are the types of tools that are read. Those that a server of tools lists have none.
+var readTools = map[string]bool{"": true, toolFunction: true, toolCustom: true, toolNamespace: true}
+
 // UnmarshalJSON reads a tool. Of one that only the vendor can run its type is all that is known.
 func (t *wireTool) UnmarshalJSON(raw []byte) error {
 	type known wireTool
-	return unmarshalKnown(raw, (*known)(t), func(kind string) bool { return kind == toolFunction || kind == toolCustom || kind == toolNamespace }, &t.Type)
+	return unmarshalKnown(raw, (*known)(t), func(kind string) bool { return readTools[kind] }, &t.Type)
 }
 
 // unmarshalKnown reads a value into a struct if its type is known, and its type alone if it is not: members that have

@@ -20,6 +20,10 @@ type Request struct {
 	// CacheMarks sends the marks that authors of messages set for the server's prompt cache, and one at the end of the
 	// leading system messages. If a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
+	// Native are the tools of the request that the server runs itself, by their names.
+	Native map[string]Native
+	// CodeOutputs asks for the output of code that the server runs.
+	CodeOutputs bool
 	// ImageTool is the server's tool that draws images, as JSON; empty does not offer it.
 	ImageTool string
 }
@@ -27,6 +31,7 @@ type Request struct {
 // Values of `include`: what an answer contains only if a request asks for it.
 const (
 	includeSeal     = "reasoning.encrypted_content"
+	includeOutputs  = "code_interpreter_call.outputs"
 	includeLogprobs = "message.output_text.logprobs"
 )
 
@@ -87,6 +92,10 @@ func (e *encoder) tools() {
 	e.Member("tools", func() {
 		e.Body.BeginList()
 		for _, tool := range e.Tools {
+			if own, ok := e.Native[tool.GetName()]; ok {
+				e.Body.Raw(own.JSON)
+				continue
+			}
 			e.Body.BeginObject()
 			e.Body.TextMember("type", "function")
 			e.Body.TextMember("name", tool.GetName())
@@ -111,6 +120,11 @@ func (e *encoder) tools() {
 func (e *encoder) choice() {
 	if name := e.Choice.GetFunction(); name != "" {
 		e.Body.BeginObject()
+		if own := e.Native[name].Choice; own != "" {
+			e.Body.TextMember("type", own)
+			e.Body.EndObject()
+			return
+		}
 		e.Body.TextMember("type", "function")
 		e.Body.TextMember("name", name)
 		e.Body.EndObject()
@@ -153,6 +167,9 @@ func (e *encoder) include() {
 	var all []string
 	if e.SealReasoning {
 		all = append(all, includeSeal)
+	}
+	if e.CodeOutputs {
+		all = append(all, includeOutputs)
 	}
 	if e.config.GetLogprobs() {
 		all = append(all, includeLogprobs)

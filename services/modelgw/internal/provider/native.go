@@ -2,26 +2,56 @@ package provider
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Kinds of tools that vendors run themselves; the options of such a tool name its kind.
+// Kinds of tools that vendors run themselves, or that their models were trained with. The options of a search or of an
+// interpreter name the kind.
 const (
 	WebSearch     = "web_search"
 	CodeExecution = "code_execution"
+	Computer      = "computer"
+	Memory        = "memory"
+	TextEditor    = "text_editor"
+	// MCPServer is a server whose tools the vendor calls; the tool's options are its address.
+	MCPServer = "mcp_server"
 )
 
-// NativeTool returns the kind of a tool that a vendor may run itself; empty for all others. searchers and executors are
+// known are the sorted parameters of tools whose vendors' forms have exactly these: what else a tool of such a name
+// takes would not reach the model. Those of the text editor are the vendor's; the platform's own has one more.
+var known = map[string][]string{
+	Computer: {
+		"action", "actions", "coordinate", "duration", "press_enter", "region", "repeat", "scroll_amount", "scroll_direction", "start_coordinate", "text",
+	},
+	Memory: {
+		"command", "file_text", "insert_line", "insert_text", "new_path", "new_str", "old_path", "old_str", "path", "view_range",
+	},
+	TextEditor: {"command", "file_text", "insert_line", "new_str", "old_str", "path", "view_range"},
+}
+
+// NativeTool returns the kind of a tool that a vendor may have itself; empty for all others. searchers and executors are
 // the vendor's names in the options of web search and of code execution.
 func NativeTool(tool *toolv1.ToolInfo, searchers, executors string) string {
+	name := tool.GetName()
+	if parameters, ok := known[name]; ok {
+		if slices.Equal(parameters, parametersOf(tool)) {
+			return name
+		}
+		return ""
+	}
+	if strings.HasPrefix(name, MCPServer+"_") && tool.GetOptionsJson() != "" {
+		return MCPServer
+	}
 	var options struct {
 		Kind      string                     `json:"__internal_tool_type__"`
 		Providers map[string]json.RawMessage `json:"providers"`
 	}
 	var own map[string]json.RawMessage
 	document := []byte(tool.GetOptionsJson())
-	if json.Unmarshal(document, &options) != nil || json.Unmarshal(document, &own) != nil || options.Kind != tool.GetName() {
+	if json.Unmarshal(document, &options) != nil || json.Unmarshal(document, &own) != nil || options.Kind != name {
 		return ""
 	}
 	allowed := map[string]json.RawMessage{WebSearch: own[searchers], CodeExecution: options.Providers[executors]}[options.Kind]
@@ -29,4 +59,53 @@ func NativeTool(tool *toolv1.ToolInfo, searchers, executors string) string {
 		return ""
 	}
 	return options.Kind
+}
+
+// parametersOf returns the sorted names of a tool's parameters.
+func parametersOf(tool *toolv1.ToolInfo) []string {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal([]byte(tool.GetParametersJson()), &schema)
+	names := make([]string, 0, len(schema.Properties))
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RemoteMCP is the address of a server whose tools a vendor calls, as the options of a tool of the kind MCPServer hold it.
+type RemoteMCP struct {
+	Name    string            `json:"name"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	// Tools are the names of those that may be called, or a text for all.
+	Tools json.RawMessage `json:"tools"`
+}
+
+// NewRemoteMCP reads the options of a tool of the kind MCPServer; ok is false where they have no address.
+func NewRemoteMCP(tool *toolv1.ToolInfo) (server RemoteMCP, ok bool) {
+	err := json.Unmarshal([]byte(tool.GetOptionsJson()), &server)
+	return server, err == nil && server.Name != "" && server.URL != ""
+}
+
+// Allowed are the names of the tools that may be called; nil is all.
+func (s RemoteMCP) Allowed() (names []string) {
+	_ = json.Unmarshal(s.Tools, &names)
+	return names
+}
+
+// Token is the token of the header Authorization, without the word Bearer; empty if there is none.
+func (s RemoteMCP) Token() string {
+	token := ""
+	for name, value := range s.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			token = value
+		}
+	}
+	if scheme := len("Bearer "); len(token) >= scheme && strings.EqualFold(token[:scheme], "Bearer ") {
+		return token[scheme:]
+	}
+	return token
 }

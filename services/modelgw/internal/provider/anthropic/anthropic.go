@@ -214,7 +214,7 @@ var ignored = []string{
 
 // dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
 func (m *model) dropped() []string {
-	all := []string{"seed", "best_of", "prompt_logprobs", "internal_tools", "reasoning_mode", "reasoning_summary", "modalities"}
+	all := []string{"seed", "best_of", "prompt_logprobs", "reasoning_mode", "reasoning_summary", "modalities"}
 	if m.onAzure || m.generation.refusesFallback() {
 		all = append(all, "fallback_models")
 	}

@@ -28,6 +28,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
+	r, restore := provider.Restored(r, p.offered)
 	a := &attempt{model: m, plan: p, request: r, left: r.AnswerBound()}
 	response, err := m.exchange.Attempt(r, p.Append, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
 		output, err := a.run(ctx, body)
@@ -36,6 +37,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
+	restore(response.Output)
 	response.Warnings = p.warnings
 	return response, nil
 }

@@ -30,6 +30,13 @@ const (
 	betaBinding      = "thinking-binding-controls-2026-08-01"
 	betaFullThinking = "full-thinking"
 	betaCompaction   = "compact-2026-01-12"
+	betaMCP          = "mcp-client-2025-04-04"
+	betaMemory       = "context-management-2025-06-27"
+	betaCode         = "code-execution-2025-08-25"
+	betaFetch        = "web-fetch-2025-09-10"
+	betaComputer     = "computer-use-2025-11-24"
+	betaComputerOld  = "computer-use-2025-01-24"
+	betaEditorOld    = "computer-use-2024-10-22"
 
 	betaHeader = "anthropic-beta"
 )
@@ -62,6 +69,8 @@ type plan struct {
 	warnings []string
 	// degraded holds the requested tool choice and the used one, if they differ.
 	degraded *orderedjson.Object
+	// offered are the names of tools by those under which the model calls them, where these are others.
+	offered map[string]string
 	// thinks means that thinking is enabled for the model.
 	thinks bool
 }
@@ -80,7 +89,16 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	if err := m.think(p); err != nil {
 		return nil, err
 	}
+	servers, err := m.native(p)
+	if err != nil {
+		return nil, err
+	}
 	m.choose(p)
+	for sent, offered := range p.offered {
+		if p.Choice.GetFunction() == offered {
+			p.Choice = chat.FunctionChoice(sent)
+		}
+	}
 	if c.ResponseSchema != nil {
 		p.betas = append(p.betas, betaSchema)
 	}
@@ -95,7 +113,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	if err != nil {
 		return nil, rpcerr.InvalidField("config.extra_body_json", "%v", err)
 	}
-	p.Members = slices.Concat(withoutReplaced(given, m.members), m.members)
+	p.Members = slices.Concat(withoutReplaced(given, m.members), servers, m.members)
 	p.compact(compacted, m.generation.window())
 	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)

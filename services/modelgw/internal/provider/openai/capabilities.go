@@ -65,6 +65,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 			caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return option == "cache_prompt" })
 		}
 	}
+	caps.Dropped = slices.DeleteFunc(caps.Dropped, func(option string) bool { return option == "internal_tools" })
 	if m.name.isOSeries() {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
 	}

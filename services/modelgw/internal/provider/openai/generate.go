@@ -35,6 +35,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if m.usesResponses(r.Config) {
 		return m.generateResponses(ctx, r)
 	}
+	if len(m.native(r)) > 0 {
+		return m.generateForTools(ctx, r)
+	}
 	return m.client.Do(ctx, r, m.chatRequest(r))
 }
 

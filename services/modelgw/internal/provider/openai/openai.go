@@ -146,7 +146,7 @@ type model struct {
 	// responses makes attempts with the Responses API, at responsesURL.
 	responses    exchange.Exchange
 	responsesURL string
-	unverified   unverified
+	unverified   *unverified
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
@@ -158,7 +158,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if strings.HasPrefix(spec.Model, "bedrock/") {
 		return nil, rpcerr.NotBuiltYet("access to OpenAI's models on bedrock")
 	}
-	m := &model{name: name(spec.Model), served: spec.Model}
+	m := &model{name: name(spec.Model), served: spec.Model, unverified: &unverified{}}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}

@@ -68,6 +68,10 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	request.SealReasoning = request.SealReasoning && m.name.takesReasoning()
 	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
 	request.CacheMarks = m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF
+	request.Native = m.native(r)
+	for _, own := range request.Native {
+		request.CodeOutputs = request.CodeOutputs || own.Choice == codeTool
+	}
 	if image, drawn := chat.ImageOutput(config); drawn {
 		request.ImageTool = imageTool(image)
 	}

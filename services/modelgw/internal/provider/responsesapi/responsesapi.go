@@ -21,7 +21,7 @@ const Path = "/responses"
 var (
 	Ignored = []string{"frequency_penalty", "presence_penalty", "logit_bias", "num_choices", "stop_seqs", "top_k"}
 	Dropped = []string{
-		"best_of", "effort", "fallback_models", "internal_tools", "prompt_logprobs", "reasoning_tokens", "seed", "cache_prompt", "reasoning_mode",
+		"best_of", "effort", "fallback_models", "prompt_logprobs", "reasoning_tokens", "seed", "cache_prompt", "reasoning_mode",
 	}
 	// ExtraBody are the members of extra_body that are sent.
 	ExtraBody = []string{

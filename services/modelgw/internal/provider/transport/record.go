@@ -16,6 +16,9 @@ const longestText = 256
 // mediaLeftOut replaces media in a record.
 const mediaLeftOut = "[media left out]"
 
+// accessLeftOut replaces the credentials of servers whose tools a vendor calls.
+const accessLeftOut = "[access left out]"
+
 // maxText bounds how much of a text that is not JSON a record stores: a page, or an answer that broke off.
 const maxText = 64 << 10
 
@@ -38,7 +41,7 @@ func Attempt(r *provider.Request, request func() []byte, run func() (output *mod
 	return response, nil
 }
 
-// Record records the exchange since start, without media. A nil response is omitted.
+// Record records the exchange since start, without media and without credentials of the request. A nil response is omitted.
 func Record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
 	call := &modelv1.ModelCall{RequestJson: withoutMedia(request), Error: failed, Time: provider.Clock(start)}
 	if response != nil {
@@ -67,7 +70,14 @@ func withoutMedia(document []byte) string {
 	return string(orderedjson.Append(nil, object))
 }
 
-// elide replaces media in a value that orderedjson.Decode returned.
+// holdsCredential reports whether a member of a server whose tools a vendor calls holds its credential: of
+// `mcp_servers` at Anthropic, of a tool of the type `mcp` at OpenAI.
+func holdsCredential(o *orderedjson.Object, name string) bool {
+	kind, _ := o.Get("type")
+	return kind == "url" && name == "authorization_token" || kind == "mcp" && (name == "authorization" || name == "headers")
+}
+
+// elide replaces media and credentials in a value that orderedjson.Decode returned.
 func elide(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -77,7 +87,9 @@ func elide(value any) any {
 	case *orderedjson.Object:
 		for name, member := range v.All() {
 			text, isText := member.(string)
-			if isText && (name == "data" || name == "file_data") && len(text) > longestText {
+			if holdsCredential(v, name) {
+				v.Set(name, accessLeftOut)
+			} else if isText && (name == "data" || name == "file_data") && len(text) > longestText {
 				v.Set(name, mediaLeftOut)
 			} else {
 				v.Set(name, elide(member))

@@ -1,0 +1,120 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
+	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Tools that OpenAI's servers run: https://platform.openai.com/docs/guides/tools.
+const (
+	searchTool = "web_search"
+	codeTool   = "code_interpreter"
+	// searchChoice is the type by which a choice names the search.
+	searchChoice = "web_search_preview"
+)
+
+// toolPrefixes begin the names of models older than gpt-5 with which the servers run tools.
+var toolPrefixes = []string{"gpt-4o", "gpt-4.1", "o3", "o4-mini"}
+
+// runsTools reports whether the servers run tools with the model.
+func (m *model) runsTools() bool {
+	for _, prefix := range toolPrefixes {
+		if strings.HasPrefix(m.served, prefix) {
+			return true
+		}
+	}
+	return name(m.served).generation() >= 5
+}
+
+// native are the tools of a request that the servers run themselves, by their names.
+func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
+	wanted := r.Config == nil || r.Config.InternalTools == nil || r.Config.GetInternalTools()
+	all := map[string]openairesponses.Native{}
+	for _, tool := range r.Tools {
+		switch kind := provider.NativeTool(tool, Name, Name); {
+		case kind == provider.MCPServer:
+			if server, ok := provider.NewRemoteMCP(tool); ok {
+				all[tool.GetName()] = openairesponses.Native{JSON: mcpServer(server)}
+			}
+		case !wanted || !m.runsTools():
+		case kind == provider.WebSearch:
+			all[tool.GetName()] = openairesponses.Native{JSON: search(tool), Choice: searchChoice}
+		case kind == provider.CodeExecution:
+			all[tool.GetName()] = openairesponses.Native{JSON: interpreter(tool), Choice: codeTool}
+		}
+	}
+	return all
+}
+
+// generateForTools makes an attempt with the Responses API for tools that only it has, though the model is used by chat
+// completions. It warns of options that only chat completions have.
+func (m *model) generateForTools(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	other := *m
+	other.args.ResponsesAPI = new(true)
+	_, unsent := provider.Sent(&other, r.Config)
+	response, err := other.generateResponses(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range unsent {
+		response.Warnings = append(response.Warnings, fmt.Sprintf("%s is not sent to %s, %s: tools that the server runs need the Responses API", option.Option, m.name, option.Why))
+	}
+	return response, nil
+}
+
+// search is the server's search, with the options for this provider.
+func search(tool *toolv1.ToolInfo) string {
+	own := &orderedjson.Object{}
+	own.Set("type", searchTool)
+	given, _ := object(tool.GetOptionsJson()).Get(Name)
+	if options, ok := given.(*orderedjson.Object); ok {
+		for name, value := range options.All() {
+			own.Set(name, value)
+		}
+	}
+	return string(orderedjson.Append(nil, own))
+}
+
+// interpreter is the server's interpreter, in a container of its own unless the options name one.
+func interpreter(tool *toolv1.ToolInfo) string {
+	var options struct {
+		Providers struct {
+			OpenAI json.RawMessage `json:"openai"`
+		} `json:"providers"`
+	}
+	var own struct {
+		Container json.RawMessage `json:"container"`
+	}
+	container := `{"type":"auto"}`
+	if json.Unmarshal([]byte(tool.GetOptionsJson()), &options) == nil && json.Unmarshal(options.Providers.OpenAI, &own) == nil && len(own.Container) > 0 {
+		container = string(own.Container)
+	}
+	return `{"type":"` + codeTool + `","container":` + container + `}`
+}
+
+// mcpServer is a server whose tools OpenAI calls. Nobody could approve each call.
+func mcpServer(server provider.RemoteMCP) string {
+	w := jsonwrite.NewWriter(256)
+	w.BeginObject()
+	w.TextMember("type", "mcp")
+	w.TextMember("server_label", server.Name)
+	w.TextMember("server_url", server.URL)
+	if len(server.Headers) > 0 {
+		w.RawMember("headers", string(jsonwrite.Marshal(server.Headers)))
+	}
+	if allowed := server.Allowed(); allowed != nil {
+		w.Key("allowed_tools")
+		w.Texts(allowed)
+	}
+	w.TextMember("require_approval", "never")
+	w.EndObject()
+	return w.String()
+}
