@@ -168,7 +168,7 @@ func (d *discreet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	defer context.AfterFunc(d.life, cancel)() //nolint:contextcheck // It ends with the exporter too.
 	err := d.life.Err()
 	if err == nil {
-		err = d.SpanExporter.ExportSpans(ctx, spans)
+		err = d.SpanExporter.ExportSpans(ctx, readable(spans))
 	}
 	if err != nil {
 		d.failed(len(spans), err)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -62,6 +63,21 @@ func TestSpansReachACollectorOverBothProtocols(t *testing.T) {
 			assert.NotContains(t, c.Text(), "se cret")
 		})
 	}
+}
+
+// Callers choose names and ids. What the protocol cannot write must not cost the spans of others in its batch.
+func TestTextsThatAreNotUTF8CostNoSpans(t *testing.T) {
+	t.Parallel()
+	c := telemetrytest.Collect(t)
+	traces, flush := c.Traces(t, func(*telemetry.TraceConfig) {})
+	ctx := traces.ServeGRPC(t.Context(), "svc", "/a/b")
+	_, span := telemetry.Start(ctx, "chat m\xff", trace.SpanKindInternal)
+	span.End()
+	telemetry.EndGRPC(ctx, codes.OK, "id\xff")
+	flush()
+
+	assert.Equal(t, "id\uFFFD", c.Find(t, "a/b").Attributes["evalfleet.request_id"])
+	c.Find(t, "chat m\uFFFD")
 }
 
 func TestWithoutAnEndpointThereIsNothing(t *testing.T) {
