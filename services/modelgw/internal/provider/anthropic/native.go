@@ -94,6 +94,10 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 				return nil, err
 			}
 			servers = append(servers, server)
+			if p.Choice.GetFunction() == tool.GetName() { // The names of its tools are not known.
+				p.Choice = nil
+				p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call the server of tools %s; the choice is left to it", m.name, tool.GetName()))
+			}
 			continue
 		}
 		left = append(left, tool)
