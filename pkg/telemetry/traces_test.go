@@ -171,11 +171,11 @@ func TestARunIsOneTraceInAllProcesses(t *testing.T) {
 func TestACollectorThatFailsDelaysNothingAndIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "no such key: "+r.Header.Get("X-Key"), http.StatusForbidden)
+		http.Error(w, "no such key: "+r.Header.Get("X-Key")+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), http.StatusForbidden)
 	}))
 	defer refusing.Close()
 	var log bytes.Buffer
-	traces, err := telemetry.NewTraces(t.Context(), telemetry.TraceConfig{Endpoint: refusing.URL, Headers: config.NewSecret("x-key=s3cr3t")}, "s", "i", slog.New(slog.NewTextHandler(&log, nil)))
+	traces, err := telemetry.NewTraces(t.Context(), telemetry.TraceConfig{Endpoint: refusing.URL, Headers: config.NewSecret("x-key=s3cr3t,authorization=Bearer%20t0ken")}, "s", "i", slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	for range 10_000 { // more than wait for their export
 		_, end := traces.ServeHTTP(t.Context(), request(t, ""), "svc", "/v1/x")
@@ -185,6 +185,7 @@ func TestACollectorThatFailsDelaysNothingAndIsLoggedOnce(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(log.String(), "\n"), "%s", &log)
 	assert.Contains(t, log.String(), "spans of traces cannot be exported")
 	assert.NotContains(t, log.String(), "s3cr3t")
+	assert.NotContains(t, log.String(), "t0ken")
 }
 
 func TestAStopIsBounded(t *testing.T) {
