@@ -1,4 +1,4 @@
-// Package telemetry makes the logger and the metrics of a process.
+// Package telemetry makes the logger, the metrics and the traces of a process.
 package telemetry
 
 import (

@@ -88,7 +88,7 @@ func NewTraces(ctx context.Context, cfg TraceConfig, service, instance string, l
 	}
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	t := &Traces{sampler: samplers[cfg.sampler()](ratio), content: cfg.Content, cut: cut}
-	quiet := &discreet{SpanExporter: exporter, life: life, log: log, secrets: slices.Collect(maps.Values(headers))}
+	quiet := &discreet{SpanExporter: exporter, life: life, log: log, secrets: secretsOf(headers)}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { quiet.failed(0, err) })) // It would print them.
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(t.sampler),
@@ -149,6 +149,15 @@ func Content(ctx context.Context) bool {
 	return ctx.Value(contentKey{}) != nil && trace.SpanFromContext(ctx).IsRecording()
 }
 
+// secretsOf are the values of headers, and beside them the credential alone where a value begins with its scheme.
+func secretsOf(headers map[string]string) (all []string) {
+	for _, value := range headers {
+		_, credential, _ := strings.Cut(value, " ")
+		all = append(all, value, strings.TrimSpace(credential))
+	}
+	return all
+}
+
 // discreet is an exporter whose failures are logged, seldom and without secrets, and are nobody's error.
 type discreet struct {
 	sdktrace.SpanExporter
@@ -168,7 +177,7 @@ func (d *discreet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	defer context.AfterFunc(d.life, cancel)() //nolint:contextcheck // It ends with the exporter too.
 	err := d.life.Err()
 	if err == nil {
-		err = d.SpanExporter.ExportSpans(ctx, spans)
+		err = d.SpanExporter.ExportSpans(ctx, readable(spans))
 	}
 	if err != nil {
 		d.failed(len(spans), err)

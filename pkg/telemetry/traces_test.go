@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -62,6 +63,21 @@ func TestSpansReachACollectorOverBothProtocols(t *testing.T) {
 			assert.NotContains(t, c.Text(), "se cret")
 		})
 	}
+}
+
+// Callers choose names and ids. What the protocol cannot write must not cost the spans of others in its batch.
+func TestTextsThatAreNotUTF8CostNoSpans(t *testing.T) {
+	t.Parallel()
+	c := telemetrytest.Collect(t)
+	traces, flush := c.Traces(t, func(*telemetry.TraceConfig) {})
+	ctx := traces.ServeGRPC(t.Context(), "svc", "/a/b")
+	_, span := telemetry.Start(ctx, "chat m\xff", trace.SpanKindInternal)
+	span.End()
+	telemetry.EndGRPC(ctx, codes.OK, "id\xff")
+	flush()
+
+	assert.Equal(t, "id\uFFFD", c.Find(t, "a/b").Attributes["evalfleet.request_id"])
+	c.Find(t, "chat m\uFFFD")
 }
 
 func TestWithoutAnEndpointThereIsNothing(t *testing.T) {
@@ -155,11 +171,11 @@ func TestARunIsOneTraceInAllProcesses(t *testing.T) {
 func TestACollectorThatFailsDelaysNothingAndIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "no such key: "+r.Header.Get("X-Key"), http.StatusForbidden)
+		http.Error(w, "no such key: "+r.Header.Get("X-Key")+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), http.StatusForbidden)
 	}))
 	defer refusing.Close()
 	var log bytes.Buffer
-	traces, err := telemetry.NewTraces(t.Context(), telemetry.TraceConfig{Endpoint: refusing.URL, Headers: config.NewSecret("x-key=s3cr3t")}, "s", "i", slog.New(slog.NewTextHandler(&log, nil)))
+	traces, err := telemetry.NewTraces(t.Context(), telemetry.TraceConfig{Endpoint: refusing.URL, Headers: config.NewSecret("x-key=s3cr3t,authorization=Bearer%20t0ken")}, "s", "i", slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	for range 10_000 { // more than wait for their export
 		_, end := traces.ServeHTTP(t.Context(), request(t, ""), "svc", "/v1/x")
@@ -169,6 +185,7 @@ func TestACollectorThatFailsDelaysNothingAndIsLoggedOnce(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(log.String(), "\n"), "%s", &log)
 	assert.Contains(t, log.String(), "spans of traces cannot be exported")
 	assert.NotContains(t, log.String(), "s3cr3t")
+	assert.NotContains(t, log.String(), "t0ken")
 }
 
 func TestAStopIsBounded(t *testing.T) {

@@ -120,8 +120,9 @@ func (e *encoder) tools() {
 func (e *encoder) choice() {
 	if name := e.Choice.GetFunction(); name != "" {
 		e.Body.BeginObject()
-		if own := e.Native[name].Choice; own != "" {
-			e.Body.TextMember("type", own)
+		if own := e.Native[name]; own.Choice != "" {
+			e.Body.TextMember("type", own.Choice)
+			e.Body.TextUnlessEmpty("server_label", own.Server)
 			e.Body.EndObject()
 			return
 		}

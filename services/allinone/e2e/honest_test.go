@@ -31,10 +31,10 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 		says string
 	}{
 		"a limit of dollars without a price": {
-			append(claude, "--set", "limits.cost=0.01"), "limits.cost bounds dollars, and the price of anthropic/claude-sonnet-4-5 is not known",
+			[]string{"-m", "anthropic/claude-of-tomorrow", "--set", "limits.cost=0.01"}, "limits.cost bounds dollars, and the price of anthropic/claude-of-tomorrow is not known",
 		},
 		"an argument that is not built":          {[]string{"-m", "openai/gpt-5", "-M", "background=true"}, "model.args/background: a request in the background is not built yet"},
-		"a cloud that is not built, of a solver": {append(claude, "--set", "solver={react: {model: openai/azure/gpt-5}}"), "solver[0]: parameters model: access to OpenAI's models on azure is not built yet"},
+		"a cloud that is not built, of a solver": {append(claude, "--set", "solver={react: {model: openai/bedrock/gpt-5}}"), "solver[0]: parameters model: access to OpenAI's models on bedrock is not built yet"},
 		"a provider that is not there":           {append(claude, "--set", "solver=[generate, {react: {model: nosuch/m}}]"), `solver[1]: parameters model: no provider "nosuch"`},
 		"an option that is not built":            {append(claude, "--set", "config={batch: true}"), "config.batch: batch processing is not built yet"},
 		"an option that is not built, of a step": {append(claude, "--set", "solver={generate: {config: {batch: true}}}"), "solver[0]: parameters config.batch: batch processing is not built yet"},

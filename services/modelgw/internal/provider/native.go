@@ -96,6 +96,18 @@ func (s RemoteMCP) Allowed() (names []string) {
 	return names
 }
 
+// OtherHeaders are the sorted names of the headers beside Authorization.
+func (s RemoteMCP) OtherHeaders() []string {
+	var names []string
+	for name := range s.Headers {
+		if !strings.EqualFold(name, "Authorization") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Token is the token of the header Authorization, without the word Bearer; empty if there is none.
 func (s RemoteMCP) Token() string {
 	token := ""

@@ -78,9 +78,12 @@ func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateCon
 	return chat.Without(config, options), unsent
 }
 
+// modelMember of extra_body is never sent: a call has the price and the limits of its own model.
+const modelMember = "model"
+
 // unsentMembers are the members of extra_body that are not sent.
 func (c Capabilities) unsentMembers(extraBody string) []string {
-	if extraBody == "" || c.ExtraBody == nil && c.ExtraBodyDropped == nil {
+	if extraBody == "" {
 		return nil
 	}
 	body, err := orderedjson.DecodeObject([]byte(extraBody))
@@ -89,7 +92,7 @@ func (c Capabilities) unsentMembers(extraBody string) []string {
 	}
 	var all []string
 	for member := range body.All() {
-		if c.ExtraBody != nil && !slices.Contains(c.ExtraBody, member) || slices.Contains(c.ExtraBodyDropped, member) {
+		if member == modelMember || c.ExtraBody != nil && !slices.Contains(c.ExtraBody, member) || slices.Contains(c.ExtraBodyDropped, member) {
 			all = append(all, member)
 		}
 	}

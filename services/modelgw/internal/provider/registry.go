@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -83,6 +84,9 @@ func SplitName(model string) (kind, name string, err error) {
 	kind, name, ok := strings.Cut(model, "/")
 	if !ok || kind == "" || name == "" {
 		return "", "", rpcerr.InvalidField("model", "%q is not of the form <provider>/<model>, such as openai/gpt-4o", model)
+	}
+	if !utf8.ValidString(model) { // Addresses can name such, and metrics, spans and records cannot.
+		return "", "", rpcerr.InvalidField("model", "%q is not UTF-8", model)
 	}
 	return kind, name, nil
 }

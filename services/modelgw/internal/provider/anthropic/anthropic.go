@@ -4,6 +4,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -119,7 +120,7 @@ type arguments struct {
 	// CacheTTL is how long the server's prompt cache keeps marked entries: `5m` or `1h`; `auto`, the default, leaves it
 	// to the server.
 	CacheTTL string `json:"cache_ttl"`
-	// ExtraBody are members of the request's body, which replace present ones.
+	// ExtraBody are members of the request's body, which replace present ones. It names no model.
 	ExtraBody json.RawMessage `json:"extra_body"`
 }
 
@@ -203,6 +204,9 @@ func (m *model) settle() error {
 	m.betas = append(m.betas, m.args.Betas...)
 	var err error
 	m.members, err = members(string(m.args.ExtraBody), nil)
+	if slices.ContainsFunc(m.members, func(member dialect.Member) bool { return member.Name == "model" }) {
+		return errors.New("extra_body must not name a model: a call has the price and the limits of its own")
+	}
 	return err
 }
 

@@ -144,6 +144,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 		"a bad lifetime":    {provider.Spec{Model: "m", Args: `{"cache_ttl": "2h"}`}, invalid, "5m, 1h or auto"},
 		"bad streaming":     {provider.Spec{Model: "m", Args: `{"streaming": "yes"}`}, invalid, "streaming"},
 		"bad extra body":    {provider.Spec{Model: "m", Args: `{"extra_body": [1]}`}, invalid, "extra_body"},
+		"another model":     {provider.Spec{Model: "m", Args: `{"extra_body": {"model": "dear"}}`}, invalid, "must not name a model"},
 		"no key at Azure":   {provider.Spec{Model: "azure/claude-sonnet-4-5", Account: "keyless"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "AZUREAI_ANTHROPIC_API_KEY"},
 		"another cloud":     {provider.Spec{Model: "bedrock/anthropic.claude"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "bedrock"},
 	} {

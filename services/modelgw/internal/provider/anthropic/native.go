@@ -89,11 +89,18 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 	for _, tool := range p.Tools {
 		kind := provider.NativeTool(tool, Name, Name)
 		if kind == provider.MCPServer {
-			server, err := mcpServer(tool)
-			if err != nil {
-				return nil, err
+			server, ok := provider.NewRemoteMCP(tool)
+			if !ok {
+				return nil, rpcerr.InvalidField("tools", "the options of %s name no server of tools: name and url are missing", tool.GetName())
 			}
-			servers = append(servers, server)
+			servers = append(servers, mcpServer(server))
+			if other := server.OtherHeaders(); len(other) > 0 {
+				p.warnings = append(p.warnings, fmt.Sprintf("%s calls %s without the headers %s: only Authorization is sent on", m.name, tool.GetName(), strings.Join(other, ", ")))
+			}
+			if p.Choice.GetFunction() == tool.GetName() { // The names of its tools are not known.
+				p.Choice = nil
+				p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call the server of tools %s; the choice is left to it", m.name, tool.GetName()))
+			}
 			continue
 		}
 		left = append(left, tool)
@@ -200,11 +207,7 @@ func (m *model) search(p *plan, tool *toolv1.ToolInfo) error {
 }
 
 // mcpServer is a server whose tools Anthropic calls.
-func mcpServer(tool *toolv1.ToolInfo) (string, error) {
-	server, ok := provider.NewRemoteMCP(tool)
-	if !ok {
-		return "", rpcerr.InvalidField("tools", "the options of %s name no server of tools: name and url are missing", tool.GetName())
-	}
+func mcpServer(server provider.RemoteMCP) string {
 	w := jsonwrite.NewWriter(256)
 	w.BeginObject()
 	w.TextMember("type", "url")
@@ -220,5 +223,5 @@ func mcpServer(tool *toolv1.ToolInfo) (string, error) {
 		w.EndObject()
 	}
 	w.EndObject()
-	return w.String(), nil
+	return w.String()
 }

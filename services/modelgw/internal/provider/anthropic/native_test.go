@@ -153,4 +153,15 @@ func TestServersOfToolsAreCalledByTheVendor(t *testing.T) {
 		map[string]any{"type": "url", "name": "all", "url": "https://all.example"},
 	}, got.body["mcp_servers"])
 	assert.NotContains(t, response.Call.String(), "s3cret")
+
+	_, got, response = sentTools(t, "claude-opus-4-8", &provider.Request{Tools: []*toolv1.ToolInfo{server, taking("f", "a")}, ToolChoice: chat.FunctionChoice("mcp_server_docs")})
+	assert.NotContains(t, got.body, "tool_choice", "no tool has the name of a server")
+	assert.Contains(t, strings.Join(response.Warnings, ""), "mcp_server_docs")
+
+	_, _, response = sentTools(t, "claude-opus-4-8", &provider.Request{Tools: []*toolv1.ToolInfo{
+		withOptions(taking("mcp_server_x", ""), `{"name":"x","url":"https://x.example","headers":{"authorization":"t","X-Team":"s3cret"}}`),
+	}})
+	require.Len(t, response.Warnings, 1, "headers that the vendor cannot send are said to be left out")
+	assert.Contains(t, response.Warnings[0], "X-Team")
+	assert.NotContains(t, response.Warnings[0], "s3cret")
 }

@@ -17,6 +17,7 @@ import (
 const (
 	searchTool = "web_search"
 	codeTool   = "code_interpreter"
+	mcpTool    = "mcp"
 	// searchChoice is the type by which a choice names the search.
 	searchChoice = "web_search_preview"
 )
@@ -42,7 +43,7 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 		switch kind := provider.NativeTool(tool, Name, Name); {
 		case kind == provider.MCPServer:
 			if server, ok := provider.NewRemoteMCP(tool); ok {
-				all[tool.GetName()] = openairesponses.Native{JSON: mcpServer(server)}
+				all[tool.GetName()] = openairesponses.Native{JSON: mcpServer(server), Choice: mcpTool, Server: server.Name}
 			}
 		case !wanted || !m.runsTools():
 		case kind == provider.WebSearch:
@@ -104,7 +105,7 @@ func interpreter(tool *toolv1.ToolInfo) string {
 func mcpServer(server provider.RemoteMCP) string {
 	w := jsonwrite.NewWriter(256)
 	w.BeginObject()
-	w.TextMember("type", "mcp")
+	w.TextMember("type", mcpTool)
 	w.TextMember("server_label", server.Name)
 	w.TextMember("server_url", server.URL)
 	if len(server.Headers) > 0 {

@@ -51,7 +51,7 @@ func TestToolsThatTheServerRuns(t *testing.T) {
 		"code":                 {codeTool(`{}`), "gpt-4o", `[{"type":"code_interpreter","container":{"type":"auto"}}]`, `{"type":"code_interpreter"}`},
 		"code in a container":  {codeTool(`{"container":"c"}`), "o3", `[{"type":"code_interpreter","container":"c"}]`, `{"type":"code_interpreter"}`},
 		"code of another":      {codeTool(`false`), "o3", `[{"type":"function","name":"code_execution","description":"","parameters":{"type":"object"},"strict":false}]`, `{"type":"function","name":"code_execution"}`},
-		"a server's own tools": {server, "gpt-4", `[{"type":"mcp","server_label":"docs","server_url":"https://mcp.example","headers":{"Authorization":"s3cret"},"allowed_tools":["find"],"require_approval":"never"}]`, `{"type":"function","name":"mcp_server_docs"}`},
+		"a server's own tools": {server, "gpt-4", `[{"type":"mcp","server_label":"docs","server_url":"https://mcp.example","headers":{"Authorization":"s3cret"},"allowed_tools":["find"],"require_approval":"never"}]`, `{"type":"mcp","server_label":"docs"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,6 +40,9 @@ func asking() *modelv1.GenerateConfig {
 	}
 }
 
+// modelMember asks for another model than the call's, whose price and limits count.
+const modelMember = "extra_body.model"
+
 // askings are configurations with one option each, by the name of the option.
 func askings(t *testing.T) map[string]*modelv1.GenerateConfig {
 	t.Helper()
@@ -48,6 +51,7 @@ func askings(t *testing.T) map[string]*modelv1.GenerateConfig {
 		"extra_body.metadata":           {ExtraBodyJson: new(`{"metadata":{"user_id":"u"}}`)},
 		"extra_body.context_management": {ExtraBodyJson: new(`{"context_management":{"edits":[]}}`)},
 		"extra_body.own":                {ExtraBodyJson: new(`{"own":7}`)},
+		modelMember:                     {ExtraBodyJson: new(`{"model":"other"}`)},
 	}
 	asked := asking().ProtoReflect()
 	fields := asked.Descriptor().Fields()
@@ -88,6 +92,7 @@ func options(t *testing.T, New func(t *testing.T, root string) provider.Provider
 			continue
 		}
 		with, unsent, left, err := sent(t, r, p, config, tools)
+		assert.False(t, name == modelMember && err == nil && !assert.ObjectsAreEqual(without, with), "another model is asked than the call's")
 		switch {
 		case err != nil:
 			require.Error(t, p.Check(config), "%s is refused with each call, and not beforehand: %v", name, err)
