@@ -62,13 +62,13 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 			continue
 		}
 		for _, account := range p.GetAccounts() {
-			rows = append(rows, []string{p.GetName(), account.GetName(), keyOf(account), p.GetDescription()})
+			rows = append(rows, []string{p.GetName(), account.GetName(), p.GetDescription(), keyOf(account)})
 		}
 		if len(p.GetAccounts()) == 0 {
-			rows = append(rows, []string{p.GetName(), "–", "–", p.GetDescription()})
+			rows = append(rows, []string{p.GetName(), "–", p.GetDescription(), "–"})
 		}
 	}
-	s.app.table([]string{"provider", "account", "key", "what it is"}, rows)
+	s.app.table([]string{"provider", "account", "what it is", "key"}, rows)
 	if len(known) == 0 {
 		return nil
 	}
