@@ -80,6 +80,9 @@ func (a address) complete(r *dialect.Request) {
 // them only those members reach the vendor, each once: others of Google's take the usage out of an answer, or give
 // another credential.
 func (x *exchange) query() string {
+	if x.request.URL.RawQuery == "" {
+		return ""
+	}
 	values := x.request.URL.Query()
 	values.Del("key")
 	if x.queried == nil {

@@ -75,8 +75,8 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 }
 
 // passRefused relays a vendor's error unchanged. An error about our credential is replaced: the credential is not the
-// caller's, and the text may contain a part of it. One after which a client may ask again says when: some clients end at
-// one that does not.
+// caller's, and the text may contain a part of it. One after which a client may ask again says when: some clients end
+// at one that does not.
 func (r *relay) passRefused(refused *refused, failure *provider.Error) error {
 	if failure.Auth {
 		return refuse(http.StatusBadRequest, r.upstream.Provider+": the key of the account was refused; check the account's configuration")

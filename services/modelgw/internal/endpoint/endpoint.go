@@ -49,7 +49,7 @@ type Config struct {
 	// gets the error at once, since it would have left before the end of the wait. Zero is no bound. Default 1m.
 	MaxRetryWait time.Duration `yaml:"max_retry_wait" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRY_WAIT"`
 	// Aliases are further names of models, each with the model that serves it, such as `gpt-5: openai/gpt-5`. A star at
-	// the end of a name stands for any rest: of several that fit, the longest counts. They win over models' own names.
+	// the end of a name matches any rest: of several that match, the longest counts. They win over models' own names.
 	Aliases map[string]string `yaml:"aliases"`
 }
 

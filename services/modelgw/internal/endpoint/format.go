@@ -18,8 +18,8 @@ type format struct {
 	about dialect.Format
 	// counter counts tokens; nil if the format has no request for it.
 	counter dialect.TokenCounter
-	// named are the members of a request that may name the model, and modelPrefix is before the name there.
-	named       []string
+	// scanner finds the members of a request that the lanes need. modelPrefix is before the name of a model there.
+	scanner     *scanner
 	modelPrefix string
 	// idHeader is the header that names a request in an answer.
 	idHeader string
@@ -27,9 +27,6 @@ type format struct {
 	passed []string
 	// queried are the members of the query that reach the vendor; nil is all.
 	queried []string
-	// refused are members that no lane takes, unless they are false: with them an answer would come later, and its usage
-	// would be known to nobody.
-	refused []string
 	// list and entry write models.
 	list  func([]model) []byte
 	entry func(model) []byte
@@ -52,8 +49,8 @@ func formatOf(r *http.Request) *format {
 	}
 }
 
-// formatOfModel returns the format of a client that names a model in the address. Methods of models are Gemini's, whatever
-// the headers say; names of models have colons too.
+// formatOfModel returns the format of a client that names a model in the address. Methods of models are Gemini's,
+// whatever the headers say; names of models have colons too.
 func formatOfModel(r *http.Request) *format {
 	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, ":") {
 		return generateContent
@@ -69,14 +66,18 @@ const (
 // openaiHeaders are the headers of OpenAI's clients that reach the vendor.
 var openaiHeaders = []string{"Accept", "User-Agent", "Idempotency-Key", "X-Client-Request-Id", "Openai-Beta", "Openai-Organization", "Openai-Project"}
 
-// inBody are the usual members that name the model.
+// inBody is the usual member that names the model.
 var inBody = []string{modelMember}
+
+// postponed are members with which an answer comes later, so that its usage would be unknown. No lane takes them,
+// unless they are false.
+var postponed = []string{"background"}
 
 // chatCompletions is OpenAI's chat completions.
 var chatCompletions = &format{
 	Codec:    openaichat.Codec{},
 	about:    openaichat.Codec{}.Format(),
-	named:    inBody,
+	scanner:  newScanner(inBody, openaichat.Codec{}.Format().OutputBounds, nil),
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
 	list:     openaiModels,
@@ -87,10 +88,9 @@ var chatCompletions = &format{
 var responses = &format{
 	Codec:    openairesponses.Codec{},
 	about:    openairesponses.Codec{}.Format(),
-	named:    inBody,
+	scanner:  newScanner(inBody, openairesponses.Codec{}.Format().OutputBounds, postponed),
 	idHeader: "X-Request-Id",
 	passed:   openaiHeaders,
-	refused:  []string{"background"},
 	list:     openaiModels,
 	entry:    openaiModel,
 }
@@ -100,7 +100,7 @@ var messages = &format{
 	Codec:    anthropic.Codec{},
 	about:    anthropic.Codec{}.Format(),
 	counter:  anthropic.Codec{},
-	named:    inBody,
+	scanner:  newScanner(inBody, anthropic.Codec{}.Format().OutputBounds, nil),
 	idHeader: "Request-Id",
 	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
 	list:     anthropicModels,
@@ -112,7 +112,7 @@ var generateContent = &format{
 	Codec:       gemini.Codec{},
 	about:       gemini.Codec{}.Format(),
 	counter:     gemini.Codec{},
-	named:       []string{"generateContentRequest.model", "generate_content_request.model", modelMember},
+	scanner:     newScanner([]string{"generateContentRequest.model", "generate_content_request.model", modelMember}, gemini.Codec{}.Format().OutputBounds, nil),
 	modelPrefix: gemini.ModelPrefix,
 	idHeader:    "X-Request-Id",
 	passed:      []string{"Accept", "User-Agent", googleClientHeader},

@@ -1,14 +1,10 @@
 package endpoint
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -51,7 +47,7 @@ func (e *Endpoints) choose(
 		return err
 	}
 	defer b.Release()
-	found, err := x.scan(b.Bytes)
+	found, err := x.scanner.scan(b.Bytes)
 	if err != nil {
 		return err
 	}
@@ -82,87 +78,6 @@ func (e *Endpoints) choose(
 		body = splice(b, found.model, x.modelPrefix+upstream.Model)
 	}
 	return direct(&relay{exchange: x, endpoints: e, model: m, upstream: upstream, url: url, body: body}, found)
-}
-
-// members are the members of a request that the lanes need.
-type members struct {
-	// model is the name of the model.
-	model jsonscan.Span
-	// outputBound bounds output tokens; nil if the request does not.
-	outputBound *int64
-}
-
-// scan finds them. A request says each once, in whatever spelling: the vendor may heed another than is found here.
-func (f *format) scan(doc []byte) (*members, error) {
-	names := slices.Concat(f.named, f.about.OutputBounds, f.refused)
-	found, err := locate(doc, names)
-	if err != nil {
-		return nil, err
-	}
-	m := &members{}
-	said := map[string]bool{}
-	for i, span := range found {
-		if !span.Found() {
-			continue
-		}
-		meaning := strings.ReplaceAll(strings.ToLower(names[i]), "_", "")
-		if i < len(f.named) {
-			meaning = modelMember
-		}
-		if said[meaning] {
-			return nil, dialect.Invalid(names[i], "is there more than once")
-		}
-		said[meaning] = true
-		switch n, isInt := jsonscan.Int(span.Of(doc)); {
-		case i < len(f.named):
-			m.model = span
-		case slices.Contains(f.refused, names[i]):
-			if value := string(span.Of(doc)); value != "false" && value != "null" {
-				return nil, dialect.NotSupported(names[i], "is not supported here: an answer that comes later cannot be counted; leave it out")
-			}
-		case m.outputBound == nil && isInt && n > 0:
-			m.outputBound = &n
-		}
-	}
-	return m, nil
-}
-
-// locate finds members of a document. In a name, a dot is before the name of a member within a member.
-func locate(doc []byte, names []string) ([]jsonscan.Span, error) {
-	var heads []string
-	for _, name := range names {
-		if head, _, _ := strings.Cut(name, "."); !slices.Contains(heads, head) {
-			heads = append(heads, head)
-		}
-	}
-	outer := make([]jsonscan.Span, len(heads))
-	err := jsonscan.Object(doc, heads, outer)
-	if duplicate, ok := errors.AsType[*jsonscan.DuplicateError](err); ok {
-		return nil, dialect.Invalid(duplicate.Name, "is there more than once")
-	}
-	if err != nil {
-		return nil, dialect.Invalid("", "the body %v", err)
-	}
-	found := make([]jsonscan.Span, len(names))
-	for i, name := range names {
-		head, inner, nested := strings.Cut(name, ".")
-		span := outer[slices.Index(heads, head)]
-		if !nested {
-			found[i] = span
-			continue
-		}
-		if !bytes.HasPrefix(span.Of(doc), []byte("{")) {
-			continue // It is not there, or null, or wrong, which who reads it says.
-		}
-		within, err := locate(span.Of(doc), []string{inner})
-		if err != nil {
-			return nil, err
-		}
-		if within[0].Found() {
-			found[i] = jsonscan.Span{Start: span.Start + within[0].Start, End: span.Start + within[0].End}
-		}
-	}
-	return found, nil
 }
 
 // origin identifies on whose behalf a call is made.

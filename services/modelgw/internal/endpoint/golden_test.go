@@ -245,8 +245,9 @@ func asRecorded(tools any) any {
 
 // plain is an answer without what differs by design in every one: ids and the model, which the endpoints take from the
 // request, members about the request and the state of an answer, which the bridge leaves out or repeats, Gemini's
-// ratings and the text that its client library adds, the blanks in arguments, counts of caches that are zero, and content without a word, which the vendor
-// writes as null. A line break that the record has before the texts of a list is a quirk of the bridge.
+// ratings and the text that its client library adds, the blanks in arguments, counts of caches that are zero, and
+// content without a word, which the vendor writes as null. A line break that the record has before the texts of a list
+// is a quirk of the bridge.
 func plain(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

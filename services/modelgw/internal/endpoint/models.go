@@ -102,16 +102,21 @@ func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
 	return x.send(http.StatusOK, x.entry(model{name, m.Kind.Name}))
 }
 
+// writeEntries writes the member that lists models.
+func writeEntries(w *jsonwrite.Writer, member string, models []model, entry func(model) []byte) {
+	w.Key(member)
+	w.BeginList()
+	for _, m := range models {
+		w.Raw(string(entry(m)))
+	}
+	w.EndList()
+}
+
 func openaiModels(models []model) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
 	w.TextMember("object", "list")
-	w.Key("data")
-	w.BeginList()
-	for _, m := range models {
-		w.Raw(string(openaiModel(m)))
-	}
-	w.EndList()
+	writeEntries(&w, "data", models, openaiModel)
 	w.EndObject()
 	return w.Bytes()
 }
@@ -130,12 +135,7 @@ func openaiModel(m model) []byte {
 func anthropicModels(models []model) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
-	w.Key("data")
-	w.BeginList()
-	for _, m := range models {
-		w.Raw(string(anthropicModel(m)))
-	}
-	w.EndList()
+	writeEntries(&w, "data", models, anthropicModel)
 	w.BoolMember("has_more", false)
 	if len(models) > 0 {
 		w.TextMember("first_id", models[0].name)
@@ -160,12 +160,7 @@ func anthropicModel(m model) []byte {
 func geminiModels(models []model) []byte {
 	var w jsonwrite.Writer
 	w.BeginObject()
-	w.Key("models")
-	w.BeginList()
-	for _, m := range models {
-		w.Raw(string(geminiModel(m)))
-	}
-	w.EndList()
+	writeEntries(&w, "models", models, geminiModel)
 	w.EndObject()
 	return w.Bytes()
 }
