@@ -29,10 +29,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, err
 	}
 	r, restore := provider.Restored(r, p.offered)
-	a := &attempt{model: m, plan: p, request: r, left: r.AnswerBound()}
-	response, err := m.exchange.Attempt(r, p.Append, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
-		output, err := a.run(ctx, body)
-		return output, a.raw, err
+	a := &attempt{model: m, plan: p, request: r}
+	response, err := m.exchange.AttemptSeries(r, p.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+		return a.run(ctx, s, body)
 	})
 	if err != nil {
 		return nil, err
@@ -47,41 +46,18 @@ type attempt struct {
 	*model
 	plan    *plan
 	request *provider.Request
-	// raw is the answer to the first request, if it is to be recorded: the recorded request is the first one.
-	raw []byte
-	// left is how much of the answer, with all its paused turns, may still be read.
-	left int64
 }
 
-// run requests the answer, and sends a turn that the server paused back to it until the turn has ended. The usage of
-// each paused turn is counted, also if a later request fails.
-func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (_ *modelv1.ModelOutput, err error) {
+// run requests the answer, and sends a turn that the server paused back to it until the turn has ended.
+func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	var content []json.RawMessage
-	var usage *modelv1.ModelUsage
-	defer func() {
-		if err != nil && usage != nil && a.request.Unfinished != nil {
-			a.request.Unfinished(usage, 0)
-		}
-	}()
-	var contextTokens *int64
 	for pauses := 0; ; pauses++ {
-		answer, err := a.exchange.Post(ctx, a.request, a.call(path), body, &a.left)
-		if pauses == 0 {
-			a.raw = answer.Raw
-		}
-		if err != nil {
-			return nil, err
-		}
-		if answer.Stopped != nil {
-			answer.Stopped.Usage = chat.AddUsage(usage, answer.Stopped.GetUsage())
-			return answer.Stopped, nil
+		answer, err := s.Post(ctx, a.call(path), body)
+		if err != nil || answer.Stopped != nil {
+			return answer.Stopped, err
 		}
 		message := answer.Response.(*format.Message) // as its codec documents
-		taken := message.TokenUsage()
-		usage = chat.AddUsage(usage, taken)
-		if contextTokens == nil && taken != nil {
-			contextTokens = new(chat.InputTokens(taken))
-		}
+		s.Add(message.TokenUsage())
 		content = append(content, message.Content...)
 		if message.StopReason == format.PauseTurn && pauses < maxPauses {
 			a.plan.Paused = content
@@ -96,7 +72,7 @@ func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (_ *modelv1.Mode
 		if err != nil {
 			return nil, a.exchange.Malformed(err)
 		}
-		output.Usage, output.InputContextTokens = usage, contextTokens
+		s.Account(output)
 		a.countReasoning(ctx, output)
 		if a.plan.degraded != nil {
 			output.MetadataJson = withMember(output.GetMetadataJson(), degradedMember, a.plan.degraded)

@@ -58,10 +58,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err := m.native(request); err != nil {
 		return nil, err
 	}
-	a := &attempt{model: m, sent: request, request: r, left: r.AnswerBound()}
-	return m.exchange.Attempt(r, a.sent.Append, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
-		output, err := a.run(ctx, body)
-		return output, a.raw, err
+	a := &attempt{model: m, sent: request, request: r}
+	return m.exchange.AttemptSeries(r, a.sent.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+		return a.run(ctx, s, body)
 	})
 }
 
@@ -90,47 +89,24 @@ type attempt struct {
 	*model
 	sent    *format.Request
 	request *provider.Request
-	// raw is the answer to the first request, if it is to be recorded: the recorded request is the first one.
-	raw []byte
-	// left is how much of the answers may still be read.
-	left int64
 }
 
 // run requests the answer. If the server could not read a call of the model, it returns the failure to the model and
-// asks for the call again. The usage of each try is counted, also if a later one fails. Thoughts of a try that were
-// streamed stay with the watcher.
-func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (_ *modelv1.ModelOutput, err error) {
-	var usage *modelv1.ModelUsage
-	defer func() {
-		if err != nil && usage != nil && a.request.Unfinished != nil {
-			a.request.Unfinished(usage, 0)
-		}
-	}()
-	var contextTokens *int64
+// asks for the call again. Thoughts of a try that were streamed stay with the watcher.
+func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	for try := 1; ; try++ {
-		answer, err := a.exchange.Post(ctx, a.request, a.call(), body, &a.left)
-		if try == 1 {
-			a.raw = answer.Raw
-		}
-		if err != nil {
-			return nil, err
-		}
-		if answer.Stopped != nil {
-			answer.Stopped.Usage = chat.AddUsage(usage, answer.Stopped.GetUsage())
-			return answer.Stopped, nil
+		answer, err := s.Post(ctx, a.call(), body)
+		if err != nil || answer.Stopped != nil {
+			return answer.Stopped, err
 		}
 		said := answer.Response.(*format.Answer) // as its codec documents
-		taken := said.TokenUsage()
-		usage = chat.AddUsage(usage, taken)
-		if contextTokens == nil && taken != nil {
-			contextTokens = new(chat.InputTokens(taken))
-		}
+		s.Add(said.TokenUsage())
 		output, err := said.Output(a.request.Tools)
 		if err != nil {
 			return nil, a.exchange.Malformed(err)
 		}
 		if try == maxTries || !said.MalformedCall() {
-			output.Usage, output.InputContextTokens = usage, contextTokens
+			s.Account(output)
 			return output, nil
 		}
 		a.sent.Messages = append(slices.Clip(a.sent.Messages), chat.FirstMessage(output), chat.User(again))
