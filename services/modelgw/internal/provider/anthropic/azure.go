@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -37,14 +38,9 @@ func (c AzureConfig) all() provider.Accounts {
 		return "set AZUREAI_ANTHROPIC_API_KEY, or api_key below azure in the configuration of modelgw"
 	}}
 	maps.Copy(a.Named, c.Accounts)
-	own := provider.Account{APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs}
-	if own.APIKey.IsZero() {
-		own.APIKey = c.AzureAPIKey
+	a.Named[provider.DefaultAccount] = provider.Account{
+		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs,
 	}
-	if own.BaseURL == "" {
-		own.BaseURL = c.AzureBaseURL
-	}
-	a.Named[provider.DefaultAccount] = own
 	return a
 }
 

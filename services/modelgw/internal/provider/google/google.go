@@ -72,12 +72,8 @@ func Kind(c Config) (provider.Kind, func() error) {
 	h := &host{http: transport.NewClient()}
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
-	key := c.APIKey
-	if key.IsZero() {
-		key = c.GeminiAPIKey
-	}
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: key, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
 	}
 	kind := provider.Kind{
 		Name:        Name,

@@ -4,6 +4,7 @@
 package grok
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,14 +63,9 @@ func kindWith(c Config, conns *connections) (provider.Kind, func() error) {
 	h := &host{connections: conns}
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
-	own := provider.Account{APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional}
-	if own.APIKey.IsZero() {
-		own.APIKey = c.GrokAPIKey
+	h.accounts.Named[provider.DefaultAccount] = provider.Account{
+		APIKey: cmp.Or(c.APIKey, c.GrokAPIKey), BaseURL: cmp.Or(c.BaseURL, c.GrokBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
 	}
-	if own.BaseURL == "" {
-		own.BaseURL = c.GrokBaseURL
-	}
-	h.accounts.Named[provider.DefaultAccount] = own
 	for name, account := range h.accounts.Named {
 		account.BaseURL, account.AllowedBaseURLs = WithScheme(account.BaseURL), slices.Clone(account.AllowedBaseURLs)
 		for i, allowed := range account.AllowedBaseURLs {

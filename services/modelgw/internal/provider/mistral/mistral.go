@@ -1,9 +1,10 @@
 // Package mistral is Mistral's API, or a server that behaves like it at another address, such as a deployment on Azure:
-// account, names of models and their quirks. The formats are pkg/dialect/mistralconversations and pkg/dialect/mistralchat;
-// which of the two the calls of a model have depends on the account and the model.
+// account, names of models and their quirks. The formats are pkg/dialect/mistralconversations and
+// pkg/dialect/mistralchat; which of the two the calls of a model have depends on the account and the model.
 package mistral
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"strings"
@@ -79,11 +80,9 @@ func (a Azure) Address() string {
 
 // account is the deployment as an account.
 func (a Azure) account() Account {
-	key := a.APIKey
-	if key.IsZero() {
-		key = a.AzureAPIKey
-	}
-	return Account{ConversationAPI: a.ConversationAPI, Account: provider.Account{APIKey: key, BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs}}
+	return Account{ConversationAPI: a.ConversationAPI, Account: provider.Account{
+		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs,
+	}}
 }
 
 // Account is a further account.
@@ -204,8 +203,8 @@ func (s *site) open(spec provider.Spec) (provider.Access, error) {
 	return s.plain.Open(spec.Account, spec.BaseURL)
 }
 
-// selectAPI selects the API: what the model's arguments ask for, else what the account does, else the Conversations API,
-// except for models that hear, whose recordings it does not take.
+// selectAPI selects the API: what the model's arguments ask for, else what the account does, else the Conversations
+// API, except for models that hear, whose recordings it does not take.
 func (m *model) selectAPI(account *bool) *api {
 	for _, asked := range []*bool{m.args.ConversationAPI, account} {
 		switch {

@@ -56,11 +56,9 @@ func (c AzureConfig) all() azure {
 		},
 	}}
 	maps.Copy(a.accounts.Named, c.Accounts)
-	own := provider.Account{APIKey: c.APIKey, BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs}
-	if own.APIKey.IsZero() {
-		own.APIKey = c.AzureAPIKey
+	a.accounts.Named[provider.DefaultAccount] = provider.Account{
+		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs,
 	}
-	a.accounts.Named[provider.DefaultAccount] = own
 	return a
 }
 
