@@ -127,8 +127,8 @@ func ContextTokens(output *modelv1.ModelOutput) (tokens int64, known bool) {
 	}
 }
 
-// Cost returns the cost of the usage of one call in dollars. longCache means that the provider's cache was asked to keep
-// its entries for an hour.
+// Cost returns the cost of the usage of one call in dollars. longCache means that the provider's cache was asked to
+// keep its entries for an hour.
 func Cost(prices *modelv1.Prices, usage *modelv1.ModelUsage, longCache bool) float64 {
 	if long := prices.GetLongInput(); long != nil && InputTokens(usage) > prices.GetLongInputTokens() {
 		return Cost(long, usage, longCache)

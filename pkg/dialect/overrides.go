@@ -15,8 +15,8 @@ type Overrides struct {
 }
 
 // NewOverrides reads the overrides of a request. Metadata in extra_body is about the call and not for the server; for a
-// server that takes it, it is in Members. A model in extra_body is left out: the call is priced and bounded as one of its
-// own model. ok is false if extra_body is no JSON object.
+// server that takes it, it is in Members. A model in extra_body is left out: the call is priced and bounded as one of
+// its own model. ok is false if extra_body is no JSON object.
 func NewOverrides(r *Request) (o Overrides, ok bool) {
 	o = MembersOf(r)
 	if body := r.Config.GetExtraBodyJson(); body != "" {

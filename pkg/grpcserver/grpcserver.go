@@ -1,8 +1,8 @@
 // Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection
 // and limits, for calls over the network and for those of the same process.
 //
-// Interceptors, outermost first: recover, request id, log and metrics, status, auth and span, validate. So the log and the
-// metrics see the final code, and every layer below may return an error of any kind. A caller over the network is
+// Interceptors, outermost first: recover, request id, log and metrics, status, auth and span, validate. So the log and
+// the metrics see the final code, and every layer below may return an error of any kind. A caller over the network is
 // authenticated before any of its request is read.
 package grpcserver
 

@@ -225,8 +225,8 @@ func requestID(ctx context.Context) string {
 	return resource.NewID()
 }
 
-// admit authenticates the caller, and begins the span of its call, which the end of the call ends. Without an accepted credential only the open services are served; the context then
-// has no principal.
+// admit authenticates the caller, and begins the span of its call, which the end of the call ends. Without an accepted
+// credential only the open services are served; the context then has no principal.
 func (c *chain) admit(ctx context.Context, method string) (context.Context, error) {
 	p, err := c.auth.Authenticate(ctx, token(metadata.ValueFromIncomingContext(ctx, "authorization")))
 	if err == nil {

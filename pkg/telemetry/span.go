@@ -100,8 +100,8 @@ func EndGRPC(ctx context.Context, code grpccodes.Code, requestID string) {
 	span.End()
 }
 
-// CallGRPC begins the span of a call to another service, if ctx is part of a trace, and returns the context that tells
-// the service of it. The returned function ends the span, at its first call; it is nil without a trace.
+// CallGRPC begins the span of a call to another service, if ctx is part of a trace, and returns the context that
+// carries it to the service. The returned function ends the span, at its first call; it is nil without a trace.
 func CallGRPC(ctx context.Context, method string) (context.Context, func(grpccodes.Code)) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsValid() {

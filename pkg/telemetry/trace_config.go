@@ -40,8 +40,8 @@ type TraceConfig struct {
 	Content bool `yaml:"content" env:"EVALFLEET_TELEMETRY_CONTENT"`
 }
 
-// Validate refuses what cannot be exported. Without an endpoint nothing is refused: the variables may be there for other
-// programs.
+// Validate refuses what cannot be exported. Without an endpoint nothing is refused: the variables may be there for
+// other programs.
 func (c *TraceConfig) Validate() error {
 	if c.Endpoint == "" {
 		return nil

@@ -158,7 +158,7 @@ func secretsOf(headers map[string]string) (all []string) {
 	return all
 }
 
-// discreet is an exporter whose failures are logged, seldom and without secrets, and are nobody's error.
+// discreet is an exporter whose failures are logged, seldom and without secrets, and never returned.
 type discreet struct {
 	sdktrace.SpanExporter
 	life    context.Context //nolint:containedctx // It bounds all exports.

@@ -128,7 +128,7 @@ func TestContentIsInTracesWhereItIsAskedFor(t *testing.T) {
 	}
 }
 
-// A client's trace goes on in the services, over each of the ways in, and a stranger begins none.
+// A client's trace continues in the services, over each of the ways in, and a stranger begins none.
 func TestACallIsPartOfItsCallersTrace(t *testing.T) {
 	c := telemetrytest.Collect(t)
 	s, stop := traced(t, c, func(cfg *allinone.Config) { cfg.Telemetry.SamplerArg = "0" })

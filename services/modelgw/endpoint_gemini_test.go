@@ -47,8 +47,8 @@ func TestGeminiGoesThroughUntouched(t *testing.T) {
 	assert.Equal(t, int64(21), g.spent(t))
 }
 
-// A token in the address is the platform's, and stays here, however it is spelled; so does what would take the usage out
-// of an answer, or give another credential.
+// A token in the address is the platform's, and stays here, however it is spelled; so does what would take the usage
+// out of an answer, or give another credential.
 func TestAKeyInTheAddress(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", `{"candidates":[]}`))
@@ -334,7 +334,8 @@ func TestThePathSaysWhoseMethodItIs(t *testing.T) {
 	}
 }
 
-// That Google refuses the account's key is the operator's affair, in whichever lane, although Google says it with a 400.
+// That Google refuses the account's key is the operator's affair, in whichever lane, although Google says it with a
+// 400.
 func TestARefusedKeyOfGooglesIsTheOperatorsAffair(t *testing.T) {
 	t.Parallel()
 	const failed = `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[` +

@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
-// A model of Mistral answers in the shapes of other vendors, whose clients know by the reason why an answer stopped that
-// they are to run tools. An option that the API would ignore is refused.
+// A model of Mistral answers in the shapes of other vendors, whose clients know by the reason why an answer stopped
+// that they are to run tools. An option that the API would ignore is refused.
 func TestAModelOfMistralAnswersInOtherShapes(t *testing.T) {
 	t.Parallel()
 	const (

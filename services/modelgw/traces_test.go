@@ -119,7 +119,8 @@ func TestACallThatFailsSaysWhyInItsSpan(t *testing.T) {
 	assert.NotContains(t, c.Text(), "vendor-key")
 }
 
-// untilCounted waits until calls of so many kinds are counted: their spans have ended then, which is after their answers.
+// untilCounted waits until calls of so many kinds are counted: their spans have ended then, which is after their
+// answers.
 func untilCounted(t *testing.T, g prometheus.Gatherer, kinds int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(seriesOf(t, g, "evalfleet_rpc_duration_seconds")) == kinds }, waittest.Bound, time.Millisecond)

@@ -69,8 +69,8 @@ type Reader struct {
 // NewReader returns a reader of a stream.
 func NewReader(stream io.Reader) *Reader { return &Reader{stream: stream} }
 
-// Next reads the next frame; nil at the end of the stream, which also leaves out a frame that it cuts off. It fails with
-// *dialect.MalformedError for a frame that is corrupt, with dialect.ErrEventTooLarge, and with the stream's error.
+// Next reads the next frame; nil at the end of the stream, which also leaves out a frame that it cuts off. It fails
+// with *dialect.MalformedError for a frame that is corrupt, with dialect.ErrEventTooLarge, and with the stream's error.
 func (r *Reader) Next() (*Frame, error) {
 	r.frame.Reset()
 	if ok, err := r.fill(beginBytes); !ok {

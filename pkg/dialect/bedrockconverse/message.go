@@ -17,7 +17,7 @@ const (
 	roleAssistant = "assistant"
 )
 
-// noContent stands for a message without content, which the API refuses.
+// noContent is the text of a message without content, which the API refuses.
 const noContent = "(no content)"
 
 func isSystem(m *modelv1.ChatMessage) bool {
@@ -59,8 +59,8 @@ func writeText(w *jsonwrite.Writer, text string) {
 	w.EndObject()
 }
 
-// turns writes the conversation: messages of one role that follow each other are one turn, since the API wants the roles
-// to alternate.
+// turns writes the conversation: messages of one role that follow each other are one turn, since the API wants the
+// roles to alternate.
 func (e *encoder) turns() {
 	turns := turnsOf(e.Messages)
 	e.Body.BeginList()

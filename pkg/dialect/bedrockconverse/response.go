@@ -66,8 +66,8 @@ func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 
 var errNoAnswer = errors.New("it has no message")
 
-// Output implements dialect.Response. The format has neither an id nor the model of an answer, except for the model that
-// a prompt router has chosen.
+// Output implements dialect.Response. The format has neither an id nor the model of an answer, except for the model
+// that a prompt router has chosen.
 func (a *Answer) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	if a.Result == nil || a.Result.Message == nil {
 		return nil, malformed(errNoAnswer)

@@ -15,8 +15,8 @@ var scanned = []string{"usage", "metadata", "stopReason", eventStop}
 // within are those of the members of an answer that an event has within a member of its own.
 var within = []string{"usage", "stopReason"}
 
-// ScanUsage implements dialect.Codec. The arguments of a call are JSON within an answer, and may have members of any name,
-// so that the members are looked for in their places.
+// ScanUsage implements dialect.Codec. The arguments of a call are JSON within an answer, and may have members of any
+// name, so that the members are looked for in their places.
 func (Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	facts.Pieces++
 	failed := bytes.HasPrefix(bytes.TrimSpace(doc), []byte(`{"`+eventError+`"`)) || dialect.Says(doc, `"__type"`) && !dialect.Says(doc, `"output"`)

@@ -26,8 +26,8 @@ type wireRequest struct {
 	Cached string `json:"cachedContent"`
 }
 
-// wireTool is a list of functions. Any other member is a tool that only the server can run, which is left out: the model
-// has one offer less.
+// wireTool is a list of functions. Any other member is a tool that only the server can run, which is left out: the
+// model has one offer less.
 type wireTool map[string]json.RawMessage
 
 const memberFunctions = "functionDeclarations"

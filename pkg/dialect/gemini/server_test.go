@@ -199,8 +199,8 @@ func TestSignaturesSurviveAClientThatDecodesThem(t *testing.T) {
 	}
 }
 
-// A call that a client sends without a signature is a call and nothing else: another vendor's model would take the place
-// of a missing signature for reasoning. Calls that a Gemini server has answered keep their places.
+// A call that a client sends without a signature is a call and nothing else: another vendor's model would take the
+// place of a missing signature for reasoning. Calls that a Gemini server has answered keep their places.
 func TestACallWithoutASignatureIsNoReasoning(t *testing.T) {
 	t.Parallel()
 	const turn = `{"contents":[{"role":"model","parts":[{"text":"a"},{"functionCall":{"id":"c","name":"f","args":{}}%s},{"functionCall":{"id":"d","name":"f","args":{}}}]}]}`
@@ -228,8 +228,9 @@ func reasonings() map[string]*contentv1.Content {
 	}
 }
 
-// The reasoning of another vendor's model comes back as it was, whether a text or a call follows, and whether the answer
-// came whole or in pieces, which a client sends back as parts. A thought that the client leaves out is not needed.
+// The reasoning of another vendor's model comes back as it was, whether a text or a call follows, and whether the
+// answer came whole or in pieces, which a client sends back as parts. A thought that the client leaves out is not
+// needed.
 func TestReasoningOfOtherVendorsSurvivesAClient(t *testing.T) {
 	t.Parallel()
 	for name, part := range reasonings() {

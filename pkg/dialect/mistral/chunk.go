@@ -90,8 +90,8 @@ func WritePart(w *jsonwrite.Writer, part *contentv1.Content) (ok bool) {
 	return true
 }
 
-// WriteAnswer writes a part of an answer as a chunk: a text, the readable form of reasoning, or an image. Parts of other
-// kinds, and reasoning without a readable form, have none.
+// WriteAnswer writes a part of an answer as a chunk: a text, the readable form of reasoning, or an image. Parts of
+// other kinds, and reasoning without a readable form, have none.
 func WriteAnswer(w *jsonwrite.Writer, part *contentv1.Content) {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:

@@ -25,8 +25,8 @@ const statusTooMany = 429
 // rateLimits are types of errors that ask the client to slow down.
 var rateLimits = []string{"rate_limited", "service_tier_capacity_exceeded"}
 
-// DecodeError implements dialect.Codec. An error is an object with a message, or it has the form of OpenAI's, as servers
-// in front of the API send it; a request with a wrong member has details in place of the message.
+// DecodeError implements dialect.Codec. An error is an object with a message, or it has the form of OpenAI's, as
+// servers in front of the API send it; a request with a wrong member has details in place of the message.
 func (Errors) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
 		Error  *openai.Failure `json:"error"`

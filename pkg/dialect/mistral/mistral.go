@@ -1,5 +1,5 @@
-// Package mistral is what the formats of Mistral's two APIs share: errors, usage, and the chunks of which the content of
-// a message consists. The formats are packages of their own, beside this one: mistralchat and mistralconversations.
+// Package mistral is what the formats of Mistral's two APIs share: errors, usage, and the chunks of which the content
+// of a message consists. The formats are packages of their own, beside this one: mistralchat and mistralconversations.
 //
 // Reference: https://docs.mistral.ai/api.
 package mistral

@@ -1,8 +1,8 @@
 // Package mistralchat is the format of Mistral's chat completions, in both directions.
 //
 // Reference: https://docs.mistral.ai/api/endpoint/chat. Tools, choices among them, calls and schemas of answers are
-// those of OpenAI's chat completions ([openai]); the content of messages consists of Mistral's chunks, in which reasoning
-// has a place of its own ([mistral]).
+// those of OpenAI's chat completions ([openai]); the content of messages consists of Mistral's chunks, in which
+// reasoning has a place of its own ([mistral]).
 //
 // Log-probabilities are left out: requests for them are refused, and answers have none. The format has no place for the
 // sources of a text, for what tools of a server did, nor for sealed reasoning, of which a client gets the summary.

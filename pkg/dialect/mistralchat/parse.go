@@ -46,8 +46,8 @@ type wireMessage struct {
 	Name       string          `json:"name"`
 }
 
-// ParseRequest implements dialect.Codec. Members without a place in the canonical form, such as `metadata`, are ignored;
-// what would change the answer and cannot be expressed is refused.
+// ParseRequest implements dialect.Codec. Members without a place in the canonical form, such as `metadata`, are
+// ignored; what would change the answer and cannot be expressed is refused.
 func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	var w wireRequest
 	if err := jsonread.Unmarshal(body, &w); err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
 
-// AppendRequest implements dialect.Codec. A user's message after a tool's result becomes a part of that result, since the
-// API refuses it there, and NoContent replaces empty texts. extra_body has no meaning: the API refuses unknown members.
+// AppendRequest implements dialect.Codec. A user's message after a tool's result becomes a part of that result, since
+// the API refuses it there, and NoContent replaces empty texts. extra_body has no meaning: the API refuses unknown
+// members.
 func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 	e := &encoder{Request: r, MemberWriter: dialect.MemberWriter{Body: jsonwrite.Append(dst, 1024+r.Size()), Overrides: dialect.MembersOf(r)}, config: r.Config}
 	if e.config == nil {

@@ -119,7 +119,8 @@ func (s *streamReader) Started() bool { return s.started }
 // Done implements dialect.StreamReader.
 func (s *streamReader) Done() bool { return s.done }
 
-// Complete implements dialect.StreamReader. Servers may omit the last event, but send the finish reasons of the choices.
+// Complete implements dialect.StreamReader. Servers may omit the last event, but send the finish reasons of the
+// choices.
 func (s *streamReader) Complete() bool {
 	return s.done || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
 }

@@ -38,7 +38,8 @@ type answer struct {
 	meta dialect.ResponseMeta
 }
 
-// message writes a message as entries: one for neighbouring parts, for what a tool of the server did, and for each call.
+// message writes a message as entries: one for neighbouring parts, for what a tool of the server did, and for each
+// call.
 func (a *answer) message(m *modelv1.ChatMessage) {
 	var said []*contentv1.Content
 	flush := func() {

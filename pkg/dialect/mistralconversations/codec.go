@@ -1,8 +1,8 @@
 // Package mistralconversations is the format of Mistral's Conversations API, in both directions.
 //
 // Reference: https://docs.mistral.ai/api/endpoint/beta/conversations. A conversation is a list of entries: messages,
-// calls and their results, and what tools of the server did. An answer is such a list too. Functions, schemas of answers
-// and the chunks of messages are those of Mistral's chat completions ([mistral]).
+// calls and their results, and what tools of the server did. An answer is such a list too. Functions, schemas of
+// answers and the chunks of messages are those of Mistral's chat completions ([mistral]).
 //
 // The format has no reason why an answer ended: one with calls ended with them, and any other is said to have stopped.
 // Of sealed reasoning a client gets the summary. Conversations that the server stores, agents, and tools of the server

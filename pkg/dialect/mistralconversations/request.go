@@ -205,8 +205,8 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.EndObject()
 }
 
-// assistant writes a model's turn: a message for neighbouring parts, and an entry for each call. What a tool of a server
-// did goes as a text, since the API refuses its own entries for it.
+// assistant writes a model's turn: a message for neighbouring parts, and an entry for each call. What a tool of a
+// server did goes as a text, since the API refuses its own entries for it.
 func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 	list := m.GetContent().GetList()
 	if list == nil {

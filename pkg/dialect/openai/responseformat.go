@@ -19,7 +19,8 @@ type ResponseFormat struct {
 	} `json:"json_schema"`
 }
 
-// ReadResponseSchema reads the schema that an answer is to have; nil if it is to have none. param is where the format is.
+// ReadResponseSchema reads the schema that an answer is to have; nil if it is to have none. param is where the format
+// is.
 func ReadResponseSchema(f *ResponseFormat, param string) (*modelv1.ResponseSchema, error) {
 	if f == nil {
 		return nil, nil

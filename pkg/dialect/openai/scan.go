@@ -10,8 +10,8 @@ import (
 // scanned are the members of a chat completion, or of a chunk of one, that ScanCompletion looks for.
 var scanned = []string{"id", "usage"}
 
-// ScanCompletion adds the facts of a chat completion, or of a chunk of one, to facts. usage decodes the usage, and returns
-// nil if it cannot.
+// ScanCompletion adds the facts of a chat completion, or of a chunk of one, to facts. usage decodes the usage, and
+// returns nil if it cannot.
 func ScanCompletion(doc []byte, facts *dialect.Facts, usage func(raw []byte) *modelv1.ModelUsage) {
 	facts.Pieces++
 	if word, ok := dialect.Word(doc, `"finish_reason"`); ok {

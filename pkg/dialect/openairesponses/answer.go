@@ -70,8 +70,8 @@ func newAnswer(output *modelv1.ModelOutput, meta dialect.ResponseMeta, request *
 	return a
 }
 
-// statusOf is the status of one of so many items. The last of an incomplete answer may be cut off: a call among them must
-// not be made.
+// statusOf is the status of one of so many items. The last of an incomplete answer may be cut off: a call among them
+// must not be made.
 func (a *answer) statusOf(place, items int) string {
 	if a.status == statusIncomplete && place == items-1 {
 		return statusIncomplete

@@ -354,7 +354,8 @@ func TestWhatIsNotKnownIsPassedOver(t *testing.T) {
 	}
 }
 
-// The names of tools do not depend on their order: those without a namespace keep theirs, and the others have free ones.
+// The names of tools do not depend on their order: those without a namespace keep theirs, and the others have free
+// ones.
 func TestToolsOfOneNameAreToldApart(t *testing.T) {
 	t.Parallel()
 	function := func(name string) string { return `{"type":"function","name":"` + name + `"}` }
@@ -382,7 +383,8 @@ func TestToolsOfOneNameAreToldApart(t *testing.T) {
 	}
 }
 
-// The work for tools grows with their number, not with its square: this takes minutes if each is searched for among all.
+// The work for tools grows with their number, not with its square: this takes minutes if each is searched for among
+// all.
 func TestVeryManyToolsAreAnswered(t *testing.T) {
 	t.Parallel()
 	var tools strings.Builder

@@ -23,8 +23,8 @@ const (
 	other = "other"
 )
 
-// Metrics measures calls of models: their duration, outcome, waits and usage. Those by project have no label of a model,
-// so that the number of series is a sum and not a product.
+// Metrics measures calls of models: their duration, outcome, waits and usage. Those by project have no label of a
+// model, so that the number of series is a sum and not a product.
 type Metrics struct {
 	duration, queued, firstPiece *prometheus.HistogramVec
 	tokens, cost, retries        *prometheus.CounterVec

@@ -32,8 +32,8 @@ var known = map[string][]string{
 	TextEditor: {"command", "file_text", "insert_line", "new_str", "old_str", "path", "view_range"},
 }
 
-// NativeTool returns the kind of a tool that a vendor may have itself; empty for all others. searchers and executors are
-// the vendor's names in the options of web search and of code execution.
+// NativeTool returns the kind of a tool that a vendor may have itself; empty for all others. searchers and executors
+// are the vendor's names in the options of web search and of code execution.
 func NativeTool(tool *toolv1.ToolInfo, searchers, executors string) string {
 	name := tool.GetName()
 	if parameters, ok := known[name]; ok {
@@ -75,7 +75,8 @@ func parametersOf(tool *toolv1.ToolInfo) []string {
 	return names
 }
 
-// RemoteMCP is the address of a server whose tools a vendor calls, as the options of a tool of the kind MCPServer hold it.
+// RemoteMCP is the address of a server whose tools a vendor calls, as the options of a tool of the kind MCPServer hold
+// it.
 type RemoteMCP struct {
 	Name    string            `json:"name"`
 	URL     string            `json:"url"`

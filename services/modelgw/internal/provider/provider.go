@@ -52,7 +52,7 @@ func CapabilitiesOf(p Provider, c *modelv1.GenerateConfig) Capabilities {
 	return p.Capabilities()
 }
 
-// Windowed is a provider whose server tells the context window of the model.
+// Windowed is a provider whose server reports the context window of the model.
 type Windowed interface {
 	// ContextTokens returns the window in tokens; ok is false if it is not known, or not yet.
 	ContextTokens() (tokens int64, ok bool)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Streaming is a model argument that selects whether answers are streamed: true, false, or "auto", the zero value, which
-// leaves it to the provider.
+// Streaming is a model argument that selects whether answers are streamed: true, false, or "auto", the zero value,
+// which leaves it to the provider.
 type Streaming struct {
 	// Always is the choice; nil is "auto".
 	Always *bool

@@ -70,7 +70,8 @@ func (g generation) tool(kind string) (f form, ok bool) {
 	}
 }
 
-// usesToolset reports whether the model controls a computer by a set of tools, which is not built, in place of one tool.
+// usesToolset reports whether the model controls a computer by a set of tools, which is not built, in place of one
+// tool.
 func (g generation) usesToolset() bool {
 	return g.Version >= 50 && g.Version < claude.Frontier && !g.Is(claude.Opus, 50, 55) && !g.Is(claude.Sonnet, 50, 55)
 }

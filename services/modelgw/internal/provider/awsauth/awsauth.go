@@ -1,6 +1,6 @@
 // Package awsauth is access to Amazon Web Services for providers: the credentials of an account, from its configuration
-// or from AWS's default chain (environment, shared files, SSO, web identity, roles of containers and instances), clients
-// that sign requests with them, and what the types of AWS's errors mean.
+// or from AWS's default chain (environment, shared files, SSO, web identity, roles of containers and instances),
+// clients that sign requests with them, and what the types of AWS's errors mean.
 //
 // A Source fetches nothing before the first request. Credentials are in no error, and a client redacts them in what
 // AWS answers.

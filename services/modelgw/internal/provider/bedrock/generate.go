@@ -19,8 +19,8 @@ const denied = "AccessDeniedException"
 // streamError is the type of errors within a stream that AWS asks to repeat.
 const streamError = "ModelStreamErrorException"
 
-// quirks interpret the errors of the API. Those that AWS's clients do not repeat are final, whatever their status: so the
-// reference implementation has it.
+// quirks interpret the errors of the API. Those that AWS's clients do not repeat are final, whatever their status: so
+// the reference implementation has it.
 var quirks = exchange.Quirks{
 	Header: awsauth.AddType,
 	Class: func(_ int, said *dialect.Error, _ provider.Class) provider.Class {

@@ -203,8 +203,8 @@ func split(text string) (calls, rest []string) {
 	return calls, slices.DeleteFunc(rest, func(piece string) bool { return piece == "" })
 }
 
-// documentLength is the length of the JSON document with which a text begins, whose texts may contain tags; 0 if there is
-// none.
+// documentLength is the length of the JSON document with which a text begins, whose texts may contain tags; 0 if there
+// is none.
 func documentLength(text string) int {
 	var document json.RawMessage
 	d := json.NewDecoder(strings.NewReader(text))

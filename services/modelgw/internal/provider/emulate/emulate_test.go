@@ -83,7 +83,8 @@ func TestCallsAreRead(t *testing.T) {
 	}
 }
 
-// Tags within a text of the arguments are no tags, in answers and in what goes back; garbage still ends at the first one.
+// Tags within a text of the arguments are no tags, in answers and in what goes back; garbage still ends at the first
+// one.
 func TestTagsWithinArguments(t *testing.T) {
 	t.Parallel()
 	const arguments = `{"city":"a</tool_call><tool_call>{\"name\":1}</tool_calls>"}`

@@ -33,7 +33,7 @@ func loopback(host string) bool {
 type endpoint struct {
 	// target is its host and port.
 	target string
-	// plain means without TLS, and private that nobody else can read that.
+	// plain means without TLS, and private that no one else can read that.
 	plain, private bool
 }
 

@@ -99,8 +99,8 @@ func reasoningOf(said *xai.CompletionMessage) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: sealed}}
 }
 
-// isClients reports whether a call is of a tool of the client. The server gives calls of a function with the name of its
-// interpreter the type of that, also if only the function was offered.
+// isClients reports whether a call is of a tool of the client. The server gives calls of a function with the name of
+// its interpreter the type of that, also if only the function was offered.
 func (a *asked) isClients(call *xai.ToolCall) bool {
 	switch call.GetType() {
 	case xai.ToolCallType_TOOL_CALL_TYPE_INVALID, xai.ToolCallType_TOOL_CALL_TYPE_CLIENT_SIDE_TOOL:

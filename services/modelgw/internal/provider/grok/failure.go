@@ -114,7 +114,7 @@ func stopped(code codes.Code, said, model string) *modelv1.ModelOutput {
 }
 
 // tooLarge reports whether the connection refused a message over our bound. gRPC has the same code for it as for a
-// server's limit, so only its words tell.
+// server's limit, so only its message distinguishes them.
 func tooLarge(s *status.Status) bool {
 	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), "grpc: received message ")
 }

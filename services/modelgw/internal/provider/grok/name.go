@@ -30,7 +30,8 @@ func (n name) reasons() bool { return n.isMini() || n.isRecent() && !n.has("non-
 // takesEffort reports whether the model takes an effort.
 func (n name) takesEffort() bool { return n.isMini() || n.isRecent() && !n.isFirstOfFourth() }
 
-// takesPenalties reports whether the model takes stop sequences, and penalties for repetition: those that reason do not.
+// takesPenalties reports whether the model takes stop sequences, and penalties for repetition: those that reason do
+// not.
 func (n name) takesPenalties() bool { return n.has("grok-2") }
 
 // searches reports whether the model may be offered the server's search of the web.

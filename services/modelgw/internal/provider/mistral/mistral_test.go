@@ -118,8 +118,8 @@ func serve(t testing.TB, status int, contentType, answer string) *recorded {
 
 const answerJSON = "application/json"
 
-// The API is what the call's arguments ask for, else what the account does, else what the model takes; the address of an
-// account may end with the version of the API.
+// The API is what the call's arguments ask for, else what the account does, else what the model takes; the address of
+// an account may end with the version of the API.
 func TestWhichAPIAModelHas(t *testing.T) {
 	t.Parallel()
 	s := serve(t, http.StatusUnauthorized, answerJSON, `{"detail":"Unauthorized"}`)

@@ -16,8 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
-// On Azure a deployment, the version of the API and the key have places of their own; the name of the deployment decides
-// about the API, and one without a known name is no code name.
+// On Azure a deployment, the version of the API and the key have places of their own; the name of the deployment
+// decides about the API, and one without a known name is no code name.
 func TestWhereRequestsToAzureGo(t *testing.T) {
 	t.Parallel()
 	var got *http.Request

@@ -90,7 +90,8 @@ func TestForcedChoicesOfEmulatedTools(t *testing.T) {
 	}
 }
 
-// What a service calls an effort, and where it has it; an effort without a word there is not sent, and is said not to be.
+// What a service calls an effort, and where it has it; an effort without a word there is not sent, and is said not to
+// be.
 func TestEfforts(t *testing.T) {
 	t.Parallel()
 	for i, test := range []struct{ service, model, effort, member, want string }{

@@ -17,7 +17,8 @@ var groq = Service{
 	Full:   map[int][]string{http.StatusBadRequest: {"context_length_exceeded", "reduce the length"}}, OwnStops: true,
 }
 
-// finishGroq adds what Groq says of an answer: times, and the calls of its own tools. Reasoning goes back to it as text.
+// finishGroq adds what Groq says of an answer: times, and the calls of its own tools. Reasoning goes back to it as
+// text.
 func finishGroq(answer dialect.Response, output *modelv1.ModelOutput, name string) error {
 	responsesapi.SetModel(output, name)
 	if said, ok := answer.(interface{ Metadata() string }); ok {

@@ -69,8 +69,8 @@ func isTexts(value any) bool {
 	return ok
 }
 
-// replayDetails sends reasoning back as the details that OpenRouter sent. Of other reasoning what can be read is a text:
-// a seal or a signature means nothing to another vendor's model, and some models repeat it.
+// replayDetails sends reasoning back as the details that OpenRouter sent. Of other reasoning what can be read is a
+// text: a seal or a signature means nothing to another vendor's model, and some models repeat it.
 func replayDetails(part *contentv1.Content) (string, []dialect.Member) {
 	if list, ok := openaichat.Details(part); ok {
 		if kept, err := verifiable(list); err == nil {

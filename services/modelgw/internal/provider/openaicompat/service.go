@@ -20,7 +20,7 @@ import (
 type Service struct {
 	// Name is the provider's name, and the key of its configuration. Description says what it is, in a few words.
 	Name, Description string
-	// Address is the service's own; empty if each account needs one. [accountID] in it stands for the account's.
+	// Address is the service's own; empty if each account needs one. [accountID] in it is replaced by the account's.
 	Address string
 	// KeyEnv and AddressEnv are the variables of the key and of the address, the first one that is set counts. Empty:
 	// the name in upper case, `_` for `-`, followed by `_API_KEY` and `_BASE_URL`.
@@ -46,7 +46,7 @@ type Service struct {
 	MergeTurns, MergeSystem bool
 	// Streamed streams each answer, and StreamedOver those with a larger bound of output tokens than this; by default
 	// answers are streamed that are watched. WholeLogprobs excepts those with log-probabilities, which the service's
-	// streams have in another form. The model argument `stream` stands above all.
+	// streams have in another form. The model argument `stream` overrides all.
 	Streamed      bool
 	StreamedOver  int64
 	WholeLogprobs bool
@@ -133,7 +133,7 @@ type Models struct {
 // reasoningEnabled is the argument that switches reasoning on or off.
 const reasoningEnabled = "reasoning_enabled"
 
-// accountID stands for the id of an account in an address.
+// accountID is the placeholder for the id of an account in an address.
 const accountID = "{account_id}"
 
 // of returns the differences of a model.

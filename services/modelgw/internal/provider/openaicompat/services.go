@@ -7,7 +7,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 )
 
-// threeEfforts are the words of services that know three efforts. They cannot be asked not to reason: `none` is omitted.
+// threeEfforts are the words of services that know three efforts. They cannot be asked not to reason: `none` is
+// omitted.
 var threeEfforts = map[string]string{"none": "", "minimal": "low", "xhigh": "high", "max": "high"}
 
 // fullInput is how servers of several kinds word a full context.
@@ -19,7 +20,8 @@ var cudaErrors = []string{
 	"cuda error: an illegal memory access was encountered", "cudaerrorillegaladdress", "torch.acceleratorerror",
 }
 
-// services are the known services, by name. Another one is a literal here; docs/model-services.md lists them for operators.
+// services are the known services, by name. Another one is a literal here; docs/model-services.md lists them for
+// operators.
 var services = []Service{
 	azureAI,
 	{

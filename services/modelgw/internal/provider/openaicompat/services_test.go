@@ -61,7 +61,7 @@ func TestGoldenServices(t *testing.T) {
 	}
 }
 
-// models are names of each service's models that its table tells apart.
+// models are names of each service's models that its table distinguishes.
 var models = map[string][]string{
 	"azureai":    {"phi-4", "org/mistral-large"},
 	"cloudflare": {"@cf/meta/llama-3.1-8b-instruct"}, "deepseek": {"deepseek-chat"}, "fireworks": {"accounts/fireworks/models/kimi-k2", "accounts/fireworks/models/gpt-oss-120b"},
@@ -78,7 +78,7 @@ func openAt(t testing.TB, service, model, address, args string) provider.Provide
 	return p
 }
 
-// each runs a test for every service, and for every model that its table tells apart.
+// each runs a test for every service, and for every model that its table distinguishes.
 func each(t *testing.T, test func(t *testing.T, service, model string)) {
 	t.Helper()
 	for _, service := range openaicompat.Names() {

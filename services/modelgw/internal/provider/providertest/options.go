@@ -18,8 +18,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// followed are the options that the gateway or its callers follow, and that no request shows; internal_tools shows where
-// the model's vendor has one of the tools itself.
+// followed are the options that the gateway or its callers follow, and that no request shows; internal_tools shows
+// where the model's vendor has one of the tools itself.
 var followed = map[string]bool{
 	"max_retries": true, "timeout": true, "stream_idle_timeout": true, "attempt_timeout": true, "max_connections": true, "adaptive_connections": true,
 	"max_tool_output": true, "fail_on_refusal": true, "cache": true, "batch": true, "internal_tools": true,

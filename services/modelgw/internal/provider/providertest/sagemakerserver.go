@@ -7,8 +7,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/awsstream"
 )
 
-// SageMakerServer starts a server that speaks chat completions as Amazon SageMaker hosts them, and returns these answers
-// in order. It returns its base URL.
+// SageMakerServer starts a server that speaks chat completions as Amazon SageMaker hosts them, and returns these
+// answers in order. It returns its base URL.
 func SageMakerServer(t testing.TB, answers ...Answer) string {
 	t.Helper()
 	return serve(t, &vendor{answers: answers, failure: `{"message":"failure %d"}`, stream: Answer.streamSageMaker, whole: Answer.writeWhole})

@@ -9,8 +9,8 @@ import (
 // the server's own, and call it otherwise.
 var names = map[string]string{"python": "python_exec"}
 
-// Renamed returns the request with tools as the models know them, and a function that undoes it in the output. It copies
-// what it changes.
+// Renamed returns the request with tools as the models know them, and a function that undoes it in the output. It
+// copies what it changes.
 func Renamed(r *provider.Request) (sent *provider.Request, restore func(*modelv1.ModelOutput)) {
 	sent, restoreNames := provider.Renamed(r, names)
 	sent, restorePlan := planned(sent)

@@ -50,8 +50,8 @@ func (c codec) DecodeError(body []byte) *dialect.Error {
 // modelError is the type of errors of the container.
 const modelError = "ModelError"
 
-// quirks interpret the errors of the API. Those of a container are repeated where it was not there, or late; SageMaker's
-// own by their type, if AWS's clients repeat that, or else by their status.
+// quirks interpret the errors of the API. Those of a container are repeated where it was not there, or late;
+// SageMaker's own by their type, if AWS's clients repeat that, or else by their status.
 var quirks = exchange.Quirks{
 	Header: awsauth.AddType,
 	Auth:   awsauth.Refuses,

@@ -22,8 +22,8 @@ const accessLeftOut = "[access left out]"
 // maxText bounds how much of a text that is not JSON a record stores: a page, or an answer that broke off.
 const maxText = 64 << 10
 
-// Attempt makes an attempt: it takes the time, and records the exchange if that is asked for. run makes the requests and
-// returns the output, and the part of the answers to record; request is then the first request as JSON.
+// Attempt makes an attempt: it takes the time, and records the exchange if that is asked for. run makes the requests
+// and returns the output, and the part of the answers to record; request is then the first request as JSON.
 func Attempt(r *provider.Request, request func() []byte, run func() (output *modelv1.ModelOutput, answer []byte, err error)) (*provider.Response, error) {
 	start := time.Now()
 	output, answer, err := run()
@@ -41,7 +41,8 @@ func Attempt(r *provider.Request, request func() []byte, run func() (output *mod
 	return response, nil
 }
 
-// Record records the exchange since start, without media and without credentials of the request. A nil response is omitted.
+// Record records the exchange since start, without media and without credentials of the request. A nil response is
+// omitted.
 func Record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
 	call := &modelv1.ModelCall{RequestJson: withoutMedia(request), Error: failed, Time: provider.Clock(start)}
 	if response != nil {

@@ -15,8 +15,8 @@ const (
 	mostShown = 12
 )
 
-// RedactText returns a function that redacts an account's secrets, and significant parts of them, from what a vendor says
-// in a failure: each character becomes a star. The function is safe for concurrent use.
+// RedactText returns a function that redacts an account's secrets, and significant parts of them, from what a vendor
+// says in a failure: each character becomes a star. The function is safe for concurrent use.
 func RedactText(secrets ...config.Secret) func(text string) string { return newSecretSet(secrets).text }
 
 // secretSet finds secrets, and significant parts of them, in texts of other parties. It is safe for concurrent use.
