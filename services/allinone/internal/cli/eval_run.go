@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -177,8 +179,8 @@ func sampleRange(text string) (*agentv1.SampleRange, error) {
 	return &agentv1.SampleRange{Start: int32(start), End: int32(end)}, nil
 }
 
-// createEval uploads what the evaluation names and makes it. An interrupt ends the wait; an evaluation that was made
-// all the same is then listed.
+// createEval uploads what the evaluation names and makes it. An interrupt ends the wait. An evaluation that was made all
+// the same is returned with errInterrupted, or, where its answer did not come, is listed.
 func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agentv1.CreateEvalRequest) (eval *agentv1.Eval, err error) {
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
@@ -191,8 +193,8 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 			err = tooLarge(inFileWords(err, task.Spec, s.given))
 		}
 	}
-	if err != nil && interrupted(ctx) {
-		return nil, errInterrupted
+	if interrupted(ctx) {
+		err = errInterrupted
 	}
 	return eval, err
 }
@@ -211,6 +213,11 @@ func tooLarge(err error) error {
 func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool, logDir string) error {
 	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: resource.NewID(), ValidateOnly: check}
 	eval, err := s.createEval(ctx, task, req)
+	if errors.Is(err, errInterrupted) && eval != nil && !check {
+		logs := s.keepLogs(ctx, eval, logDir)
+		defer logs.leave()
+		return s.abandon(ctx, eval, time.Now(), logs)
+	}
 	if err != nil {
 		return err
 	}

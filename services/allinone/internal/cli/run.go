@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -161,12 +162,12 @@ func (s *session) spec(ctx context.Context, prompt string, f runFlags) (*agentv1
 	return spec, bodies, nil
 }
 
-// createRun makes a run. An interrupt ends the wait.
+// createRun makes a run. An interrupt ends the wait; a run that was made all the same is returned with errInterrupted.
 func (s *session) createRun(ctx context.Context, prompt string, f runFlags) (run *agentv1.Run, err error) {
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
 	defer func() {
-		if err != nil && interrupted(ctx) {
+		if interrupted(ctx) {
 			err = errInterrupted
 		}
 	}()
@@ -188,6 +189,9 @@ func (s *session) createRun(ctx context.Context, prompt string, f runFlags) (run
 // runAgent makes a run and shows it as it grows.
 func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error {
 	run, err := s.createRun(ctx, prompt, f)
+	if errors.Is(err, errInterrupted) && run != nil {
+		return s.abandonRun(ctx, run.GetName())
+	}
 	if err != nil {
 		return err
 	}

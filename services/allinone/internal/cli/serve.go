@@ -105,18 +105,38 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	server := a.serverFor(cfg, dir, lock)
-	starting, stop := a.untilInterrupt(ctx)
-	err = server.Start(starting)
-	stop()
+	return a.serveUntilInterrupt(ctx, a.serverFor(cfg, dir, lock), func(s server) error { return a.sayServing(s, cfg, dir) })
+}
+
+// serveUntilInterrupt runs a server until an interrupt, also one that comes while it starts. Started is called once it
+// serves.
+func (a *app) serveUntilInterrupt(ctx context.Context, s server, started func(server) error) error {
+	running, stop := a.untilInterrupt(ctx)
+	defer func() { stop() }()
+	err := s.Start(running)
 	if err != nil {
-		if interrupted(starting) {
+		if interrupted(running) {
 			return errInterrupted
 		}
 		return err
 	}
+	err = started(s)
+	if err == nil {
+		select {
+		case err = <-s.Failed():
+		case <-running.Done():
+		}
+	}
+	stop()
+	a.note("stopping; interrupt again to stop at once")
+	running, stop = a.untilInterrupt(ctx)
+	return errors.Join(err, s.Stop(running, stopGrace))
+}
+
+// sayServing writes where a server serves.
+func (a *app) sayServing(s server, cfg allinone.Config, dir datadir.Dir) error {
 	if a.json {
-		b, err := json.Marshal(map[string]string{"address": server.Address(), "dataDir": dir.Path()})
+		b, err := json.Marshal(map[string]string{"address": s.Address(), "dataDir": dir.Path()})
 		if err != nil {
 			return err
 		}
@@ -126,15 +146,6 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 	if !cfg.Token.IsZero() {
 		token = "the token is that of EVALFLEET_TOKEN or the configuration"
 	}
-	a.note("serving at %s; data is in %s, %s; interrupt to stop", server.Address(), dir.Path(), token)
-	running, stop := a.untilInterrupt(ctx)
-	select {
-	case err = <-server.Failed():
-	case <-running.Done():
-	}
-	stop()
-	a.note("stopping; interrupt again to stop at once")
-	stopping, stop := a.untilInterrupt(ctx)
-	defer stop()
-	return errors.Join(err, server.Stop(stopping, stopGrace))
+	a.note("serving at %s; data is in %s, %s; interrupt to stop", s.Address(), dir.Path(), token)
+	return nil
 }

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/taskfile"
+)
+
+// An interrupt that comes just before a step succeeds is not lost: the command does what it does at an interrupt.
+
+// sentAnInterrupt is an application that an interrupt has been sent to.
+func sentAnInterrupt() *app {
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	return &app{Process: Process{Name: "evalfleet", Stdout: io.Discard, Stderr: io.Discard, Signals: signals}, project: "default"}
+}
+
+// startsAllTheSame is a server that starts although an interrupt came meanwhile.
+type startsAllTheSame struct{ stopped bool }
+
+func (s *startsAllTheSame) Start(ctx context.Context) error { <-ctx.Done(); return nil }
+func (s *startsAllTheSame) Failed() <-chan error            { return nil }
+func (s *startsAllTheSame) Address() string                 { return "127.0.0.1:1" }
+func (s *startsAllTheSame) Stop(context.Context, time.Duration) error {
+	s.stopped = true
+	return nil
+}
+
+func TestAnInterruptWhileAServerStartsStopsIt(t *testing.T) {
+	t.Parallel()
+	s := &startsAllTheSame{}
+	require.NoError(t, sentAnInterrupt().serveUntilInterrupt(t.Context(), s, func(server) error { return nil }))
+	assert.True(t, s.stopped)
+}
+
+// made makes runs and evaluations although an interrupt came meanwhile, and notes what is cancelled.
+type made struct {
+	agentv1.RunServiceClient
+	agentv1.EvalServiceClient
+
+	cancelled []string
+}
+
+func (m *made) CreateRun(ctx context.Context, _ *agentv1.CreateRunRequest, _ ...grpc.CallOption) (*agentv1.Run, error) {
+	<-ctx.Done()
+	return &agentv1.Run{Name: "projects/default/runs/r1"}, nil
+}
+
+func (m *made) CancelRun(_ context.Context, req *agentv1.CancelRunRequest, _ ...grpc.CallOption) (*agentv1.Run, error) {
+	m.cancelled = append(m.cancelled, req.GetName())
+	return &agentv1.Run{}, nil
+}
+
+func (m *made) CreateEval(ctx context.Context, _ *agentv1.CreateEvalRequest, _ ...grpc.CallOption) (*agentv1.Eval, error) {
+	<-ctx.Done()
+	return &agentv1.Eval{Name: "projects/default/evals/e1"}, nil
+}
+
+var errStop = errors.New("what follows a cancel is no matter here")
+
+func (m *made) CancelEval(_ context.Context, req *agentv1.CancelEvalRequest, _ ...grpc.CallOption) (*agentv1.Eval, error) {
+	m.cancelled = append(m.cancelled, req.GetName())
+	return nil, errStop
+}
+
+func TestAnInterruptWhileARunIsMadeCancelsIt(t *testing.T) {
+	t.Parallel()
+	m := &made{}
+	s := &session{app: sentAnInterrupt(), runs: m}
+	require.ErrorIs(t, s.runAgent(t.Context(), "hello", runFlags{model: "mockllm/model"}), errInterrupted)
+	assert.Equal(t, []string{"projects/default/runs/r1"}, m.cancelled)
+}
+
+func TestAnInterruptWhileAnEvaluationIsMadeCancelsIt(t *testing.T) {
+	t.Parallel()
+	m := &made{}
+	s := &session{app: sentAnInterrupt(), evals: m}
+	require.ErrorIs(t, s.runEval(t.Context(), &taskfile.Task{Spec: &agentv1.EvalSpec{}}, false, ""), errStop)
+	assert.Equal(t, []string{"projects/default/evals/e1"}, m.cancelled)
+}
