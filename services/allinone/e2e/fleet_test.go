@@ -93,6 +93,7 @@ func TestStartWhileTheLastOneDies(t *testing.T) {
 		victim := f.services()[0]
 		dying := h.processes[victim]
 		require.NoError(t, dying.cmd.Process.Signal(syscall.SIGSTOP)) // It has its lock and its port, and answers no call.
+		eventually(t, func() bool { return stopped(t, dying) }, "no thread of the server runs")
 		h.begun(victim)
 		next := h.processes[victim]
 		eventually(t, func() bool { return next.over() || calls(next) }, "the next server asks the one that has the lock")
@@ -101,6 +102,17 @@ func TestStartWhileTheLastOneDies(t *testing.T) {
 		h.awaitServing(victim)
 		assert.Equal(t, next, h.processes[victim], "it was not started again")
 		h.stop()
+	})
+}
+
+// stopped reports whether every thread of a process is stopped: on a busy machine they go on for a while after SIGSTOP.
+func stopped(t *testing.T, p *process) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	return len(threads) > 0 && !slices.ContainsFunc(threads, func(thread string) bool {
+		status, err := os.ReadFile(thread)
+		return err == nil && !strings.Contains(string(status), "\nState:\tT ")
 	})
 }
 
