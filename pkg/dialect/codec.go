@@ -126,6 +126,8 @@ type Format struct {
 	Name string
 	// IDPrefix is the prefix of the ids of answers.
 	IDPrefix string
+	// Messages is the member of a request that holds the conversation.
+	Messages string
 	// OutputBounds are the members of a request that bound output tokens, the effective one first. A dot is before the
 	// name of a member within a member.
 	OutputBounds []string

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"net/url"
 	"strings"
 )
 
@@ -21,7 +22,25 @@ func cutDataURI(uri string) (head, data string, ok bool) {
 	return head, data, true
 }
 
-// CheckInline fails on an address that is not a data URI: addresses from clients are never fetched.
+// CheckMedia fails on media that is neither a data URI in base64 nor the address of something on the web. Nothing is
+// fetched here: whoever serves the request decides about addresses.
+func CheckMedia(param, uri string) error {
+	if strings.HasPrefix(uri, "data:") {
+		return CheckDataURI(param, uri)
+	}
+	if !IsAddress(uri) {
+		return Invalid(param, "is neither data:<media type>;base64,<data> nor an http address")
+	}
+	return nil
+}
+
+// IsAddress reports whether media is the address of something on the web, http or https.
+func IsAddress(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != ""
+}
+
+// CheckInline fails on an address that is not a data URI.
 func CheckInline(param, uri string) error {
 	if !strings.HasPrefix(uri, "data:") {
 		return NotSupported(param, "is not fetched here; give the data itself, in base64")

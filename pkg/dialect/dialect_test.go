@@ -196,6 +196,16 @@ func TestDataThatIsNoBase64IsFound(t *testing.T) {
 	}
 }
 
+func TestMediaIsDataOrOnTheWeb(t *testing.T) {
+	t.Parallel()
+	for _, uri := range []string{"https://example.com/a.png", "http://example.com:8080/?q=a b", "data:image/png;base64,aGk="} {
+		require.NoError(t, dialect.CheckMedia("p", uri), uri)
+	}
+	for _, uri := range []string{"", "aGk=", "/etc/passwd", "file:///etc/passwd", "https://", "https:/a", "gs://b/o", "//example.com/a", "https://[::1", "data:image/png,x"} {
+		require.ErrorContains(t, dialect.CheckMedia("p", uri), "p: ", uri)
+	}
+}
+
 func FuzzCheckBase64(f *testing.F) {
 	f.Add("aGk=")
 	f.Add("a\nGk=")

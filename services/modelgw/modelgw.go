@@ -30,6 +30,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/pkg/webfetch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
@@ -252,8 +253,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Priced:   func(model string) bool { _, given := cfg.Prices[model]; return given },
 		Accounts: cfg.accountScopes(),
 	})
+	var fetch endpoint.Fetcher
+	if hosts := cfg.Endpoints.FetchMedia.Hosts; len(hosts) > 0 {
+		fetch = webfetch.New(hosts)
+	}
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
-		Auth: deps.Auth, Registry: s.registry, Models: calls, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
+		Auth: deps.Auth, Registry: s.registry, Models: calls, Fetch: fetch, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil
 }

@@ -23,5 +23,5 @@ var (
 
 // Format implements dialect.Codec.
 func (Codec) Format() dialect.Format {
-	return dialect.Format{Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"}}
+	return dialect.Format{Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"}}
 }

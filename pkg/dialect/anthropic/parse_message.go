@@ -209,7 +209,7 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	case "text":
 		uri = "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte(s.Data))
 	case "url":
-		if err := dialect.CheckInline("source.url", s.URL); err != nil {
+		if err := dialect.CheckMedia("source.url", s.URL); err != nil {
 			return nil, err
 		}
 		uri = s.URL

@@ -96,7 +96,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		user(`null`):                          "messages.0.content: is required",
 		ask(`"messages":[{"role":"user"}]`):   "messages.0.content: is required",
 		user(`[{"type":"text","text":true}]`): "messages.0.content.text: must not be a boolean",
-		user(`[{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}}]`): "messages.0.content.0.source.url: is not fetched here",
+		user(`[{"type":"image","source":{"type":"url","url":"ftp://x.example/a.png"}}]`): "messages.0.content.0.source.url: is neither data:",
 	} {
 		_, err := anthropic.Codec{}.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)

@@ -19,7 +19,7 @@ var _ dialect.Codec = Codec{}
 // Format implements dialect.Codec. Answers have no ids.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, OutputBounds: []string{"maxTokens"},
+		Name: Name, Messages: "messages", OutputBounds: []string{"maxTokens"},
 		Options: map[string]string{"max_tokens": "maxTokens", "top_p": "topP", "stop_seqs": "stopSequences"},
 	}
 }

@@ -26,7 +26,7 @@ var (
 // Format implements dialect.Codec. Ids of answers have no prefix.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, OutputBounds: []string{
+		Name: Name, Messages: "contents", OutputBounds: []string{
 			"generationConfig.maxOutputTokens", "generationConfig.max_output_tokens", "generation_config.maxOutputTokens", "generation_config.max_output_tokens",
 		},
 		Options: map[string]string{

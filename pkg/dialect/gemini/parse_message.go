@@ -3,6 +3,7 @@ package gemini
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -10,6 +11,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 )
 
 // conversation collects the messages of a request.
@@ -121,6 +123,27 @@ func (p *part) standardize() {
 	}
 }
 
+// uploads is the host of files that were uploaded to Google, which only Google can read.
+const uploads = "generativelanguage.googleapis.com"
+
+// far reads media that is an address.
+func far(file json.RawMessage, param string) (*contentv1.Content, error) {
+	var f struct {
+		Type string `json:"mimeType"`
+		URI  string `json:"fileUri"`
+	}
+	if jsonread.Unmarshal(file, &f) != nil || f.URI == "" {
+		return nil, dialect.Invalid(param, "is no object with fileUri and mimeType")
+	}
+	if u, err := url.Parse(f.URI); err == nil && (u.Host == uploads || u.Scheme == "gs") {
+		return nil, dialect.NotSupported(param+".fileUri", "is a file that is kept at the vendor and not known here; give the data itself as inlineData")
+	}
+	if err := dialect.CheckMedia(param+".fileUri", f.URI); err != nil {
+		return nil, err
+	}
+	return media(f.Type, f.URI), nil
+}
+
 // read reads a part that is a text or media.
 func (p *part) read(param string) (*contentv1.Content, error) {
 	switch {
@@ -130,9 +153,9 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 		if err := dialect.CheckBase64(param+".inlineData.data", p.Inline.Data); err != nil {
 			return nil, err
 		}
-		return media(p.Inline), nil
+		return media(p.Inline.Type, p.Inline.uri()), nil
 	case p.File != nil:
-		return nil, dialect.NotSupported(param+".fileData", "is not fetched here; give the data itself as inlineData")
+		return far(p.File, param+".fileData")
 	case p.Text != nil:
 		return chat.TextPart(*p.Text), nil
 	default:

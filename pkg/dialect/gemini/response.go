@@ -57,6 +57,8 @@ type inlineData struct {
 	Data string `json:"data"`
 }
 
+func (d *inlineData) uri() string { return "data:" + d.Type + ";base64," + d.Data }
+
 type functionCall struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"`

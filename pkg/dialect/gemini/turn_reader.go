@@ -29,7 +29,7 @@ func (t *turnReader) part(p *part) {
 		t.call(p)
 	case p.Inline != nil:
 		t.sealed(p)
-		t.parts = append(t.parts, media(p.Inline))
+		t.parts = append(t.parts, media(p.Inline.Type, p.Inline.uri()))
 	case p.Code != nil:
 		t.sealed(p)
 		t.executed(p.Code)
@@ -145,18 +145,17 @@ var (
 	}
 )
 
-// media is the part of media; a document, where it has no kind of its own.
-func media(d *inlineData) *contentv1.Content {
-	uri := "data:" + d.Type + ";base64," + d.Data
+// media is the part of media; a document, where its type has no kind of its own.
+func media(mediaType, uri string) *contentv1.Content {
 	source := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}
-	if strings.HasPrefix(d.Type, "image/") {
+	if strings.HasPrefix(mediaType, "image/") {
 		return chat.ImagePart(uri)
 	}
-	if format, ok := audioFormats[d.Type]; ok {
+	if format, ok := audioFormats[mediaType]; ok {
 		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: source, Format: format}}}
 	}
-	if format, ok := videoFormats[d.Type]; ok {
+	if format, ok := videoFormats[mediaType]; ok {
 		return &contentv1.Content{Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: source, Format: format}}}
 	}
-	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: source, MimeType: d.Type}}}
+	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: source, MimeType: mediaType}}}
 }

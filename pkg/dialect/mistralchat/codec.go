@@ -34,7 +34,7 @@ var _ dialect.Codec = Codec{}
 // Format implements dialect.Codec.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"},
+		Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"},
 		Options: map[string]string{"num_choices": "n", "response_schema": "response_format", "seed": "random_seed", "stop_seqs": "stop"},
 	}
 }

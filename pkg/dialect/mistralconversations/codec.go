@@ -40,7 +40,7 @@ var _ dialect.Codec = Codec{}
 func (Codec) Format() dialect.Format {
 	const args = "completion_args."
 	return dialect.Format{
-		Name: Name, IDPrefix: idPrefix, OutputBounds: []string{args + "max_tokens"},
+		Name: Name, Messages: "inputs", IDPrefix: idPrefix, OutputBounds: []string{args + "max_tokens"},
 		Options: map[string]string{
 			"frequency_penalty": args + "frequency_penalty", "presence_penalty": args + "presence_penalty", "reasoning_effort": args + "reasoning_effort",
 			"response_schema": args + "response_format", "seed": args + "random_seed", "stop_seqs": args + "stop", "temperature": args + "temperature", "top_p": args + "top_p",

@@ -25,6 +25,6 @@ var _ dialect.Codec = Codec{}
 // Format implements dialect.Codec.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_completion_tokens", "max_tokens"}, Options: map[string]string{"num_choices": "n"},
+		Name: Name, Messages: "messages", IDPrefix: idPrefix, OutputBounds: []string{"max_completion_tokens", "max_tokens"}, Options: map[string]string{"num_choices": "n"},
 	}
 }

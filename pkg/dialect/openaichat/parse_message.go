@@ -124,7 +124,7 @@ func (p *wirePart) read(param string) (*contentv1.Content, error) {
 		if p.ImageURL.URL == "" {
 			return nil, dialect.Required(param + ".image_url.url")
 		}
-		if err := dialect.CheckInline(param+".image_url.url", p.ImageURL.URL); err != nil {
+		if err := dialect.CheckMedia(param+".image_url.url", p.ImageURL.URL); err != nil {
 			return nil, err
 		}
 		detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(p.ImageURL.Detail, "auto"))

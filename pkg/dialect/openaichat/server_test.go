@@ -88,7 +88,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m"}`:                 "messages",
 		`{"model": 5, "messages": []}`:   "model: must not be a number",
 		`{"model": "m", "messages": {}}`: "messages: must not be an object",
-		`{"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}]}]}`: "messages[0].content[0].image_url.url: is not fetched here",
+		`{"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "/etc/passwd"}}]}]}`: "messages[0].content[0].image_url.url: is neither data:",
 		`{"model": "m", "messages": [{"role": "user"}]}`:                                                                                          "messages[0].content",
 		`{"model": "m", "messages": [{"role": "critic", "content": "x"}]}`:                                                                        "messages[0].role",
 		`{"model": "m", "messages": [{"role": "user", "content": [{"type": "video"}]}]}`:                                                          "messages[0].content[0].type",

@@ -26,7 +26,7 @@ var _ dialect.Codec = Codec{}
 // Format implements dialect.Codec.
 func (Codec) Format() dialect.Format {
 	return dialect.Format{
-		Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_output_tokens"},
+		Name: Name, Messages: "input", IDPrefix: idPrefix, OutputBounds: []string{"max_output_tokens"},
 		Options: map[string]string{
 			"reasoning_effort": "reasoning.effort", "reasoning_mode": "reasoning.mode", "reasoning_summary": "reasoning.summary",
 			"response_schema": "text.format", "verbosity": "text.verbosity",

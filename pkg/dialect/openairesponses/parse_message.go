@@ -138,7 +138,7 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 		if p.ImageURL == "" {
 			return nil, dialect.NotSupported(param+".image_url", "is required; files that were uploaded to a vendor are not known here")
 		}
-		if err := dialect.CheckInline(param+".image_url", p.ImageURL); err != nil {
+		if err := dialect.CheckMedia(param+".image_url", p.ImageURL); err != nil {
 			return nil, err
 		}
 		detail, ok := enum.Parse[contentv1.ImageDetail](cmp.Or(p.Detail, "auto"))
@@ -149,14 +149,18 @@ func (p *part) read(param string) (*contentv1.Content, error) {
 		image.GetImage().Detail = detail
 		return image, nil
 	case partInputFile:
-		mediaType, _, inline := dialect.SplitDataURI(p.FileData)
-		if !inline {
-			return nil, dialect.NotSupported(param+".file_data", "must be a data URI; other files are not fetched here")
+		uri, member := p.FileData, ".file_data"
+		if p.FileURL != "" {
+			uri, member = p.FileURL, ".file_url"
 		}
-		if err := dialect.CheckDataURI(param+".file_data", p.FileData); err != nil {
+		if uri == "" {
+			return nil, dialect.NotSupported(param+".file_data", "is required, or file_url; files that were uploaded to a vendor are not known here")
+		}
+		if err := dialect.CheckMedia(param+member, uri); err != nil {
 			return nil, err
 		}
-		media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: p.FileData}}
+		mediaType, _, _ := dialect.SplitDataURI(uri)
+		media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}
 		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media, Filename: p.Filename, MimeType: mediaType}}}, nil
 	default:
 		return nil, dialect.Invalid(param+".type", "%q is none of input_text, input_image, input_file", p.Type)

@@ -73,9 +73,9 @@ func (c *Calls) Stream(ctx context.Context, r *modelv1.GenerateRequest, emit Emi
 }
 
 // Answer is Generate for a client who waits on a connection of its own: the call fails if the wait before another
-// attempt would be longer than maxWait.
+// attempt would be longer than maxWait. Its media may be addresses which the provider fetches.
 func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error) {
-	w, err := c.plan(r)
+	w, err := c.planOf(r, true)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait 
 // Follow is Answer as a stream, for a client that cannot discard received pieces: a call without a key fails with the
 // first failure after a piece of its answer. emit is called from one goroutine; when it fails, so does the call.
 func (c *Calls) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit Emit) error {
-	w, err := c.plan(r)
+	w, err := c.planOf(r, true)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,10 @@ func (w *work) warnings() []string {
 }
 
 // plan validates a request and prepares its call. A failure here has no effect and is not stored under a key.
-func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
+func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) { return c.planOf(r, false) }
+
+// planOf is plan. addresses means that media may be addresses which the provider fetches.
+func (c *Calls) planOf(r *modelv1.GenerateRequest, addresses bool) (*work, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig()}
+	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(), Addresses: addresses}
 	var asked prefixcache.Conversation
 	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
 		if asked, err = c.conversation(project, r.GetPrefix(), r.GetMessages()); err != nil {

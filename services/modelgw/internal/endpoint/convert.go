@@ -27,6 +27,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
+	if err := e.inline(ctx, x, m, a); err != nil {
+		return err
+	}
 	r := &modelv1.GenerateRequest{
 		Parent: resource.Project(x.project), RequestId: x.request.Header.Get(keyHeader), Model: m.FullName(), Account: x.account,
 		Messages: a.Messages, Tools: a.Tools, ToolChoice: a.Choice, Config: a.Config,
@@ -150,6 +153,9 @@ func (e *Endpoints) estimate(ctx context.Context, x *exchange, m *provider.Model
 		return err
 	}
 	x.address.complete(a)
+	if err := e.inline(ctx, x, m, a); err != nil {
+		return err
+	}
 	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
 		Parent: resource.Project(x.project), Model: m.FullName(), Account: x.account, Messages: a.Messages, Tools: a.Tools,
 	})

@@ -31,6 +31,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/pkg/webfetch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -51,6 +52,9 @@ type Config struct {
 	// Aliases are further names of models, each with the model that serves it, such as `gpt-5: openai/gpt-5`. A star at
 	// the end of a name matches any rest: of several that match, the longest counts. They win over models' own names.
 	Aliases map[string]string `yaml:"aliases"`
+	// FetchMedia sets from where images and documents are fetched that a request names by their address, where the
+	// model's provider does not fetch them.
+	FetchMedia webfetch.Config `yaml:"fetch_media"`
 }
 
 // SetDefaults sets the fields whose default is not zero.
@@ -59,6 +63,7 @@ func (c *Config) SetDefaults() {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.MaxRetries = cmp.Or(c.MaxRetries, 2)
 	c.MaxRetryWait = cmp.Or(c.MaxRetryWait, time.Minute)
+	c.FetchMedia.SetDefaults()
 }
 
 // Validate refuses bounds that make no sense.
@@ -81,6 +86,9 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf("aliases.%s: %q is no model; write <provider>/<model>", name, c.Aliases[name]))
 		}
 	}
+	if err := c.FetchMedia.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("fetch_media.%w", err))
+	}
 	return errors.Join(faults...)
 }
 
@@ -95,7 +103,7 @@ type Models interface {
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
 }
 
-// Deps are the dependencies of the endpoints. All but Metrics and Traces are required.
+// Deps are the dependencies of the endpoints. All but Metrics, Traces and Fetch are required.
 type Deps struct {
 	// Auth knows the callers.
 	Auth auth.Authenticator
@@ -103,6 +111,8 @@ type Deps struct {
 	Registry *provider.Registry
 	// Models serves the lane through the canonical form.
 	Models Models
+	// Fetch fetches media; nil refuses addresses that the provider does not fetch.
+	Fetch Fetcher
 	// Stages wrap each relayed call: budget, retry, admission, the outermost first.
 	Stages []generate.Stage
 	// AttemptTimeout bounds one attempt of such a call; zero is none.
@@ -120,6 +130,8 @@ type Endpoints struct {
 	cfg  Config
 	deps Deps
 	mux  http.ServeMux
+	// fetching has an element for each request whose media is fetched.
+	fetching chan struct{}
 }
 
 // New returns the endpoints, which are an http.Handler for all below dialect.Paths.
@@ -127,7 +139,7 @@ func New(cfg Config, deps Deps) *Endpoints {
 	if deps.Metrics == nil {
 		deps.Metrics = telemetry.NewCallMetrics(nil)
 	}
-	e := &Endpoints{cfg: cfg, deps: deps}
+	e := &Endpoints{cfg: cfg, deps: deps, fetching: make(chan struct{}, fetching)}
 	for _, route := range e.routes() {
 		e.mux.HandleFunc(route.path, e.serve(route))
 	}

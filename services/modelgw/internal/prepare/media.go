@@ -4,9 +4,11 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // The placeholders in a tool's result for media that follows in a message of its own.
@@ -70,13 +72,16 @@ func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, 
 	return left, taken
 }
 
-// inline fails on media that is neither part of the conversation nor stored: a provider would fetch it, or our files
+// inline fails on media that is neither part of the conversation nor stored, nor for the provider to fetch: our files
 // would be read.
-func inline(messages []*modelv1.ChatMessage) error {
+func inline(messages []*modelv1.ChatMessage, fetches provider.Fetches) error {
 	for i, m := range messages {
 		for j, part := range m.GetContent().GetList().GetParts() {
 			media := chat.Media(part)
 			if media == nil || media.GetBlob() != nil || strings.HasPrefix(media.GetUri(), "data:") {
+				continue
+			}
+			if fetches.Has(part) && dialect.IsAddress(media.GetUri()) {
 				continue
 			}
 			return rpcerr.InvalidField("messages", "media of message %d, part %d is not inline: give it as a data URI or a blob", i, j)

@@ -24,6 +24,8 @@ type Conversation struct {
 	Tools    []*toolv1.ToolInfo
 	Choice   *toolv1.ToolChoice
 	Config   *modelv1.GenerateConfig
+	// Addresses means that media may be an address of the web which the provider fetches.
+	Addresses bool
 	// Changed reports whether the messages differ from the given ones.
 	Changed bool
 	// Summary is that of Messages; nil if it is unknown.
@@ -49,10 +51,10 @@ func (c *Conversation) Tokens() int64 {
 	return tokens.Messages(c.Messages)
 }
 
-// Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored; Load loads stored
-// media.
+// Prepare prepares a conversation for a provider. It fails if media is neither inline nor stored, nor an address that
+// may be one; Load loads stored media.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
-	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config), Given: given.Hash}
+	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config), Given: given.Hash, Addresses: given.Addresses}
 	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
 		prepared.Config.MaxTokens = &tokens
 	}
@@ -84,7 +86,10 @@ func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) 
 	if !summary.media {
 		return prepared, nil
 	}
-	return prepared, inline(prepared.Messages)
+	if !given.Addresses {
+		c.Fetches = provider.Fetches{}
+	}
+	return prepared, inline(prepared.Messages, c.Fetches)
 }
 
 // same reports whether two lists hold the same messages.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -175,10 +176,21 @@ type Capabilities struct {
 	Dropped []string
 	// ExtraBody are the members of extra_body that are sent; nil is all. ExtraBodyDropped are not sent.
 	ExtraBody, ExtraBodyDropped []string
+	// Fetches are the media whose address the API itself fetches.
+	Fetches Fetches
 	// Features are the model's supported inputs and features.
 	Features *modelv1.Capabilities
 	// Upstreams are the targets for unchanged requests in formats of vendors, at most one for each dialect.
 	Upstreams []*Upstream
+}
+
+// Fetches are kinds of media that an API fetches from the web. A server of one's own has none: what it fetches may be
+// within the network.
+type Fetches struct{ Images, Documents bool }
+
+// Has reports whether a part of a message is media of such a kind.
+func (f Fetches) Has(part *contentv1.Content) bool {
+	return f.Images && part.GetImage() != nil || f.Documents && part.GetDocument() != nil
 }
 
 // Upstream returns the target for unchanged requests in a dialect; nil if there is none.

@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ func Run(t testing.TB, m Machine) (output string, code int) {
 	cmd := exec.CommandContext(ctx, emulator, "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio",
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", cpus, "-m", memory,
 		"-kernel", kernel, "-initrd", initrd, "-append", commandLine)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // A test run that is killed leaves no machine.
 	console, err := cmd.CombinedOutput()
 	output = string(bytes.ReplaceAll(console, []byte("\r"), nil))
 	require.NoError(t, errors.Join(ctx.Err(), err), "the machine did not end by itself; its console:\n%s", output)

@@ -272,6 +272,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
 			ToolResultImages: true, ToolResultDocuments: true, CountTokens: true,
 		},
+		Fetches:   provider.Fetches{Images: m.endpoint == vendor, Documents: m.endpoint == vendor},
 		Ignored:   ignored,
 		Dropped:   m.dropped(),
 		ExtraBody: passedOn,

@@ -3,6 +3,7 @@ package mistral
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -24,8 +25,10 @@ var dropped = []string{
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
+	atVendor := strings.HasPrefix(m.url, vendor+"/")
 	return provider.Capabilities{
 		ConnectionKey: m.shown,
+		Fetches:       provider.Fetches{Images: atVendor, Documents: atVendor},
 		Ignored:       m.api.ignored,
 		Dropped:       dropped,
 		ExtraBody:     []string{},

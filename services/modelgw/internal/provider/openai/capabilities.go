@@ -38,9 +38,11 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},
+		Fetches:   provider.Fetches{Images: m.atVendor},
 		Upstreams: m.upstreams,
 	}
 	if m.usesResponses(c) {
+		caps.Fetches.Documents = m.atVendor
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), responsesapi.ExtraBody
 		caps.Features.ToolResultImages = true
 		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
