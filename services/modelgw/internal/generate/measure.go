@@ -103,6 +103,7 @@ func Measure(m *Metrics) Stage {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			start := time.Now()
 			ctx, span := beginSpan(ctx, c)
+			defer span.End() // also of a call that panics
 			response, err := next(ctx, c, o)
 			answered := err == nil || o.unfinished != nil
 			of := series{c.Model.Kind.Name, c.Model.Account, m.label(c.Model, answered), other}
@@ -117,7 +118,7 @@ func Measure(m *Metrics) Stage {
 			if err == nil && !response.BrokenOff { // Else it is counted already.
 				m.count(of, response.Output.GetUsage())
 			}
-			endSpan(ctx, span, o, response, err)
+			describe(ctx, span, o, response, err)
 			return response, err
 		}
 	}

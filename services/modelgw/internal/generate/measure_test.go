@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
@@ -115,4 +117,18 @@ func TestProjectsThatNobodyKnowsShareTheirMetrics(t *testing.T) {
 	assert.Equal(t, map[string]float64{"default m test": 300, "default other test": 300}, measured(t, registry, "evalfleet_model_queue_seconds"))
 	assert.Equal(t, map[string]float64{"default m test": 300, "default other test": 300}, measured(t, registry, "evalfleet_model_first_piece_seconds"))
 	assert.Equal(t, map[string]float64{"default m test": 150}, measured(t, registry, "evalfleet_model_cost_dollars_total"))
+}
+
+// The span of a call is no part of a trace before it ends.
+func TestTheSpanOfACallThatPanicsEnds(t *testing.T) {
+	t.Parallel()
+	ended := tracetest.NewSpanRecorder()
+	ctx, _ := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended)).Tracer("test").Start(t.Context(), "caller")
+	pipeline := generate.Measure(generate.NewMetrics(nil))(func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {
+		panic("a fault of a provider")
+	})
+	call := newRig(says("a")).call(nil)
+	assert.PanicsWithValue(t, "a fault of a provider", func() { _, _ = pipeline(ctx, call, &generate.Outcome{}) })
+	require.Len(t, ended.Ended(), 1)
+	assert.Equal(t, "chat m", ended.Ended()[0].Name())
 }

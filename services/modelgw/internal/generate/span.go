@@ -63,12 +63,11 @@ func beginSpan(ctx context.Context, c *Call) (context.Context, trace.Span) {
 	return ctx, span
 }
 
-// endSpan adds what is known of a call at its end.
-func endSpan(ctx context.Context, span trace.Span, o *Outcome, response *provider.Response, err error) {
+// describe adds what is known of a call at its end to its span.
+func describe(ctx context.Context, span trace.Span, o *Outcome, response *provider.Response, err error) {
 	if !span.IsRecording() {
 		return
 	}
-	defer span.End()
 	span.SetAttributes(attribute.Float64("evalfleet.queued_seconds", o.Queued.Seconds()), attribute.Float64("evalfleet.retry_wait_seconds", o.RetryWait.Seconds()),
 		attribute.Int("evalfleet.attempts", o.Attempts))
 	if o.FirstPiece > 0 {
