@@ -7,7 +7,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrock"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/grok"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mistral"
@@ -15,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/vertexaccess"
 )
 
 // vendor is a provider and its part of the configuration.
@@ -37,14 +40,19 @@ var vendors = []vendor{
 		kind: plain(anthropic.Kind, func(c *Config) anthropic.Config { return c.Anthropic }),
 		own: func(c *Config) map[string]string {
 			return map[string]string{
-				"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)":                   c.Anthropic.BaseURL,
-				"AZUREAI_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.base_url)":     c.Anthropic.Azure.BaseURL,
-				"AZURE_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.azure_base_url)": c.Anthropic.Azure.AzureBaseURL,
+				"ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)":                         c.Anthropic.BaseURL,
+				"AZUREAI_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.base_url)":           c.Anthropic.Azure.BaseURL,
+				"AZURE_ANTHROPIC_BASE_URL (modelgw.anthropic.azure.azure_base_url)":       c.Anthropic.Azure.AzureBaseURL,
+				"ANTHROPIC_BEDROCK_BASE_URL (modelgw.anthropic.bedrock.base_url)":         c.Anthropic.Bedrock.BaseURL,
+				"BEDROCK_ANTHROPIC_BASE_URL (modelgw.anthropic.bedrock.bedrock_base_url)": c.Anthropic.Bedrock.BedrockBaseURL,
+				"ANTHROPIC_VERTEX_BASE_URL (modelgw.anthropic.vertex.base_url)":           c.Anthropic.Vertex.BaseURL,
+				"VERTEX_ANTHROPIC_BASE_URL (modelgw.anthropic.vertex.vertex_base_url)":    c.Anthropic.Vertex.VertexBaseURL,
 			}
 		},
 		accounts: func(c *Config) map[string]map[string]string {
 			return map[string]map[string]string{
-				"anthropic.accounts": bases(c.Anthropic.Accounts, baseURL), "anthropic.azure.accounts": bases(c.Anthropic.Azure.Accounts, baseURL),
+				"anthropic.accounts": bases(c.Anthropic.Accounts, baseURL), "anthropic.azure.accounts": bases(c.Anthropic.Azure.Accounts, azureURL),
+				"anthropic.bedrock.accounts": bases(c.Anthropic.Bedrock.Accounts, bedrockURL), "anthropic.vertex.accounts": bases(c.Anthropic.Vertex.Accounts, vertexURL),
 			}
 		},
 	},
@@ -55,17 +63,24 @@ var vendors = []vendor{
 			return map[string]string{"BEDROCK_BASE_URL (modelgw.bedrock.base_url)": c.Bedrock.BaseURL}
 		},
 		accounts: func(c *Config) map[string]map[string]string {
-			return map[string]map[string]string{"bedrock.accounts": bases(c.Bedrock.Accounts, func(a bedrock.Account) string { return a.BaseURL })}
+			return map[string]map[string]string{"bedrock.accounts": bases(c.Bedrock.Accounts, bedrockURL)}
 		},
 	},
 	{
 		name: google.Name,
 		kind: plain(google.Kind, func(c *Config) google.Config { return c.Google }),
 		own: func(c *Config) map[string]string {
-			return map[string]string{"GOOGLE_BASE_URL (modelgw.google.base_url)": c.Google.BaseURL}
+			return map[string]string{
+				"GOOGLE_BASE_URL (modelgw.google.base_url)":               c.Google.BaseURL,
+				"GOOGLE_VERTEX_BASE_URL (modelgw.google.vertex.base_url)": c.Google.Vertex.BaseURL,
+				"VERTEX_BASE_URL (modelgw.google.vertex.vertex_base_url)": c.Google.Vertex.VertexBaseURL,
+			}
 		},
 		accounts: func(c *Config) map[string]map[string]string {
-			return map[string]map[string]string{"google.accounts": bases(c.Google.Accounts, baseURL)}
+			return map[string]map[string]string{
+				"google.accounts":        bases(c.Google.Accounts, baseURL),
+				"google.vertex.accounts": bases(c.Google.Vertex.Accounts, func(a google.VertexAccount) string { return a.BaseURL }),
+			}
 		},
 	},
 	{
@@ -108,12 +123,15 @@ var vendors = []vendor{
 				"AZUREAI_OPENAI_BASE_URL (modelgw.openai.azure.base_url)":     c.OpenAI.Azure.BaseURL,
 				"AZURE_OPENAI_BASE_URL (modelgw.openai.azure.azure_base_url)": c.OpenAI.Azure.AzureBaseURL,
 				"AZURE_OPENAI_ENDPOINT (modelgw.openai.azure.endpoint)":       c.OpenAI.Azure.Endpoint,
+				"BEDROCK_OPENAI_BASE_URL (modelgw.openai.bedrock.base_url)":   c.OpenAI.Bedrock.BaseURL,
+				"AWS_BEDROCK_BASE_URL (modelgw.openai.bedrock.aws_base_url)":  c.OpenAI.Bedrock.AWSBaseURL,
 			}
 		},
 		accounts: func(c *Config) map[string]map[string]string {
 			return map[string]map[string]string{
-				"openai.accounts":       bases(c.OpenAI.Accounts, func(a openai.Account) string { return a.BaseURL }),
-				"openai.azure.accounts": bases(c.OpenAI.Azure.Accounts, baseURL),
+				"openai.accounts":         bases(c.OpenAI.Accounts, func(a openai.Account) string { return a.BaseURL }),
+				"openai.azure.accounts":   bases(c.OpenAI.Azure.Accounts, azureURL),
+				"openai.bedrock.accounts": bases(c.OpenAI.Bedrock.Accounts, bedrockURL),
 			}
 		},
 	},
@@ -158,6 +176,11 @@ func bases[A any](accounts map[string]A, of func(A) string) map[string]string {
 }
 
 func baseURL(a provider.Account) string { return a.BaseURL }
+
+// Addresses of accounts in clouds.
+func azureURL(a azureauth.Account) string       { return a.BaseURL }
+func bedrockURL(a bedrockaccess.Account) string { return a.BaseURL }
+func vertexURL(a vertexaccess.Account) string   { return a.BaseURL }
 
 // keyed are the addresses of accounts below a key, by the names under which an operator sets them.
 func keyed(key string, addresses map[string]string) map[string]string {

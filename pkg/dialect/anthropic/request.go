@@ -23,6 +23,9 @@ type Request struct {
 	// Native are the forms of tools that the server has itself, which replace tools of the request, by their names: JSON
 	// objects, one or more.
 	Native map[string][]string
+	// ModelInAddress and StreamInAddress leave the model's name, and whether the answer is streamed, out of the body: of
+	// clouds that have them in the address.
+	ModelInAddress, StreamInAddress bool
 	// Paused are the blocks of a turn that the server paused, unchanged, for it to continue.
 	Paused []json.RawMessage
 }
@@ -78,7 +81,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 			e.Member("max_tokens", func() { e.Body.Int(c.GetMaxTokens()) })
 		}
 		e.options()
-		e.Member("stream", func() { e.Body.Bool(e.Stream) })
+		if !r.StreamInAddress {
+			e.Member("stream", func() { e.Body.Bool(e.Stream) })
+		}
 	})
 }
 
@@ -96,7 +101,9 @@ func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 		Request: r, MemberWriter: dialect.MemberWriter{Body: w, Overrides: dialect.MembersOf(&r.Request)}, cites: cites(r.Messages),
 	}
 	e.Body.BeginObject()
-	e.Member("model", func() { e.Body.Text(r.Model) })
+	if !r.ModelInAddress {
+		e.Member("model", func() { e.Body.Text(r.Model) })
+	}
 	options(e)
 	if p.automatic {
 		e.Member("cache_control", e.cacheControl)

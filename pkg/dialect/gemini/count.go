@@ -18,6 +18,11 @@ func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) 
 func (r *Request) AppendCount(dst []byte) ([]byte, error) {
 	e := r.encoder(dst)
 	e.Body.BeginObject()
+	if r.PlainCount {
+		e.counted()
+		e.Body.EndObject()
+		return e.Body.Bytes(), e.err
+	}
 	e.Body.Key("generateContentRequest")
 	e.Body.BeginObject()
 	e.Body.TextMember("model", ModelPrefix+r.Model)

@@ -24,6 +24,8 @@ type Request struct {
 	Search, Execution bool
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting
+	// PlainCount asks for the number of tokens in the form of Vertex AI, which takes the parts that have tokens alone.
+	PlainCount bool
 }
 
 // Thinking configures the model's thoughts.
@@ -103,18 +105,34 @@ func isObject(document string) bool {
 	return document == "" || jsonread.IsObject(document)
 }
 
-// members writes the members of the request, the conversation first.
-func (e *encoder) members() {
+// counted writes the members of the request that have tokens.
+func (e *encoder) counted() {
+	e.conversation()
+	e.offer()
+}
+
+// conversation writes the messages.
+func (e *encoder) conversation() {
 	e.Member("contents", e.contents)
 	if slices.ContainsFunc(e.Messages, isSystem) {
 		e.Member("systemInstruction", e.instruction)
 	}
-	if len(e.Safety) > 0 {
-		e.Member("safetySettings", e.safety)
-	}
+}
+
+// offer writes the tools.
+func (e *encoder) offer() {
 	if len(e.Tools) > 0 || e.serverTools() {
 		e.Member("tools", e.tools)
 	}
+}
+
+// members writes the members of the request, the conversation first.
+func (e *encoder) members() {
+	e.conversation()
+	if len(e.Safety) > 0 {
+		e.Member("safetySettings", e.safety)
+	}
+	e.offer()
 	if len(e.Tools) > 0 && e.Choice != nil {
 		e.Member("toolConfig", e.choice)
 	}

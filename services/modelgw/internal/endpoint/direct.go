@@ -173,6 +173,9 @@ func (r *relay) send(ctx context.Context) (*http.Response, error) {
 // unreached is the failure of an attempt that had no answer. cut is why we ended it, if we did.
 func (r *relay) unreached(cut, err error) error {
 	r.refused = nil
+	if refused := provider.Unsendable(err); refused != nil && cut == nil {
+		return refused
+	}
 	failure := &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: err}
 	if cut != nil {
 		failure.Message = cut.Error()

@@ -99,6 +99,18 @@ func Redirected(provider string) *Error {
 // As returns the *Error in err's chain, if there is one.
 func As(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
+// Unsendable returns why a request was not sent, if a client has no credential of the account for it: its reason is in
+// the client's error. Nil for any other failure of a client.
+func Unsendable(err error) error {
+	if failure, ok := As(err); ok {
+		return failure
+	}
+	if refused, ok := errors.AsType[*rpcerr.Error](err); ok {
+		return refused
+	}
+	return nil
+}
+
 // ClassOfError returns the class of any error of an attempt: that of an *Error, else Final.
 func ClassOfError(err error) Class {
 	if e, ok := As(err); ok {

@@ -1,5 +1,6 @@
 // Package anthropic is Anthropic's Messages API, or a server that behaves like it at another address: account, names of
-// models and their quirks. The format is pkg/dialect/anthropic. Of other clouds only Azure is supported.
+// models and their quirks, also in the clouds of others: Azure, Amazon Bedrock and Google's Vertex AI. The format is
+// pkg/dialect/anthropic; what a cloud lacks is a [site].
 package anthropic
 
 import (
@@ -15,11 +16,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/vertexaccess"
 )
 
 // Name is the provider's name.
@@ -62,6 +65,10 @@ type Config struct {
 	Accounts map[string]provider.Account `yaml:"accounts"`
 	// Azure are Anthropic's models on Azure: models `anthropic/azure/<model>`.
 	Azure AzureConfig `yaml:"azure"`
+	// Bedrock are Anthropic's models on Amazon Bedrock, by the Messages API: models `anthropic/bedrock/<model>`.
+	Bedrock BedrockConfig `yaml:"bedrock"`
+	// Vertex are Anthropic's models on Google's Vertex AI: models `anthropic/vertex/<model>`.
+	Vertex VertexConfig `yaml:"vertex"`
 }
 
 // models are the listed names; requests may use any other too.
@@ -74,7 +81,9 @@ var models = []string{
 type host struct {
 	Config
 	accounts provider.Accounts
-	azure    provider.Accounts
+	azure    azureauth.Accounts
+	bedrock  *bedrockaccess.Accounts
+	vertex   *vertexaccess.Accounts
 	http     *http.Client
 }
 
@@ -89,7 +98,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
 	}
-	h.azure = c.Azure.all()
+	h.azure, h.bedrock, h.vertex = c.Azure.all(h.http), c.Bedrock.all(h.http), c.Vertex.all(h.http)
 	listed := h.accounts
 	listed.Named = maps.Clone(listed.Named)
 	if token := listed.Named[provider.DefaultAccount]; !c.AuthToken.IsZero() {
@@ -98,7 +107,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	}
 	kind := provider.Kind{
 		Name:        Name,
-		Description: "Anthropic, and servers that behave like it",
+		Description: "Anthropic, also on Azure, Bedrock and Vertex AI, and servers that behave like it",
 		Dialect:     format.Name,
 		Models:      models,
 		Open:        h.open,
@@ -143,53 +152,53 @@ type model struct {
 	generation generation
 	args       arguments
 	members    []dialect.Member // of extra_body
-	exchange   *exchange.Exchange
-	endpoint   string
+	site       *site
+	door       door
 	headers    http.Header // account and version
 	betas      []string
 	upstreams  []*provider.Upstream
-	// onAzure means that Azure serves the model, which lacks some features.
-	onAzure bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	for _, service := range []string{"bedrock/", "vertex/"} {
-		if strings.HasPrefix(spec.Model, service) {
-			return nil, rpcerr.NotBuiltYet("access to Anthropic's models on " + strings.TrimSuffix(service, "/"))
-		}
-	}
-	served, onAzure := strings.CutPrefix(spec.Model, azurePrefix)
-	m := &model{name: name(served), generation: name(served).generation(), betas: slices.Clone(h.Betas), onAzure: onAzure}
+	at, served := siteOf(spec.Model)
+	m := &model{name: name(served), generation: name(served).generation(), betas: slices.Clone(h.Betas), site: at, headers: http.Header{versionHeader: {h.Version}}}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
 	if err := m.settle(); err != nil {
 		return nil, provider.InvalidArguments(err)
 	}
-	accounts := &h.accounts
-	if onAzure {
-		accounts = &h.azure
-	}
-	access, err := accounts.Open(spec.Account, spec.BaseURL)
-	if err != nil {
+	if err := at.open(h, m, spec); err != nil {
 		return nil, err
 	}
-	m.endpoint, m.headers = access.Endpoint, http.Header{versionHeader: {h.Version}}
-	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey, h.AuthToken), Provider: Name}
+	if at.noCount {
+		return m, nil
+	}
+	return counter{m}, nil
+}
+
+// openVendor gives a model access to Anthropic's own API.
+func (h *host) openVendor(m *model, spec provider.Spec) error {
+	access, err := h.accounts.Open(spec.Account, spec.BaseURL)
+	if err != nil {
+		return err
+	}
 	switch {
-	case onAzure:
-		if !access.APIKey.IsZero() {
-			m.headers.Set("X-Api-Key", access.APIKey.Reveal())
-			m.headers.Set(azureKeyHeader, access.APIKey.Reveal())
-		}
 	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
 		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
 		m.betas = append(m.betas, betaOAuth)
 	case !access.APIKey.IsZero():
 		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
-	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.endpoint+path, string(m.name), m.authorize)}
-	return m, nil
+	m.connect(access.Endpoint, transport.RedactSecrets(h.http, access.APIKey, h.AuthToken))
+	return nil
+}
+
+// connect sets up the API at an address, which requests in the format reach unchanged.
+func (m *model) connect(endpoint string, client *http.Client) {
+	x := &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name}
+	m.door = &plainDoor{exchange: x, endpoint: endpoint}
+	m.upstreams = []*provider.Upstream{x.Upstream(endpoint+path, string(m.name), m.authorize)}
 }
 
 // settle converts the model arguments to the form that requests need.
@@ -219,7 +228,7 @@ var ignored = []string{
 // dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
 func (m *model) dropped() []string {
 	all := []string{"seed", "best_of", "prompt_logprobs", "reasoning_mode", "reasoning_summary", "modalities"}
-	if m.onAzure || m.generation.refusesFallback() {
+	if m.site.noFallback || m.generation.refusesFallback() {
 		all = append(all, "fallback_models")
 	}
 	if m.generation.Control() == claude.NoThinking {
@@ -270,7 +279,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
-			ToolResultImages: true, ToolResultDocuments: true, CountTokens: true,
+			ToolResultImages: true, ToolResultDocuments: true, CountTokens: !m.site.noCount,
 		},
 		Fetches:   provider.Fetches{Images: m.endpoint == vendor, Documents: m.endpoint == vendor},
 		Ignored:   ignored,

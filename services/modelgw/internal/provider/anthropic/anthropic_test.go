@@ -20,8 +20,13 @@ func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	t.Helper()
 	var c anthropic.Config
 	key, baseURL := &c.APIKey, &c.BaseURL
-	if setup.Service == "azure" {
+	switch setup.Service {
+	case "azure":
 		key, baseURL = &c.Azure.APIKey, &c.Azure.BaseURL
+	case "bedrock":
+		key, baseURL = &c.Bedrock.APIKey, &c.Bedrock.BaseURL
+	case "vertex":
+		baseURL = &c.Vertex.BaseURL
 	}
 	setup.Load(t, &c, key, baseURL)
 	kind, closeIdle := anthropic.Kind(c)

@@ -3,9 +3,11 @@ package anthropic
 import (
 	"cmp"
 	"maps"
+	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 	azureKeyHeader = "Api-Key"
 )
 
-// AzureConfig sets up access to Anthropic's models on Azure. Identities of Azure are not supported, only keys.
+// AzureConfig sets up access to Anthropic's models on Azure, with a key or with an identity of Entra ID.
 type AzureConfig struct {
 	// APIKey is the key of the account `default`.
 	APIKey config.Secret `yaml:"api_key" env:"AZUREAI_ANTHROPIC_API_KEY"`
@@ -28,26 +30,34 @@ type AzureConfig struct {
 	// AllowedBaseURLs are further addresses that requests with the account `default` may use, with the paths below
 	// them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_AZURE_ALLOWED_BASE_URLS"`
+	// Identity is that of the account `default`; it is used if there is no key.
+	Identity azureauth.Default `yaml:"identity"`
 	// Accounts are further accounts by name.
-	Accounts map[string]provider.Account `yaml:"accounts"`
+	Accounts map[string]azureauth.Account `yaml:"accounts"`
 }
 
 // all are the accounts.
-func (c AzureConfig) all() provider.Accounts {
-	a := provider.Accounts{Provider: Name + "/azure", Named: map[string]provider.Account{}, KeyHint: func(string) string {
-		return "set AZUREAI_ANTHROPIC_API_KEY, or api_key below azure in the configuration of modelgw"
-	}}
-	maps.Copy(a.Named, c.Accounts)
-	a.Named[provider.DefaultAccount] = provider.Account{
+func (c AzureConfig) all(client *http.Client) azureauth.Accounts {
+	named := map[string]azureauth.Account{}
+	maps.Copy(named, c.Accounts)
+	named[provider.DefaultAccount] = azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs,
-	}
-	return a
+	}}
+	return azureauth.NewAccounts(provider.Accounts{Provider: Name + "/azure", KeyHint: func(string) string {
+		return "set AZUREAI_ANTHROPIC_API_KEY, or api_key or identity below anthropic.azure in the configuration of modelgw"
+	}}, named, client)
 }
 
-// fullName is the model's name with its service, which has quotas of its own.
-func (m *model) fullName() string {
-	if m.onAzure {
-		return azurePrefix + string(m.name)
+// openAzure gives a model access to Azure.
+func (h *host) openAzure(m *model, spec provider.Spec) error {
+	access, client, err := h.azure.Open(spec.Account, spec.BaseURL)
+	if err != nil {
+		return err
 	}
-	return string(m.name)
+	if !access.APIKey.IsZero() {
+		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
+		m.headers.Set(azureKeyHeader, access.APIKey.Reveal())
+	}
+	m.connect(access.Endpoint, client)
+	return nil
 }

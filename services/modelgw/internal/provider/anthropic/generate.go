@@ -29,10 +29,17 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, err
 	}
 	r, restore := provider.Restored(r, p.offered)
-	a := &attempt{model: m, plan: p, request: r}
-	response, err := m.exchange.AttemptSeries(r, p.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+	entry, err := m.door.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{model: m, entry: entry, plan: p, request: r}
+	response, err := entry.AttemptSeries(r, p.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 		return a.run(ctx, s, body)
 	})
+	if failure, ok := provider.As(err); ok && failure.Auth && entry.refused != nil {
+		entry.refused()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +51,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 // attempt is one attempt of a call.
 type attempt struct {
 	*model
+	entry   *entry
 	plan    *plan
 	request *provider.Request
 }
@@ -52,7 +60,7 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	var content []json.RawMessage
 	for pauses := 0; ; pauses++ {
-		answer, err := s.Post(ctx, a.call(path), body)
+		answer, err := s.Post(ctx, a.call(a.entry.messages(a.plan.Stream)), body)
 		if err != nil || answer.Stopped != nil {
 			return answer.Stopped, err
 		}
@@ -61,7 +69,7 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 		content = append(content, message.Content...)
 		if message.StopReason == format.PauseTurn && pauses < maxPauses {
 			a.plan.Paused = content
-			if body, err = a.exchange.Encode(a.plan.Append); err != nil {
+			if body, err = a.entry.Encode(a.plan.Append); err != nil {
 				return nil, err
 			}
 			defer body.Release()
@@ -70,7 +78,7 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 		message.Content = content
 		output, err := message.Output(a.request.Tools)
 		if err != nil {
-			return nil, a.exchange.Malformed(err)
+			return nil, a.entry.Malformed(err)
 		}
 		s.Account(output)
 		a.countReasoning(ctx, output)
@@ -81,15 +89,15 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 	}
 }
 
-// call is the target of a request, by its path below the account's address.
-func (a *attempt) call(path string) *exchange.Call {
-	return &exchange.Call{URL: a.endpoint + path, Header: a.header(a.plan), Model: string(a.name), Stream: a.plan.Stream}
+// call is the target of a request at an address.
+func (a *attempt) call(address string) *exchange.Call {
+	return &exchange.Call{URL: address, Header: a.header(a.plan, a.entry), Model: string(a.name), Stream: a.plan.Stream}
 }
 
 // countReasoning sets the number of reasoning tokens if the server does not report it: it counts the shown thinking as
 // input. The answer is complete without it, so a failed count is ignored.
 func (a *attempt) countReasoning(ctx context.Context, output *modelv1.ModelOutput) {
-	if output.GetUsage() == nil || output.GetUsage().ReasoningTokens != nil {
+	if output.GetUsage() == nil || output.GetUsage().ReasoningTokens != nil || a.entry.count == "" {
 		return
 	}
 	var total int64
@@ -114,18 +122,26 @@ func (a *attempt) count(ctx context.Context, text string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	question := &format.Request{
-		Request: dialect.Request{Model: string(a.name), Messages: []*modelv1.ChatMessage{chat.User(text)}}, Cache: format.Cache{Off: true},
+		Request: dialect.Request{Model: string(a.name), Messages: []*modelv1.ChatMessage{chat.User(text)}, Members: a.site.members(nil)}, Cache: format.Cache{Off: true},
 	}
-	return a.exchange.Count(ctx, a.call(countPath), question.AppendCount)
+	return a.entry.Count(ctx, a.call(a.entry.count), question.AppendCount)
 }
 
+// counter is a model at a site that counts tokens.
+type counter struct{ *model }
+
 // CountTokens implements provider.TokenCounter.
-func (m *model) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
+func (m counter) CountTokens(ctx context.Context, r *provider.Request) (int64, error) {
 	p, err := m.plan(r)
 	if err != nil {
 		return 0, err
 	}
-	return m.exchange.Count(ctx, &exchange.Call{URL: m.endpoint + countPath, Header: m.header(p), Model: string(m.name)}, p.AppendCount)
+	entry, err := m.door.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p.ModelInAddress = false
+	return entry.Count(ctx, &exchange.Call{URL: entry.count, Header: m.header(p, entry), Model: string(m.name)}, p.AppendCount)
 }
 
 // withMember adds a member to a JSON object in a text, which may be empty for none.

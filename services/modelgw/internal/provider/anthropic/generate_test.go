@@ -22,6 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
@@ -129,7 +130,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	t.Parallel()
 	c := anthropic.Config{
 		APIKey: config.NewSecret("k"), Accounts: map[string]provider.Account{"empty": {}},
-		Azure: anthropic.AzureConfig{Accounts: map[string]provider.Account{"keyless": {BaseURL: "http://127.0.0.1:1"}}},
+		Azure: anthropic.AzureConfig{Accounts: map[string]azureauth.Account{"keyless": {Account: provider.Account{BaseURL: "http://127.0.0.1:1"}}}},
 	}
 	const invalid = errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
 	for name, test := range map[string]struct {
@@ -146,7 +147,8 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 		"bad extra body":    {provider.Spec{Model: "m", Args: `{"extra_body": [1]}`}, invalid, "extra_body"},
 		"another model":     {provider.Spec{Model: "m", Args: `{"extra_body": {"model": "dear"}}`}, invalid, "must not name a model"},
 		"no key at Azure":   {provider.Spec{Model: "azure/claude-sonnet-4-5", Account: "keyless"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "AZUREAI_ANTHROPIC_API_KEY"},
-		"another cloud":     {provider.Spec{Model: "bedrock/anthropic.claude"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "bedrock"},
+		"no region":         {provider.Spec{Model: "bedrock/anthropic.claude"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "AWS_REGION"},
+		"no project":        {provider.Spec{Model: "vertex/claude-sonnet-4-5"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "ANTHROPIC_VERTEX_PROJECT_ID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -90,6 +91,9 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 	for _, tool := range p.Tools {
 		kind := provider.NativeTool(tool, Name, Name)
 		if kind == provider.MCPServer {
+			if m.site.noServers {
+				return nil, rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "%s/%s%s calls no servers of tools: %s", Name, m.site.prefix, m.name, tool.GetName()))
+			}
 			server, ok := provider.NewRemoteMCP(tool)
 			if !ok {
 				return nil, rpcerr.InvalidField("tools", "the options of %s name no server of tools: name and url are missing", tool.GetName())
@@ -105,7 +109,7 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 			continue
 		}
 		left = append(left, tool)
-		if !wanted(p.Config) || kind == "" {
+		if !wanted(p.Config) || kind == "" || slices.Contains(m.site.noTools, kind) {
 			continue
 		}
 		if kind == provider.WebSearch && m.generation.Version >= 35 {
@@ -171,7 +175,7 @@ func (m *model) search(p *plan, tool *toolv1.ToolInfo) error {
 	if !ok {
 		options = &orderedjson.Object{}
 	}
-	filters := m.generation.Version >= 46
+	filters := m.generation.Version >= 46 && !m.site.noFilters
 	if version, asked := options.Get("type"); asked {
 		if filters = version == searchType+filterDate; !filters && version != searchType+searchDate {
 			return rpcerr.InvalidField("tools", "%v is no type of web search; there are %s and %s", version, searchType+searchDate, searchType+filterDate)

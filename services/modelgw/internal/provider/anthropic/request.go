@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -80,9 +82,10 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	c := chat.Merge(r.Config)
 	p := &plan{betas: slices.Clone(m.betas), headers: map[string]string{}}
 	p.Request = &format.Request{Request: dialect.Request{Model: string(m.name), Tools: r.Tools, Choice: r.ToolChoice, Config: c}}
-	p.Messages, p.warnings = format.Arrange(r.Messages, m.generation.takesSystemTurns())
+	p.ModelInAddress, p.StreamInAddress = m.site.modelInAddress, m.site.streamInAddress
+	p.Messages, p.warnings = format.Arrange(r.Messages, m.generation.takesSystemTurns() && !m.site.noSystemTurns)
 	p.Cache = format.Cache{
-		Off: !m.name.caches() || c.GetCachePrompt() == modelv1.CachePrompt_CACHE_PROMPT_OFF, TTL: m.args.CacheTTL, Automatic: true,
+		Off: !m.name.caches() || c.GetCachePrompt() == modelv1.CachePrompt_CACHE_PROMPT_OFF, TTL: m.args.CacheTTL, Automatic: !m.site.noAutomaticCache,
 	}
 	c.Temperature, c.TopP, c.TopK = nil, nil, nil
 	p.readHeaders(c)
@@ -103,8 +106,8 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 		p.betas = append(p.betas, betaSchema)
 	}
 	compacted, fellBack := format.Kept(r.Messages)
-	if m.generation.refusesFallback() {
-		c.FallbackModels = nil
+	if m.generation.refusesFallback() || m.site.noFallback {
+		c.FallbackModels, fellBack = nil, fellBack && !m.site.noFallback
 	}
 	if c.FallbackModels != nil || fellBack {
 		p.betas = append(p.betas, betaFallback)
@@ -115,6 +118,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	}
 	p.Members = slices.Concat(withoutReplaced(given, m.members), servers, m.members)
 	p.compact(compacted, m.generation.window())
+	p.Members = append(p.Members, m.site.members(trimmed(p.betas))...)
 	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
 	return p, nil
@@ -201,7 +205,7 @@ func (m *model) think(p *plan) error {
 			c.Effort = new("high")
 		}
 	}
-	if g.binds() && !m.onAzure {
+	if g.binds() && (m.site.binds == nil || m.site.binds(g)) {
 		p.betas = append(p.betas, betaBinding)
 		if p.Thinking == nil {
 			p.Thinking = &format.Thinking{Type: "adaptive"}
@@ -247,15 +251,10 @@ func (m *model) choose(p *plan) {
 }
 
 // header returns the headers of the request.
-func (m *model) header(p *plan) http.Header {
+func (m *model) header(p *plan, entry *entry) http.Header {
 	h := m.headers.Clone()
-	var betas []string
-	for _, beta := range p.betas {
-		if beta = strings.TrimSpace(beta); beta != "" {
-			betas = append(betas, beta)
-		}
-	}
-	if len(betas) > 0 {
+	maps.Copy(h, entry.header)
+	if betas := trimmed(p.betas); len(betas) > 0 {
 		slices.Sort(betas)
 		h.Set(betaHeader, strings.Join(slices.Compact(betas), ","))
 	}
@@ -264,6 +263,19 @@ func (m *model) header(p *plan) http.Header {
 	}
 	return h
 }
+
+// trimmed are preview features without blanks around them.
+func trimmed(betas []string) (all []string) {
+	for _, beta := range betas {
+		if beta = strings.TrimSpace(beta); beta != "" {
+			all = append(all, beta)
+		}
+	}
+	return all
+}
+
+// quoted is a text or a list of texts as JSON.
+func quoted(value any) string { return string(jsonwrite.Marshal(value)) }
 
 // passedOn are the members of extra_body in a configuration that the API knows.
 var passedOn = []string{"metadata", "service_tier", "context_management"}

@@ -1,5 +1,5 @@
-// Package bedrock is Amazon Bedrock's Converse API, for models of all vendors: accounts, regions, names of models and
-// their quirks. The format is pkg/dialect/bedrockconverse; credentials and signatures are provider/awsauth.
+// Package bedrock is Amazon Bedrock's Converse API, for models of all vendors: regions, names of models and
+// their quirks. The format is pkg/dialect/bedrockconverse; accounts are provider/bedrockaccess.
 package bedrock
 
 import (
@@ -7,28 +7,20 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
-	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/claude"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // Name is the provider's name.
 const Name = "bedrock"
-
-// service is the name of Bedrock in signatures.
-const service = "bedrock"
-
-// vendor is the address of Bedrock in a region.
-func vendor(region string) string { return "https://bedrock-runtime." + awsauth.Domain(region) }
 
 const keyHint = "set AWS_REGION and credentials of AWS (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role), or AWS_BEARER_TOKEN_BEDROCK, " +
 	"or the same in the configuration of modelgw"
@@ -44,44 +36,12 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_BEDROCK_ALLOWED_BASE_URLS"`
 	awsauth.Default `yaml:",inline"`
 	// Accounts are further accounts by name.
-	Accounts map[string]Account `yaml:"accounts"`
-}
-
-// Account is access to Bedrock as it is configured.
-type Account struct {
-	// APIKey is a Bedrock API key, which is sent in the place of a signature.
-	APIKey config.Secret `yaml:"api_key"`
-	// BaseURL is where the API is; empty is Bedrock's own address in the region.
-	BaseURL string `yaml:"base_url"`
-	// AllowedBaseURLs are further addresses that a request may use: exactly these, or a plain path below them.
-	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
-	awsauth.Account `yaml:",inline"`
-}
-
-// isReachable reports whether it is known where requests go: in a region, which a profile may have, or for a key at an
-// address. Whether AWS's default chain gives credentials is known once they are needed.
-func (a *Account) isReachable(region, address string) bool {
-	switch {
-	case region != "":
-		return true
-	case a.APIKey.IsZero():
-		return a.Profile != ""
-	default:
-		return a.BaseURL != "" || address != ""
-	}
+	Accounts map[string]bedrockaccess.Account `yaml:"accounts"`
 }
 
 // Validate implements config.Validator. The account `default`, whose variables may be meant for other programs, is
 // checked when it is used.
-func (c *Config) Validate() error {
-	for _, name := range slices.Sorted(maps.Keys(c.Accounts)) {
-		account := c.Accounts[name]
-		if err := account.Check(); err != nil {
-			return fmt.Errorf("accounts.%s: %w", name, err)
-		}
-	}
-	return nil
-}
+func (c *Config) Validate() error { return bedrockaccess.Check(c.Accounts) }
 
 // models are the listed names; requests may use any other too.
 var models = []string{
@@ -92,40 +52,24 @@ var models = []string{
 
 // host is shared by instances.
 type host struct {
-	accounts map[string]*access
+	accounts *bedrockaccess.Accounts
 	http     *http.Client
-}
-
-// access is an account, with the source of its credentials.
-type access struct {
-	Account
-	signer *awsauth.Signer
-	// bearer is the client for requests with the API key.
-	bearer awsauth.Client
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{accounts: map[string]*access{}, http: transport.NewClient()}
-	named := map[string]Account{}
+	named := map[string]bedrockaccess.Account{}
 	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = Account{APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account()}
-	var listed []*modelv1.Account
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		account := named[name]
-		owner := awsauth.Owner{Provider: Name, Account: name, Hint: keyHint}
-		bearer := awsauth.Client{HTTP: transport.RedactSecrets(h.http, account.APIKey), Codec: transport.RedactEvents(account.APIKey)}
-		source := awsauth.NewSource(owner, account.Account, h.http)
-		h.accounts[name] = &access{Account: account, signer: awsauth.NewSigner(source, service), bearer: bearer}
-		listed = append(listed, owner.Listed(&account.Account, account.BaseURL, vendor, account.isReachable(account.Region, "")))
-	}
+	named[provider.DefaultAccount] = bedrockaccess.Account{APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account()}
+	h := &host{http: transport.NewClient()}
+	h.accounts = bedrockaccess.New(bedrockaccess.API{Provider: Name, Address: bedrockaccess.Runtime, Hint: keyHint}, named, h.http)
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Amazon Bedrock, with the models of many vendors",
 		Dialect:     format.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    listed,
+		Accounts:    h.accounts.Listed(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -146,19 +90,17 @@ type arguments struct {
 
 // model is one opened model.
 type model struct {
-	name    name
-	family  family
-	claude  claude.Generation
-	args    arguments
-	account *access
-	// asked is the address that the reference of the model asks for; empty is the account's.
-	asked string
+	name   name
+	family family
+	claude claude.Generation
+	args   arguments
+	access *bedrockaccess.Access
 	// noStream is set once the account's rights have not sufficed for a stream.
 	noStream atomic.Bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	m := &model{name: name(spec.Model), asked: spec.BaseURL}
+	m := &model{name: name(spec.Model)}
 	m.family, m.claude = m.name.family(), m.name.claude()
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
@@ -166,35 +108,11 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := awsauth.CheckRegion(m.args.RegionName); err != nil {
 		return nil, provider.InvalidArguments(fmt.Errorf("region_name: %w", err))
 	}
-	account, known := h.accounts[spec.Account]
-	if !known {
-		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
-	}
-	m.account = account
-	if _, err := m.endpoint(m.region()); err != nil {
+	var err error
+	if m.access, err = h.accounts.Open(spec, m.args.RegionName); err != nil {
 		return nil, err
 	}
-	if err := account.Check(); err != nil {
-		return nil, rpcerr.ProviderNotConfigured(Name, spec.Account, "%s's account %q cannot be used: %w", Name, spec.Account, err)
-	}
-	if !account.isReachable(m.region(), m.asked) {
-		return nil, rpcerr.ProviderNotConfigured(Name, spec.Account, "%s's account %q has neither a region nor credentials: %s", Name, spec.Account, keyHint)
-	}
 	return m, nil
-}
-
-// region is the configured region; empty leaves it to the profile.
-func (m *model) region() string {
-	if m.args.RegionName != "" {
-		return m.args.RegionName
-	}
-	return m.account.Region
-}
-
-// endpoint is the address of the API in a region.
-func (m *model) endpoint(region string) (string, error) {
-	account := provider.Account{BaseURL: m.account.BaseURL, AllowedBaseURLs: m.account.AllowedBaseURLs}
-	return account.Endpoint(m.asked, vendor(region))
 }
 
 // path is the path of an operation on the model.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
@@ -70,34 +69,24 @@ func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*pro
 	}
 	response, err := x.Do(ctx, r, call, p.Append)
 	if failure, ok := provider.As(err); ok && failure.Auth {
-		m.account.signer.Forget()
+		m.access.Forget()
 	}
 	return response, err
 }
 
 // target returns the exchange with the account's credentials of now, and where it posts to.
 func (m *model) target(ctx context.Context, stream bool) (*exchange.Exchange, *exchange.Call, error) {
-	client, region, header := m.account.bearer, m.region(), http.Header{}
-	if m.account.APIKey.IsZero() {
-		var err error
-		if client, err = m.account.signer.Client(ctx, region); err != nil {
-			return nil, nil, err
-		}
-		region = client.Region
-	} else {
-		header.Set("Authorization", "Bearer "+m.account.APIKey.Reveal())
-	}
-	endpoint, err := m.endpoint(region)
+	to, err := m.access.Target(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	x := &exchange.Exchange{Codec: client.Codec(format.Codec{}), HTTP: client.HTTP, Provider: Name, Quirks: quirks}
+	x := &exchange.Exchange{Codec: to.Codec(format.Codec{}), HTTP: to.HTTP, Provider: Name, Quirks: quirks}
 	operation := "converse"
 	if stream {
 		operation = "converse-stream"
-		header.Set("Accept", "application/vnd.amazon.eventstream")
+		to.Header.Set("Accept", "application/vnd.amazon.eventstream")
 	}
-	return x, &exchange.Call{URL: endpoint + m.path(operation), Header: header, Model: string(m.name), Stream: stream}, nil
+	return x, &exchange.Call{URL: to.Endpoint + m.path(operation), Header: to.Header, Model: string(m.name), Stream: stream}, nil
 }
 
 // nameIn names the model in an output: the format names it only where a prompt router has chosen it.

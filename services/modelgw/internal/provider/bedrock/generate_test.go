@@ -29,6 +29,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/awsauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrock"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 )
 
 const fine = `{"output":{"message":{"role":"assistant","content":[{"text":"fine"}]}},"stopReason":"end_turn","usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5}}`
@@ -252,7 +253,7 @@ func TestWhatIsNotConfiguredIsSaid(t *testing.T) {
 	const notConfigured, invalid = errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
 	half := bedrock.Config{BaseURL: "http://x"}
 	half.Region, half.AccessKeyID = "us-east-1", config.NewSecret("AKIA")
-	profile := bedrock.Config{Accounts: map[string]bedrock.Account{"work": {Account: awsauth.Account{Profile: "work"}}}}
+	profile := bedrock.Config{Accounts: map[string]bedrockaccess.Account{"work": {Account: awsauth.Account{Profile: "work"}}}}
 	for name, tt := range map[string]struct {
 		config bedrock.Config
 		spec   provider.Spec
@@ -278,7 +279,7 @@ func TestWhatIsNotConfiguredIsSaid(t *testing.T) {
 	assert.Contains(t, accounts[0].GetProblem(), "AWS_REGION")
 	assert.True(t, accounts[1].GetUsable())
 	assert.Equal(t, "https://bedrock-runtime.us-east-1.amazonaws.com", kindOf(t, signed("")).Accounts[0].GetBaseUrl())
-	require.ErrorContains(t, (&bedrock.Config{Accounts: map[string]bedrock.Account{"x": {Account: awsauth.Account{Region: "X"}}}}).Validate(), "accounts.x: region must be")
+	require.ErrorContains(t, (&bedrock.Config{Accounts: map[string]bedrockaccess.Account{"x": {Account: awsauth.Account{Region: "X"}}}}).Validate(), "accounts.x: region must be")
 	_, err := kindOf(t, signed("")).Open(provider.Spec{Model: claude45, Account: "default", BaseURL: "https://bedrock-runtime.us-east-1.amazonaws.com"})
 	require.NoError(t, err, "AWS's own address may be asked for")
 	require.NoError(t, half.Validate(), "variables of other programs do not stop the server")

@@ -1,6 +1,6 @@
-// Package google is Google's Gemini API, or a server that behaves like it at another address: account, names of models
-// and their quirks. The format is pkg/dialect/gemini. Google's models on Vertex, and access without a key, are not
-// supported.
+// Package google is Google's Gemini API, the same on Vertex AI, or a server that behaves like it at another address:
+// account, names of models and their quirks. The format is pkg/dialect/gemini. Access is by a key, or by credentials of
+// Google.
 package google
 
 import (
@@ -14,15 +14,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/accesstoken"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/googleauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/vertexaccess"
 )
 
 // Name is the provider's name.
@@ -52,8 +55,15 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_GOOGLE_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// UseADC gives the account `default` credentials of Google in place of a key, if it has none.
+	UseADC bool `yaml:"use_adc" env:"GOOGLE_USE_ADC"`
+	// QuotaProject is the project to which requests with credentials of Google count; default is that of the credentials.
+	QuotaProject       string `yaml:"quota_project" env:"GOOGLE_CLOUD_QUOTA_PROJECT"`
+	googleauth.Default `yaml:",inline"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
+	// Vertex are Google's models on Vertex AI: models `google/vertex/<model>`.
+	Vertex VertexConfig `yaml:"vertex"`
 }
 
 // models are the listed names; requests may use any other too.
@@ -63,25 +73,38 @@ var models = []string{
 
 // host is shared by instances.
 type host struct {
+	Config
 	accounts provider.Accounts
+	vertex   *vertexaccess.Accounts
 	http     *http.Client
+
+	mu sync.Mutex
+	// tokens are those of the account `default`, by their scopes and the project to which requests count.
+	tokens map[string]*accesstoken.Source
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{http: transport.NewClient()}
+	h := &host{Config: c, http: transport.NewClient(), tokens: map[string]*accesstoken.Source{}}
+	h.vertex = c.Vertex.all(h.http)
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
 	}
+	listed := h.accounts
+	if own := listed.Named[provider.DefaultAccount]; own.APIKey.IsZero() && c.UseADC { // Whether Google gives a token is known once one is needed.
+		listed.Named = maps.Clone(listed.Named)
+		own.KeyOptional = true
+		listed.Named[provider.DefaultAccount] = own
+	}
 	kind := provider.Kind{
 		Name:        Name,
-		Description: "Google's Gemini API, and servers that behave like it",
+		Description: "Google's Gemini API, also on Vertex AI, and servers that behave like it",
 		Dialect:     format.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    h.accounts.Usable(),
+		Accounts:    listed.Usable(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -97,12 +120,28 @@ type arguments struct {
 	Streaming *bool `json:"streaming"`
 	// SafetySettings are the thresholds of the content filter by category; a category that is not there is `none`.
 	SafetySettings map[string]string `json:"safety_settings"`
-	// The rest is for Vertex, and for credentials other than a key.
-	Project        json.RawMessage `json:"project"`
-	Location       json.RawMessage `json:"location"`
-	UseADC         json.RawMessage `json:"use_adc"`
-	Scopes         json.RawMessage `json:"scopes"`
-	QuotaProjectID json.RawMessage `json:"quota_project_id"`
+	// Project and Location are the place on Vertex AI, in place of the account's.
+	Project  string `json:"project"`
+	Location string `json:"location"`
+	// UseADC uses credentials of Google in place of the key of the account `default`; false uses the key.
+	UseADC *bool `json:"use_adc"`
+	// Scopes are what the access tokens are for; default is Google Cloud.
+	Scopes texts `json:"scopes"`
+	// QuotaProjectID is the project to which requests count.
+	QuotaProjectID string `json:"quota_project_id"`
+}
+
+// texts are a list of texts, or one text with commas.
+type texts []string
+
+// UnmarshalJSON reads either form.
+func (t *texts) UnmarshalJSON(raw []byte) error {
+	var joined string
+	if json.Unmarshal(raw, &joined) == nil {
+		*t = strings.Split(joined, ",")
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(t))
 }
 
 // model is one opened model.
@@ -116,47 +155,91 @@ type model struct {
 	header http.Header
 	// upstreams are made once.
 	upstreams []*provider.Upstream
+	// onVertex means that Vertex AI serves the model.
+	onVertex bool
 }
 
 var versions = regexp.MustCompile(`^v\d[a-z0-9]*$`)
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	switch service, _, within := strings.Cut(spec.Model, "/"); {
-	case within && service == "vertex":
-		return nil, rpcerr.NotBuiltYet("access to Google's models on Vertex")
+	m := &model{name: name(spec.Model), header: http.Header{}}
+	switch service, served, within := strings.Cut(spec.Model, "/"); {
+	case within && service == vertex:
+		m.name, m.onVertex = name(served), true
 	case within:
 		return nil, rpcerr.InvalidField("model", "%s/%s: %s is no service of %s; write %s/<model>", Name, spec.Model, service, Name, Name)
+	default:
+		m.onVertex = h.Vertex.Always
 	}
-	m := &model{name: name(spec.Model)}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc([]json.RawMessage{m.args.Project, m.args.Location}, isSet) {
-		return nil, rpcerr.NotBuiltYet("access to Google's models on Vertex")
-	}
-	if slices.ContainsFunc([]json.RawMessage{m.args.UseADC, m.args.Scopes, m.args.QuotaProjectID}, isSet) {
-		return nil, rpcerr.NotBuiltYet("access to Google's models without a key")
-	}
-	version := cmp.Or(m.args.APIVersion, apiVersion)
-	if !versions.MatchString(version) {
+	if !versions.MatchString(cmp.Or(m.args.APIVersion, apiVersion)) {
 		return nil, provider.InvalidArguments(errors.New("api_version must be a version such as v1 or v1beta"))
 	}
 	var err error
 	if m.safety, err = safetySettings(m.args.SafetySettings); err != nil {
 		return nil, provider.InvalidArguments(err)
 	}
-	access, err := h.accounts.Open(spec.Account, spec.BaseURL)
-	if err != nil {
+	open := h.openOwn
+	if m.onVertex {
+		open = h.openVertex
+	}
+	if err := open(m, spec); err != nil {
 		return nil, err
 	}
-	m.base = strings.TrimSuffix(access.Endpoint, "/"+version) + "/" + version + "/models/" + url.PathEscape(spec.Model)
-	m.header = http.Header{}
-	if !access.APIKey.IsZero() {
+	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.base, string(m.name), m.authorize)}
+	return m, nil
+}
+
+// openOwn gives a model access to Google's own API, with a key or with credentials of Google.
+func (h *host) openOwn(m *model, spec provider.Spec) error {
+	switch {
+	case m.args.Project != "" || m.args.Location != "":
+		return provider.InvalidArguments(errors.New("project and location are for models on Vertex AI: " + Name + "/" + vertex + "/<model>"))
+	case m.args.UseADC != nil && *m.args.UseADC && spec.Account != provider.DefaultAccount:
+		return provider.InvalidArguments(errors.New("use_adc is for the account " + provider.DefaultAccount))
+	}
+	accounts := h.accounts
+	own := accounts.Named[provider.DefaultAccount]
+	byIdentity := spec.Account == provider.DefaultAccount && (m.args.UseADC == nil && h.UseADC && own.APIKey.IsZero() || m.args.UseADC != nil && *m.args.UseADC)
+	if byIdentity {
+		own.APIKey, own.KeyOptional = config.Secret{}, true
+		accounts.Named = map[string]provider.Account{provider.DefaultAccount: own}
+	}
+	access, err := accounts.Open(spec.Account, spec.BaseURL)
+	if err != nil {
+		return err
+	}
+	client := transport.RedactSecrets(h.http, access.APIKey)
+	if byIdentity {
+		client = transport.Authorize(h.http, h.tokensOf(&m.args))
+	} else if !access.APIKey.IsZero() {
 		m.header.Set("X-Goog-Api-Key", access.APIKey.Reveal())
 	}
-	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey), Provider: Name, Quirks: quirks}
-	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.base, spec.Model, m.authorize)}
-	return m, nil
+	version := cmp.Or(m.args.APIVersion, apiVersion)
+	m.base = strings.TrimSuffix(access.Endpoint, "/"+version) + "/" + version + "/models/" + url.PathEscape(string(m.name))
+	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name, Quirks: quirks}
+	return nil
+}
+
+// tokensOf are the access tokens of the account `default` for a model's arguments. Models with the same share them.
+func (h *host) tokensOf(a *arguments) *accesstoken.Source {
+	scopes := a.Scopes
+	if len(scopes) == 0 {
+		scopes = texts{googleauth.CloudPlatform}
+	}
+	project := cmp.Or(a.QuotaProjectID, h.QuotaProject)
+	key := strings.Join(append([]string{project}, scopes...), " ")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tokens[key] == nil {
+		owner := googleauth.Owner{
+			Provider: Name, Account: provider.DefaultAccount, Hint: "set GOOGLE_APPLICATION_CREDENTIALS, or credentials_file below google in the configuration of modelgw",
+		}
+		h.tokens[key] = googleauth.NewSource(owner, h.Account(), h.http, project, scopes...)
+	}
+	return h.tokens[key]
 }
 
 // authorize sets the account's credential on a request, replacing those of a client.
@@ -164,11 +247,6 @@ func (m *model) authorize(h http.Header) {
 	h.Del("Authorization")
 	h.Del("X-Goog-Api-Key")
 	maps.Copy(h, m.header)
-}
-
-// isSet reports whether an argument is given, and not as false or null.
-func isSet(argument json.RawMessage) bool {
-	return jsonread.IsSet(argument) && string(argument) != "false"
 }
 
 // thresholds are those of the content filter.
@@ -211,7 +289,7 @@ func (m *model) dropped() []string {
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
-		ConnectionKey: string(m.name),
+		ConnectionKey: m.fullName(),
 		Ignored:       []string{"logit_bias", "verbosity"},
 		Dropped:       m.dropped(),
 		ExtraBody:     []string{},

@@ -26,7 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	t.Helper()
 	var c google.Config
-	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
+	key, baseURL := &c.APIKey, &c.BaseURL
+	if setup.Service == "vertex" {
+		key, baseURL = &c.Vertex.APIKey, &c.Vertex.BaseURL
+	}
+	setup.Load(t, &c, key, baseURL)
 	kind, closeIdle := google.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	return kind
@@ -112,21 +116,21 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	t.Parallel()
 	kind, closeIdle := google.Kind(google.Config{Accounts: map[string]provider.Account{"free": {KeyOptional: true}}})
 	t.Cleanup(func() { _ = closeIdle() })
-	const invalid, unbuilt = errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET
+	const invalid = errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
 	for name, test := range map[string]struct {
 		spec   provider.Spec
 		reason errorsv1.ErrorReason
 		says   string
 	}{
-		"no key":              {provider.Spec{Model: "gemini-2.5-flash", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "GEMINI_API_KEY"},
-		"Vertex":              {provider.Spec{Model: "vertex/gemini-2.5-flash", Account: "free"}, unbuilt, "Vertex"},
-		"a project on Vertex": {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"project":"p"}`}, unbuilt, "Vertex"},
-		"no key but a login":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"use_adc":true}`}, unbuilt, "without a key"},
-		"another service":     {provider.Spec{Model: "foo/gemini", Account: "free"}, invalid, "foo is no service"},
-		"an unknown argument": {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"steaming":true}`}, invalid, "steaming"},
-		"no version":          {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"api_version":"../v1"}`}, invalid, "api_version"},
-		"an unknown category": {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"safety_settings":{"spam":"none"}}`}, invalid, "spam"},
-		"no threshold":        {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"safety_settings":{"harassment":"never"}}`}, invalid, "never"},
+		"no key":               {provider.Spec{Model: "gemini-2.5-flash", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "GEMINI_API_KEY"},
+		"no project":           {provider.Spec{Model: "vertex/gemini-2.5-flash", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "GOOGLE_CLOUD_PROJECT"},
+		"a project, no Vertex": {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"project":"p"}`}, invalid, "google/vertex"},
+		"a login, no default":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"use_adc":true}`}, invalid, "account default"},
+		"another service":      {provider.Spec{Model: "foo/gemini", Account: "free"}, invalid, "foo is no service"},
+		"an unknown argument":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"steaming":true}`}, invalid, "steaming"},
+		"no version":           {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"api_version":"../v1"}`}, invalid, "api_version"},
+		"an unknown category":  {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"safety_settings":{"spam":"none"}}`}, invalid, "spam"},
+		"no threshold":         {provider.Spec{Model: "gemini-2.5-flash", Account: "free", Args: `{"safety_settings":{"harassment":"never"}}`}, invalid, "never"},
 	} {
 		_, err := kind.Open(test.spec)
 		assert.Equal(t, test.reason, rpcerr.Reason(err), "%s: %v", name, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistralconversations"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
@@ -65,6 +66,8 @@ type Azure struct {
 	AzureBaseURL string `yaml:"azure_base_url" env:"AZURE_MISTRAL_BASE_URL"`
 	// AllowedBaseURLs are further addresses that requests may use, with the paths below them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
+	// Identity is used if there is no key.
+	Identity azureauth.Default `yaml:"identity"`
 	// ConversationAPI selects the API, as for the account `default`. A deployment that has chat completions alone needs
 	// false.
 	ConversationAPI *bool `yaml:"conversation_api"`
@@ -101,16 +104,16 @@ var models = []string{
 // site is where models are served: at Mistral, or on Azure.
 type site struct {
 	accounts map[string]Account
-	plain    provider.Accounts // accounts without Mistral's own settings
+	plain    azureauth.Accounts // accounts without Mistral's own settings
 }
 
-// newSite makes a site of accounts.
-func newSite(accounts map[string]Account, plain provider.Accounts) *site {
-	plain.Named = map[string]provider.Account{}
+// newSite makes a site of accounts, which have an identity of Azure if they have no key.
+func newSite(accounts map[string]Account, identity azureauth.Identity, plain provider.Accounts, client *http.Client) *site {
+	named := map[string]azureauth.Account{}
 	for name, account := range accounts {
-		plain.Named[name] = account.Account
+		named[name] = azureauth.Account{Account: account.Account, Identity: identity}
 	}
-	return &site{accounts: accounts, plain: plain}
+	return &site{accounts: accounts, plain: azureauth.NewAccounts(plain, named, client)}
 }
 
 // host is shared by instances.
@@ -126,13 +129,11 @@ func Kind(c Config) (provider.Kind, func() error) {
 	accounts[provider.DefaultAccount] = Account{ConversationAPI: c.ConversationAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
 	}}
-	h := &host{
-		http: transport.NewClient(),
-		own:  newSite(accounts, provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}),
-		azure: newSite(map[string]Account{provider.DefaultAccount: c.Azure.account()}, provider.Accounts{Provider: Name + "/" + azure, KeyHint: func(string) string {
-			return "set AZUREAI_MISTRAL_API_KEY, or azure.api_key in the configuration of modelgw"
-		}}),
-	}
+	h := &host{http: transport.NewClient()}
+	h.own = newSite(accounts, azureauth.Identity{}, provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}, h.http)
+	h.azure = newSite(map[string]Account{provider.DefaultAccount: c.Azure.account()}, c.Azure.Identity.Identity(), provider.Accounts{Provider: Name + "/" + azure, KeyHint: func(string) string {
+		return "set AZUREAI_MISTRAL_API_KEY, or azure.api_key or azure.identity in the configuration of modelgw"
+	}}, h.http)
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Mistral's API, on Azure too, and servers that behave like it",
@@ -182,23 +183,23 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
-	access, err := at.open(spec)
+	access, client, err := at.open(spec)
 	if err != nil {
 		return nil, err
 	}
 	m.api = m.selectAPI(at.accounts[spec.Account].ConversationAPI)
 	m.url = strings.TrimSuffix(access.Endpoint, version) + version + m.api.path
 	m.key = access.APIKey
-	m.exchange = exchange.Exchange{Codec: m.api.codec, HTTP: transport.RedactSecrets(h.http, access.APIKey), Provider: Name, Quirks: quirks}
+	m.exchange = exchange.Exchange{Codec: m.api.codec, HTTP: client, Provider: Name, Quirks: quirks}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.url, m.name, m.authorize)}
 	return m, nil
 }
 
-// open returns access through the account of a request.
-func (s *site) open(spec provider.Spec) (provider.Access, error) {
+// open returns access through the account of a request, and a client for it.
+func (s *site) open(spec provider.Spec) (provider.Access, *http.Client, error) {
 	account := s.accounts[spec.Account]
 	if s.plain.Vendor == "" && account.BaseURL == "" && spec.BaseURL == "" {
-		return provider.Access{}, rpcerr.ProviderNotConfigured(s.plain.Provider, spec.Account, "%s has no address: set AZUREAI_MISTRAL_BASE_URL, or azure.base_url in the configuration of modelgw", s.plain.Provider)
+		return provider.Access{}, nil, rpcerr.ProviderNotConfigured(s.plain.Provider, spec.Account, "%s has no address: set AZUREAI_MISTRAL_BASE_URL, or azure.base_url in the configuration of modelgw", s.plain.Provider)
 	}
 	return s.plain.Open(spec.Account, spec.BaseURL)
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 	azureVersion = "2025-03-01-preview"
 )
 
-// AzureConfig sets up access to OpenAI's models on Azure. Identities of Azure are not supported, only keys.
+// AzureConfig sets up access to OpenAI's models on Azure, with a key or with an identity of Entra ID.
 type AzureConfig struct {
 	// APIKey is the key of the account `default`.
 	APIKey config.Secret `yaml:"api_key" env:"AZUREAI_OPENAI_API_KEY"`
@@ -39,43 +39,47 @@ type AzureConfig struct {
 	APIVersion string `yaml:"api_version" env:"AZUREAI_OPENAI_API_VERSION"`
 	// OpenAIAPIVersion is used if APIVersion is not set.
 	OpenAIAPIVersion string `yaml:"openai_api_version" env:"OPENAI_API_VERSION"`
+	// Identity is that of the account `default`; it is used if there is no key.
+	Identity azureauth.Default `yaml:"identity"`
 	// Accounts are further accounts by name.
-	Accounts map[string]provider.Account `yaml:"accounts"`
+	Accounts map[string]azureauth.Account `yaml:"accounts"`
 }
 
 // azure is the access to models on Azure.
 type azure struct {
-	accounts provider.Accounts
+	accounts azureauth.Accounts
 	version  string
 }
 
-func (c AzureConfig) all() azure {
-	a := azure{version: cmp.Or(c.APIVersion, c.OpenAIAPIVersion, azureVersion), accounts: provider.Accounts{
-		Provider: Name + "/azure", Named: map[string]provider.Account{}, KeyHint: func(string) string {
-			return "set AZUREAI_OPENAI_API_KEY, or api_key below azure in the configuration of modelgw"
-		},
-	}}
-	maps.Copy(a.accounts.Named, c.Accounts)
-	a.accounts.Named[provider.DefaultAccount] = provider.Account{
+func (c AzureConfig) all(client *http.Client) azure {
+	named := map[string]azureauth.Account{}
+	maps.Copy(named, c.Accounts)
+	named[provider.DefaultAccount] = azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs,
-	}
-	return a
+	}}
+	shared := provider.Accounts{Provider: Name + "/azure", KeyHint: func(string) string {
+		return "set AZUREAI_OPENAI_API_KEY, or api_key or identity below openai.azure in the configuration of modelgw"
+	}}
+	return azure{version: cmp.Or(c.APIVersion, c.OpenAIAPIVersion, azureVersion), accounts: azureauth.NewAccounts(shared, named, client)}
 }
 
 // open gives a model access to its deployment. The name of a deployment decides about its API as OpenAI's names do.
-func (a *azure) open(m *model, client *http.Client, spec provider.Spec, deployment string) error {
-	access, err := a.accounts.Open(spec.Account, spec.BaseURL)
+func (a *azure) open(m *model, spec provider.Spec, deployment string) error {
+	access, client, err := a.accounts.Open(spec.Account, spec.BaseURL)
 	if err != nil {
 		return err
 	}
 	root := access.Endpoint + "/openai"
 	m.served, m.byName = deployment, true
-	m.client = chatapi.New(Name, access, transport.RedactSecrets(client, access.APIKey), quirks)
+	m.client = chatapi.New(Name, access, client, quirks)
 	m.client.BaseURL = root + "/deployments/" + url.PathEscape(deployment)
 	version := "?api-version=" + url.QueryEscape(cmp.Or(m.args.APIVersion, a.version))
 	m.client.Path += version
-	// Azure takes a bearer token for the identity of a user, and reads keys in a header of its own.
-	m.client.Key, m.client.Headers = config.Secret{}, map[string]string{"Api-Key": access.APIKey.Reveal()}
+	// Azure takes a bearer token for an identity, which the client sends, and reads keys in a header of its own.
+	m.client.Key = config.Secret{}
+	if !access.APIKey.IsZero() {
+		m.client.Headers = map[string]string{"Api-Key": access.APIKey.Reveal()}
+	}
 	m.connect(root + responsesapi.Path + version)
 	return nil
 }

@@ -32,6 +32,9 @@ var quirks = exchange.Quirks{
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	if err := m.refuseServers(r); err != nil {
+		return nil, err
+	}
 	if m.usesResponses(r.Config) {
 		return m.generateResponses(ctx, r)
 	}

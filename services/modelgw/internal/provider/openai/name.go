@@ -19,9 +19,9 @@ var (
 )
 
 // plainFragments are parts of names of models that are no frontier models under a code name.
-// On Azure names are those of deployments.
+// On Azure names are those of deployments, and Bedrock has a fixed list.
 var plainFragments = []string{
-	azurePrefix, "gpt", "codex", "deep-research", "embedding", "whisper", "dall-e", "tts", "moderation", "image-1", "sora",
+	azurePrefix, bedrockPrefix, "gpt", "codex", "deep-research", "embedding", "whisper", "dall-e", "tts", "moderation", "image-1", "sora",
 }
 
 // isOSeries reports whether the model is one of o1, o3, o4-mini and so on.

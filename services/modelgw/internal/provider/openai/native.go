@@ -10,6 +10,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -53,6 +54,16 @@ func (m *model) native(r *provider.Request) map[string]openairesponses.Native {
 		}
 	}
 	return all
+}
+
+// refuseServers refuses servers of tools where the API calls none.
+func (m *model) refuseServers(r *provider.Request) error {
+	for _, tool := range r.Tools {
+		if m.noServers && provider.NativeTool(tool, Name, Name) == provider.MCPServer {
+			return rpcerr.In("tools", rpcerr.CapabilityUnsupported("tools", "%s/%s calls no servers of tools: %s", Name, m.name, tool.GetName()))
+		}
+	}
+	return nil
 }
 
 // generateForTools makes an attempt with the Responses API for tools that only it has, though the model is used by chat

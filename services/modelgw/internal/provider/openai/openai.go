@@ -1,4 +1,4 @@
-// Package openai is OpenAI's API, the same on Azure, or a server that behaves like it at another address: account,
+// Package openai is OpenAI's API, the same on Azure and Amazon Bedrock, or a server that behaves like it at another address: account,
 // names of models and their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of
 // the two a call has depends on the account, the model and the configuration. Requests in the background, batches and
 // compaction by the server are not built.
@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
@@ -56,6 +57,8 @@ type Config struct {
 	Accounts map[string]Account `yaml:"accounts"`
 	// Azure are OpenAI's models on Azure: models `openai/azure/<deployment>`.
 	Azure AzureConfig `yaml:"azure"`
+	// Bedrock are OpenAI's models on Amazon Bedrock: models `openai/bedrock/<model>`.
+	Bedrock BedrockConfig `yaml:"bedrock"`
 }
 
 // Account is a further account.
@@ -76,6 +79,7 @@ type host struct {
 	accounts map[string]Account
 	plain    provider.Accounts // accounts without OpenAI's own settings
 	azure    azure
+	bedrock  *bedrockaccess.Accounts
 	headers  map[string]string
 	http     *http.Client
 	// byName makes the names of models decide about their API at any address; recorded cases have it so.
@@ -87,7 +91,8 @@ func Kind(c Config) (provider.Kind, func() error) { return kindAt(c, vendor, fal
 
 // kindAt is Kind with the vendor at another address.
 func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) {
-	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, azure: c.Azure.all(), headers: map[string]string{}, http: transport.NewClient()}
+	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
+	h.azure, h.bedrock = c.Azure.all(h.http), c.Bedrock.all(h.http)
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
@@ -103,7 +108,7 @@ func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) 
 	}
 	kind := provider.Kind{
 		Name:        Name,
-		Description: "OpenAI, and servers that behave like it",
+		Description: "OpenAI, also on Azure and Bedrock, and servers that behave like it",
 		Dialect:     openaichat.Name,
 		Models:      models,
 		Open:        h.open,
@@ -132,6 +137,8 @@ type arguments struct {
 	ResponsesPhase *bool `json:"responses_phase"`
 	// APIVersion is the version of Azure's API.
 	APIVersion string `json:"api_version"`
+	// AWSRegion is the region of models on Bedrock; default is the account's.
+	AWSRegion string `json:"aws_region"`
 	// Background is not built.
 	Background *bool `json:"background"`
 }
@@ -149,15 +156,14 @@ type model struct {
 	unverified   *unverified
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
+	// noServers means that the API calls no servers of tools.
+	noServers bool
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
 	// own address, and chat completions at any other.
 	upstreams []*provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	if strings.HasPrefix(spec.Model, "bedrock/") {
-		return nil, rpcerr.NotBuiltYet("access to OpenAI's models on bedrock")
-	}
 	m := &model{name: name(spec.Model), served: spec.Model, unverified: &unverified{}}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
@@ -166,13 +172,22 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, rpcerr.NotBuiltField("model_args_json/background", "a request in the background")
 	}
 	if deployment, onAzure := strings.CutPrefix(spec.Model, azurePrefix); onAzure {
-		if err := h.azure.open(m, h.http, spec, deployment); err != nil {
+		if err := h.azure.open(m, spec, deployment); err != nil {
 			return nil, err
 		}
 		return m, nil
 	}
-	if m.args.APIVersion != "" {
+	served, onBedrock := strings.CutPrefix(spec.Model, bedrockPrefix)
+	switch {
+	case m.args.APIVersion != "":
 		return nil, provider.InvalidArguments(errors.New("api_version is for models on Azure"))
+	case onBedrock:
+		if err := h.openBedrock(m, spec, served); err != nil {
+			return nil, err
+		}
+		return m, nil
+	case m.args.AWSRegion != "":
+		return nil, provider.InvalidArguments(errors.New("aws_region is for models on Bedrock"))
 	}
 	access, err := h.plain.Open(spec.Account, spec.BaseURL)
 	if err != nil {

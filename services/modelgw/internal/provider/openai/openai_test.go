@@ -20,6 +20,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
@@ -31,8 +32,11 @@ func load(t testing.TB, setup providertest.GoldenSetup) openai.Config {
 	t.Helper()
 	var c openai.Config
 	key, baseURL := &c.APIKey, &c.BaseURL
-	if setup.Service == "azure" {
+	switch setup.Service {
+	case "azure":
 		key, baseURL = &c.Azure.APIKey, &c.Azure.BaseURL
+	case "bedrock":
+		key, baseURL = &c.Bedrock.APIKey, &c.Bedrock.BaseURL
 	}
 	setup.Load(t, &c, key, baseURL)
 	return c
@@ -133,7 +137,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	c.AllowedBaseURLs = []string{"http://127.0.0.1:1/proxy"}
 	c.Accounts = map[string]openai.Account{"empty": {}}
 	c.Azure.APIKey = config.NewSecret("k")
-	c.Azure.Accounts = map[string]provider.Account{"keyless": {BaseURL: "http://127.0.0.1:1"}}
+	c.Azure.Accounts = map[string]azureauth.Account{"keyless": {Account: provider.Account{BaseURL: "http://127.0.0.1:1"}}}
 	kind, closeIdle := openai.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	for name, test := range map[string]struct {
@@ -162,8 +166,11 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 		"a request in the background": {
 			provider.Spec{Model: "gpt-5", Account: "default", Args: `{"background": true}`}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "background",
 		},
-		"another cloud": {
-			provider.Spec{Model: "bedrock/gpt-4o", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "bedrock",
+		"a region elsewhere": {
+			provider.Spec{Model: "gpt-4o", Account: "default", Args: `{"aws_region": "us-east-1"}`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "aws_region",
+		},
+		"a region that is none": {
+			provider.Spec{Model: "bedrock/gpt-5", Account: "default", Args: `{"aws_region": "x.evil/"}`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "region",
 		},
 		"Azure without a key": {
 			provider.Spec{Model: "azure/gpt-4o", Account: "keyless"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "AZUREAI_OPENAI_API_KEY",

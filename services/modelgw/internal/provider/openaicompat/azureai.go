@@ -6,7 +6,7 @@ import "net/http"
 var azureAI = Service{
 	Name: "azureai", Description: "models on Azure AI", KeyEnv: []string{"AZURE_API_KEY", "AZUREAI_API_KEY"},
 	AddressEnv: []string{"AZURE_ENDPOINT_URL", "AZUREAI_ENDPOINT_URL", "AZUREAI_BASE_URL"},
-	Path:       "/chat/completions?api-version=2024-05-01-preview", KeyHeader: "Api-Key", Sent: bareName,
+	Path:       "/chat/completions?api-version=2024-05-01-preview", KeyHeader: "Api-Key", Identity: true, Sent: bareName,
 	MaxTokens: 2048, MergeUser: true, PlainTools: true, PlainTurns: true, OmitEmpty: true, ImagesOnly: true, NoStreamUsage: true,
 	NoExtraBody: true, NoReasoning: true,
 	Models: []Models{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 )
 
 // Config sets up servers of others: models `openai-api/<service>/<model>`.
@@ -36,6 +37,8 @@ type Account struct {
 	provider.Account `yaml:",inline"`
 	// AccountID is the id of the account, of a service whose address contains it: cloudflare.
 	AccountID string `yaml:"account_id"`
+	// Identity is an identity of Entra ID, which is used if the account has no key: azureai.
+	Identity azureauth.Identity `yaml:"identity"`
 }
 
 // suffixes of the variables of a service of openai-api.
@@ -111,10 +114,15 @@ func (c *Services) ReadEnv(env config.Variables) {
 		if s.AccountIDEnv != "" {
 			after.AccountID = cmp.Or(env.Get(s.AccountIDEnv), after.AccountID)
 		}
+		if s.Identity && after.Identity.IsZero() {
+			if identity := azureauth.FromVariables(env); !identity.IsZero() {
+				after.Identity = identity
+			}
+		}
 		if allowed := env.Get("EVALFLEET_MODELGW_" + envName(s.Name) + "_ALLOWED_BASE_URLS"); allowed != "" {
 			after.AllowedBaseURLs = strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
 		}
-		if after.APIKey == before.APIKey && after.BaseURL == before.BaseURL && after.AccountID == before.AccountID && slices.Equal(after.AllowedBaseURLs, before.AllowedBaseURLs) {
+		if after.APIKey == before.APIKey && after.BaseURL == before.BaseURL && after.AccountID == before.AccountID && after.Identity == before.Identity && slices.Equal(after.AllowedBaseURLs, before.AllowedBaseURLs) {
 			continue
 		}
 		if *c == nil {
@@ -135,7 +143,11 @@ func (c Services) Validate() error {
 			faults = append(faults, fmt.Errorf("services.%s: no such service; known are %s; any other is configured below openai_api.services", name, strings.Join(Names(), ", ")))
 			continue
 		}
+		service, _ := known(name)
 		for account, a := range c.accounts(name) {
+			if !service.Identity && a.Identity != (azureauth.Identity{}) {
+				faults = append(faults, fmt.Errorf("services.%s: the account %q cannot have an identity of Azure", name, account))
+			}
 			if !plainID.MatchString(a.AccountID) {
 				faults = append(faults, fmt.Errorf("services.%s: the account_id of the account %q must be of letters, digits, - and _", name, account))
 			}

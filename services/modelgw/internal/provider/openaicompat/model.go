@@ -26,7 +26,6 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/responsesapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/toolschema"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // arguments are the model arguments.
@@ -97,7 +96,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	if byResponses && m.emulates {
 		return nil, provider.InvalidArguments(errors.New("emulate_tools is for chat completions; it cannot be used with responses_api"))
 	}
-	access, err := h.accounts.Open(account, spec.BaseURL)
+	access, client, err := h.accounts.Open(account, spec.BaseURL)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	if s == &configured {
 		called += "/" + account
 	}
-	m.client = chatapi.New(called, access, transport.RedactSecrets(h.http, access.APIKey), s.quirks(name, label))
+	m.client = chatapi.New(called, access, client, s.quirks(name, label))
 	if access.APIKey.IsZero() && s.DefaultKey != "" {
 		m.client.Key = config.NewSecret(s.DefaultKey)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -27,7 +28,7 @@ var configured = Service{Name: Name, Description: "servers that speak OpenAI's c
 // host is a service with its accounts, shared by instances.
 type host struct {
 	service  *Service
-	accounts provider.Accounts
+	accounts azureauth.Accounts
 	http     *http.Client
 }
 
@@ -46,12 +47,16 @@ func RawKind(c Config) (provider.Kind, func() error) {
 // hostOf returns the provider of configured services, and its host.
 func hostOf(c Config) (provider.Kind, *host) {
 	h := &host{service: &configured, http: transport.NewClient()}
-	h.accounts = provider.Accounts{Provider: Name, Named: c.Services, KeyHint: keyHint, Lacks: func(service string) string {
+	named := map[string]azureauth.Account{}
+	for name, account := range c.Services {
+		named[name] = azureauth.Account{Account: account}
+	}
+	h.accounts = azureauth.NewAccounts(provider.Accounts{Provider: Name, KeyHint: keyHint, Lacks: func(service string) string {
 		if c.Services[service].BaseURL != "" {
 			return ""
 		}
 		return fmt.Sprintf("set %s, or base_url of the service %q in the configuration of modelgw", envName(service)+addressSuffix, service)
-	}}
+	}}, named, h.http)
 	kind := h.kind()
 	kind.Open, kind.AccountInModel = h.openConfigured, true
 	return kind, h
@@ -76,8 +81,8 @@ func Kinds(c Services) ([]provider.Kind, func() error) {
 // newHost returns the host of a known service.
 func newHost(s *Service, accounts map[string]Account, client *http.Client) *host {
 	h := &host{service: s, http: client}
-	h.accounts = provider.Accounts{
-		Provider: s.Name, Named: map[string]provider.Account{}, Vendor: s.Address,
+	shared := provider.Accounts{
+		Provider: s.Name, Vendor: s.Address,
 		KeyHint: func(account string) string { return setting(account, s, "api_key", s.keyEnv()) },
 		Lacks: func(account string) string {
 			a := accounts[account]
@@ -91,14 +96,16 @@ func newHost(s *Service, accounts map[string]Account, client *http.Client) *host
 			}
 		},
 	}
+	named := map[string]azureauth.Account{}
 	for name, account := range accounts {
 		plain := account.Account
 		plain.KeyOptional = plain.KeyOptional || s.Keyless
 		if s.AccountIDEnv != "" {
 			plain.BaseURL = cmp.Or(plain.BaseURL, strings.ReplaceAll(s.Address, accountID, account.AccountID))
 		}
-		h.accounts.Named[name] = plain
+		named[name] = azureauth.Account{Account: plain, Identity: account.Identity}
 	}
+	h.accounts = azureauth.NewAccounts(shared, named, client)
 	return h
 }
 

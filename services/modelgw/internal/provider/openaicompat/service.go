@@ -27,6 +27,8 @@ type Service struct {
 	KeyEnv, AddressEnv []string
 	// AccountIDEnv is the variable of the account's id, of a service that wants one.
 	AccountIDEnv string
+	// Identity is a service of Azure, whose accounts may have an identity in place of a key.
+	Identity bool
 	// Keyless is a service that wants no key; it is sent DefaultKey where none is configured.
 	Keyless bool
 	// DefaultKey is no secret.

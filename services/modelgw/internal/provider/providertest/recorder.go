@@ -192,8 +192,10 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	switch {
 	case u.Method != http.MethodPost:
 		whole = noModels
-	case u.Path == messagesPath:
+	case u.Path == messagesPath, strings.HasSuffix(u.Path, rawPredictWhole), strings.HasSuffix(u.Path, rawPredictStream):
 		whole, stream = defaultMessage, defaultMessageStream
+	case strings.HasSuffix(u.Path, invokeWhole), strings.HasSuffix(u.Path, invokeStream):
+		whole = defaultMessage
 	case strings.HasSuffix(u.Path, responsesPath):
 		whole, stream = defaultResponse, defaultResponseStream
 	case u.Path == conversationsPath:

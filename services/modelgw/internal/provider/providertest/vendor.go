@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,9 @@ func serve(t testing.TB, v *vendor) string {
 	return server.URL
 }
 
+// streamPaths are the ends of the paths of formats that ask for a stream by the address.
+var streamPaths = []string{geminiStream, converseStream, invokeStream}
+
 func (v *vendor) next() Answer {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -46,7 +50,7 @@ func (v *vendor) next() Answer {
 func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case r.URL.Path == countPath:
+	case r.URL.Path == countPath, strings.HasSuffix(r.URL.Path, rawPredictCount):
 		_, _ = fmt.Fprint(w, defaultCount)
 		return
 	case r.Method != http.MethodPost:
@@ -69,7 +73,7 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(a.Status)
 		_, _ = fmt.Fprintf(w, v.failure, a.Status)
-	case asked.Stream || strings.HasSuffix(r.URL.Path, geminiStream) || strings.HasSuffix(r.URL.Path, converseStream):
+	case asked.Stream || slices.ContainsFunc(streamPaths, func(end string) bool { return strings.HasSuffix(r.URL.Path, end) }):
 		w.Header().Set("Content-Type", "text/event-stream")
 		v.stream(a, w)
 	default:

@@ -25,14 +25,17 @@ func RedactSecrets(c *http.Client, secrets ...config.Secret) *http.Client {
 	return &own
 }
 
-// Redact redacts the secrets of a client of RedactSecrets in a text, for errors within what began as an answer; a text
-// of another client stays as it is.
+// Redact redacts the secrets of a client of RedactSecrets or Authorize in a text, for errors within what began as an
+// answer; a text of another client stays as it is.
 func Redact(c *http.Client, text string) string {
-	if t, ok := c.Transport.(*redactingTransport); ok {
-		return t.secrets.text(text)
+	if t, ok := c.Transport.(redactor); ok {
+		return t.redactText(text)
 	}
 	return text
 }
+
+// redactor is a transport that knows an account's secrets.
+type redactor interface{ redactText(text string) string }
 
 // RedactEvents returns a function that makes a codec redact the secrets of an account from the failures within streams,
 // for a format whose frames have checksums: RedactSecrets sees only their bytes.
@@ -60,11 +63,17 @@ func (r redactingCodec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, er
 	}
 }
 
+// frames is the type of streams whose frames have checksums. RedactEvents redacts them.
+const frames = "application/vnd.amazon.eventstream"
+
 // redactingTransport is the transport of such a client.
 type redactingTransport struct {
 	next    http.RoundTripper
 	secrets *secretSet
 }
+
+// redactText implements redactor.
+func (d *redactingTransport) redactText(text string) string { return d.secrets.text(text) }
 
 // RoundTrip implements http.RoundTripper.
 func (d *redactingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -79,6 +88,9 @@ func (d *redactingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	}
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	refused := answer.StatusCode/100 != 2
+	if kind == frames && !refused {
+		return answer, nil
+	}
 	if encoding := answer.Header.Get("Content-Encoding"); refused && encoding != "" && encoding != "identity" {
 		// Not requested, and an unreadable answer cannot be trusted with the key.
 		_ = answer.Body.Close()

@@ -114,10 +114,13 @@ func Unsupported(name string, err error) error {
 }
 
 // Broken is the failure of a connection to a provider. If the attempt's context has ended, Broken returns the context's
-// error.
+// error; if the account has no credential for the request, it returns the reason.
 func Broken(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if refused := provider.Unsendable(err); refused != nil {
+		return refused
 	}
 	_, malformed := errors.AsType[*dialect.MalformedError](err)
 	if malformed || errors.Is(err, dialect.ErrEventTooLarge) || errors.Is(err, ErrAnswerTooLarge) {
