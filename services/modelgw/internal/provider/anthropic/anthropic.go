@@ -150,6 +150,8 @@ type model struct {
 	upstreams  []*provider.Upstream
 	// onAzure means that Azure serves the model, which lacks some features.
 	onAzure bool
+	// batch is the batch API; nil on Azure.
+	batch *provider.BatchSupport
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -189,6 +191,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.endpoint+path, string(m.name), m.authorize)}
+	if !onAzure {
+		m.batch = m.batchesOf()
+	}
 	return m, nil
 }
 
@@ -271,7 +276,9 @@ func (m *model) Capabilities() provider.Capabilities {
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
 			ToolResultImages: true, ToolResultDocuments: true, CountTokens: true,
+			Batch: m.batch != nil,
 		},
+		Batch:     m.batch,
 		Ignored:   ignored,
 		Dropped:   m.dropped(),
 		ExtraBody: passedOn,

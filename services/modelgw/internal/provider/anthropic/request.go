@@ -116,7 +116,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	p.Members = slices.Concat(withoutReplaced(given, m.members), servers, m.members)
 	p.compact(compacted, m.generation.window())
 	always := m.args.Streaming.Always
-	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
+	p.Stream = r.Streams(always) || always == nil && r.Carrier == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
 	return p, nil
 }
 

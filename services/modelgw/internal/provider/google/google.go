@@ -116,6 +116,7 @@ type model struct {
 	header http.Header
 	// upstreams are made once.
 	upstreams []*provider.Upstream
+	batch     *provider.BatchSupport
 }
 
 var versions = regexp.MustCompile(`^v\d[a-z0-9]*$`)
@@ -156,6 +157,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	}
 	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey), Provider: Name, Quirks: quirks}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.base, spec.Model, m.authorize)}
+	m.batch = m.batchesOf(strings.TrimSuffix(access.Endpoint, "/"+version) + "/" + version)
 	return m, nil
 }
 
@@ -218,8 +220,10 @@ func (m *model) Capabilities() provider.Capabilities {
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Video: true, ToolResultImages: true, ResponseSchema: true, Reasoning: m.name.thinks(), CountTokens: true,
 			Streaming: m.args.Streaming == nil || *m.args.Streaming,
+			Batch:     true,
 		},
 		Upstreams: m.upstreams,
+		Batch:     m.batch,
 	}
 }
 

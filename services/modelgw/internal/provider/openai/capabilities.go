@@ -39,7 +39,9 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true, Reasoning: m.name.takesReasoning(),
 		},
 		Upstreams: m.upstreams,
+		Batch:     m.batch,
 	}
+	caps.Features.Batch = m.batch != nil
 	if m.usesResponses(c) {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), responsesapi.ExtraBody
 		caps.Features.ToolResultImages = true
