@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -43,7 +44,7 @@ import (
 
 // The schedule of a batch where a call sets none: spec/model.md §2.2.
 const (
-	defaultSize        = 100
+	defaultSize        = chat.DefaultBatchSize
 	defaultDelay       = 15 * time.Second
 	defaultTick        = 15 * time.Second
 	defaultMaxBatches  = 50
@@ -51,7 +52,7 @@ const (
 )
 
 const (
-	// polledAtOnce bounds the batches of a lane that are looked at in parallel.
+	// polledAtOnce bounds the batches of a group that are looked at in parallel.
 	polledAtOnce = 10
 	// byteShare is the part of a provider's bound that the bodies of a batch may take, in percent: the rest is for what
 	// each line has around its body.
@@ -59,7 +60,7 @@ const (
 	// settledAtOnce and settledBytes bound the results that one write stores.
 	settledAtOnce = 100
 	settledBytes  = 8 << 20
-	// lookEvery is how often a process looks for lanes of other processes, and whether it is the one to look after them.
+	// lookEvery is how often a process looks for groups of other processes, and whether it is the one to look after them.
 	lookEvery = time.Second
 	// callTimeout bounds one request to a vendor other than those that move a whole batch.
 	callTimeout = time.Minute
@@ -93,7 +94,7 @@ type Batcher struct {
 	mu      sync.Mutex
 	leads   bool
 	life    context.Context    //nolint:containedctx // of Run; nil before
-	drivers map[string]*driver // by lane
+	drivers map[string]*driver // by group
 	working sync.WaitGroup
 	waiting map[int64][]chan struct{} // for riders
 }
@@ -145,7 +146,7 @@ func (b *Batcher) isLeader() bool {
 	return b.leads
 }
 
-// look drives the lanes that have something to do, if this process is the one that does so.
+// look drives the groups that have something to do, if this process is the one that does so.
 func (b *Batcher) look(ctx context.Context) error {
 	leader, err := b.deps.Store.Lead(ctx, b.deps.Owner, "")
 	if err == nil && leader != b.deps.Owner {
@@ -169,9 +170,9 @@ func (b *Batcher) look(ctx context.Context) error {
 		b.leads = true
 		b.mu.Unlock()
 	}
-	lanes, err := b.deps.Store.Busy(ctx)
-	for _, lane := range lanes {
-		b.drive(lane, false)
+	groups, err := b.deps.Store.Busy(ctx)
+	for _, group := range groups {
+		b.drive(group, false)
 	}
 	return err
 }
@@ -210,26 +211,26 @@ func (b *Batcher) note(r Rider) {
 	b.deps.Changed(r.Key, &effectv1.Note{Message: "waits for a batch of the provider", Time: timestamppb.New(r.Created)})
 }
 
-// driver looks after one lane.
+// driver looks after one group.
 type driver struct {
 	wake     chan struct{}
 	failures map[string]int       // consecutive ones by batch
 	after    map[string]time.Time // when a batch that could not be sent is tried again
 }
 
-// drive makes sure that something looks after a lane; at once if a rider has just joined.
-func (b *Batcher) drive(lane string, joined bool) {
+// drive makes sure that something looks after a group; at once if a rider has just joined.
+func (b *Batcher) drive(group string, joined bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d := b.drivers[lane]
+	d := b.drivers[group]
 	if d == nil {
 		if !b.leads || b.life == nil || b.life.Err() != nil {
 			return
 		}
 		d = &driver{wake: make(chan struct{}, 1), failures: map[string]int{}, after: map[string]time.Time{}}
-		b.drivers[lane] = d
+		b.drivers[group] = d
 		ctx := b.life
-		b.working.Go(func() { b.run(ctx, lane, d) })
+		b.working.Go(func() { b.run(ctx, group, d) })
 	}
 	if joined {
 		select {
@@ -239,11 +240,11 @@ func (b *Batcher) drive(lane string, joined bool) {
 	}
 }
 
-// run looks after a lane until nothing of it is pending.
-func (b *Batcher) run(ctx context.Context, lane string, d *driver) {
+// run looks after a group until nothing of it is pending.
+func (b *Batcher) run(ctx context.Context, group string, d *driver) {
 	polled := time.Time{}
 	for {
-		next, pending, err := b.round(ctx, lane, d, &polled)
+		next, pending, err := b.round(ctx, group, d, &polled)
 		if err != nil && ctx.Err() == nil {
 			b.deps.Logger.ErrorContext(ctx, "the batches of a model cannot be looked after; it is tried again", "error", err)
 			next, pending = defaultTick, true
@@ -251,7 +252,7 @@ func (b *Batcher) run(ctx context.Context, lane string, d *driver) {
 		if !pending || ctx.Err() != nil {
 			b.mu.Lock()
 			if len(d.wake) == 0 || ctx.Err() != nil {
-				delete(b.drivers, lane)
+				delete(b.drivers, group)
 				b.mu.Unlock()
 				return
 			}
@@ -271,8 +272,8 @@ func (b *Batcher) run(ctx context.Context, lane string, d *driver) {
 
 // round looks at the batches in flight if it is time, and sends what is ready. It returns when to look again, and
 // whether anything is pending.
-func (b *Batcher) round(ctx context.Context, lane string, d *driver, polled *time.Time) (next time.Duration, pending bool, err error) {
-	of, setting, err := b.deps.Store.Lane(ctx, lane)
+func (b *Batcher) round(ctx context.Context, group string, d *driver, polled *time.Time) (next time.Duration, pending bool, err error) {
+	of, setting, err := b.deps.Store.Group(ctx, group)
 	if err != nil {
 		return 0, false, err
 	}
@@ -285,10 +286,10 @@ func (b *Batcher) round(ctx context.Context, lane string, d *driver, polled *tim
 		}
 	}
 	if support == nil { // The configuration has changed. It may change back, so that nothing is given up at once.
-		return plan.tick, true, b.failAll(ctx, lane, d, plan, opened)
+		return plan.tick, true, b.failAll(ctx, group, d, plan, opened)
 	}
 	plan = plan.within(support)
-	open, err := b.deps.Store.OpenIn(ctx, lane)
+	open, err := b.deps.Store.OpenIn(ctx, group)
 	if err != nil {
 		return 0, false, err
 	}
@@ -298,7 +299,7 @@ func (b *Batcher) round(ctx context.Context, lane string, d *driver, polled *tim
 			return 0, false, err
 		}
 	}
-	waiting, err := b.deps.Store.WaitingIn(ctx, lane)
+	waiting, err := b.deps.Store.WaitingIn(ctx, group)
 	if err != nil {
 		return 0, false, err
 	}
@@ -307,7 +308,7 @@ func (b *Batcher) round(ctx context.Context, lane string, d *driver, polled *tim
 		if !ready {
 			break
 		}
-		sent, err := b.begin(ctx, lane, of, model, chosen)
+		sent, err := b.begin(ctx, group, of, model, chosen)
 		if err != nil {
 			return 0, false, err
 		}
@@ -328,9 +329,9 @@ func (b *Batcher) round(ctx context.Context, lane string, d *driver, polled *tim
 	return next, len(waiting)+len(open) > 0, nil
 }
 
-// failAll counts a failure of the lane's batches whose model cannot be opened, and fails those with too many.
-func (b *Batcher) failAll(ctx context.Context, lane string, d *driver, plan plan, why error) error {
-	open, err := b.deps.Store.OpenIn(ctx, lane)
+// failAll counts a failure of the group's batches whose model cannot be opened, and fails those with too many.
+func (b *Batcher) failAll(ctx context.Context, group string, d *driver, plan plan, why error) error {
+	open, err := b.deps.Store.OpenIn(ctx, group)
 	for _, batch := range open {
 		if err == nil {
 			_, err = b.failed(ctx, d, plan, &batch, why)
@@ -339,7 +340,7 @@ func (b *Batcher) failAll(ctx context.Context, lane string, d *driver, plan plan
 	return err
 }
 
-// plan is the schedule of a lane.
+// plan is the schedule of a group.
 type plan struct {
 	size, maxSize, maxBatches, maxFailures int
 	maxBytes                               int64
@@ -387,14 +388,14 @@ func (p plan) choose(waiting []Rider, now time.Time) (chosen []int64, ready bool
 }
 
 // begin stores an intended batch.
-func (b *Batcher) begin(ctx context.Context, lane string, of Lane, model *provider.Model, riders []int64) (Batch, error) {
+func (b *Batcher) begin(ctx context.Context, group string, of Group, model *provider.Model, riders []int64) (Batch, error) {
 	return b.deps.Store.Begin(ctx, Batch{
-		ID: "b" + strings.ToLower(rand.Text()[:20]), Lane: lane, Project: of.Ref.Project, Model: model.FullName(), Account: model.Account, Created: time.Now(),
+		ID: "b" + strings.ToLower(rand.Text()[:20]), Group: group, Project: of.Ref.Project, Model: model.FullName(), Account: model.Account, Created: time.Now(),
 	}, riders)
 }
 
 // poll looks at the open batches, and returns those that are still open.
-func (b *Batcher) poll(ctx context.Context, of Lane, support *provider.BatchSupport, d *driver, plan plan, open []Batch) ([]Batch, error) {
+func (b *Batcher) poll(ctx context.Context, of Group, support *provider.BatchSupport, d *driver, plan plan, open []Batch) ([]Batch, error) {
 	ended := make([]bool, len(open))
 	var group errgroup.Group
 	group.SetLimit(polledAtOnce)
@@ -415,7 +416,7 @@ func (b *Batcher) poll(ctx context.Context, of Lane, support *provider.BatchSupp
 }
 
 // check moves a batch on. An error is the store's.
-func (b *Batcher) check(ctx context.Context, of Lane, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
+func (b *Batcher) check(ctx context.Context, of Group, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
 	if batch.Phase == Intended {
 		return b.resend(ctx, of, support, d, plan, batch)
 	}
@@ -471,7 +472,7 @@ func (b *Batcher) failed(ctx context.Context, d *driver, plan plan, batch *Batch
 }
 
 // resend sends a batch of which it is unknown whether the vendor has it, unless it has.
-func (b *Batcher) resend(ctx context.Context, of Lane, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
+func (b *Batcher) resend(ctx context.Context, of Group, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
 	b.mu.Lock()
 	after := d.after[batch.ID]
 	b.mu.Unlock()
@@ -504,13 +505,13 @@ func (b *Batcher) resend(ctx context.Context, of Lane, support *provider.BatchSu
 	return b.send(ctx, of, support, d, plan, batch)
 }
 
-func intentOf(of Lane, batch Batch) provider.BatchIntent {
+func intentOf(of Group, batch Batch) provider.BatchIntent {
 	_, model, _ := strings.Cut(of.Ref.Model, "/")
 	return provider.BatchIntent{Key: batch.ID, Model: model, URL: of.URL, Header: of.Header, Requests: batch.Requests, Time: batch.Created, NotThese: batch.NotThese}
 }
 
 // send has the vendor take a batch. A refusal fails its riders; after any other failure it may have it.
-func (b *Batcher) send(ctx context.Context, of Lane, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
+func (b *Batcher) send(ctx context.Context, of Group, support *provider.BatchSupport, d *driver, plan plan, batch *Batch) (ended bool, err error) {
 	bodies, err := b.deps.Store.Lines(ctx, batch.ID)
 	if err != nil {
 		return false, err

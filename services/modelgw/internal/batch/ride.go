@@ -19,7 +19,7 @@ import (
 const (
 	// askShare is the part of its time so far after which a deferred call asks again, and mostAsk bounds it.
 	askShare = 8
-	mostAsk  = 5 * time.Minute
+	mostAsk  = 15 * time.Minute
 )
 
 // Ride transports the requests of one call in batches. It is a [provider.Carrier], for one attempt at a time. It does
@@ -27,7 +27,7 @@ const (
 type Ride struct {
 	batcher *Batcher
 	model   *provider.Model
-	lane    Lane // without its address
+	group   Group // without its address
 	key     effect.Key
 	setting *modelv1.BatchSetting
 	timeout time.Duration
@@ -53,7 +53,7 @@ type Call struct {
 
 // Ride returns the transport of a call, whose model must have a batch API.
 func (b *Batcher) Ride(c Call) *Ride {
-	return &Ride{batcher: b, model: c.Model, lane: Lane{Ref: c.Ref}, key: c.Key, setting: c.Setting, timeout: c.Timeout, defers: c.Defer && c.Key.ID != ""}
+	return &Ride{batcher: b, model: c.Model, group: Group{Ref: c.Ref}, key: c.Key, setting: c.Setting, timeout: c.Timeout, defers: c.Defer && c.Key.ID != ""}
 }
 
 // supportOf returns the batch API of a model; nil if there is none.
@@ -106,24 +106,24 @@ func (r *Ride) Carry(ctx context.Context, post provider.Post) (*http.Response, e
 	if room := roomOf(support); int64(len(post.Body)) > room {
 		return nil, r.fault(provider.Final, "the request has %d bytes, and a batch at most %d", len(post.Body), room)
 	}
-	lane := r.lane
-	lane.URL, lane.Header = post.URL, http.Header{}
+	group := r.group
+	group.URL, group.Header = post.URL, http.Header{}
 	for name, values := range post.Header {
 		if slices.Contains(support.Headers, http.CanonicalHeaderKey(name)) {
-			lane.Header[http.CanonicalHeaderKey(name)] = values
+			group.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
 	owner := ""
 	if r.key.ID == "" {
 		owner = b.deps.Owner
 	}
-	project := effect.Key{Project: lane.Ref.Project, ID: r.key.ID}
-	rider, err := b.deps.Store.Join(ctx, lane, r.setting, project, owner, post.Body)
+	project := effect.Key{Project: group.Ref.Project, ID: r.key.ID}
+	rider, err := b.deps.Store.Join(ctx, group, r.setting, project, owner, post.Body)
 	if err != nil {
 		return nil, err
 	}
 	if rider.State == Waiting {
-		b.drive(rider.Lane, true)
+		b.drive(rider.Group, true)
 	}
 	return r.await(ctx, rider)
 }

@@ -17,8 +17,8 @@ import (
 // ErrNotFound is returned for a batch or a rider that a store does not have.
 var ErrNotFound = errors.New("batch: not found")
 
-// Lane is what the riders of one batch have in common.
-type Lane struct {
+// Group is what the riders of one batch have in common.
+type Group struct {
 	// Ref is the model.
 	Ref provider.Ref
 	// URL is the address of a plain request, and Header the headers that a batch has too. They hold no credential.
@@ -26,8 +26,8 @@ type Lane struct {
 	Header http.Header
 }
 
-// ID identifies a lane by its content.
-func (l Lane) ID() string {
+// ID identifies a group by its content.
+func (l Group) ID() string {
 	document, _ := json.Marshal(l) // texts alone
 	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:16])
@@ -53,8 +53,8 @@ const (
 // Rider is one request on its way through a batch.
 type Rider struct {
 	// ID is the store's.
-	ID   int64
-	Lane string
+	ID    int64
+	Group string
 	// Key is that of the call; its ID is empty for a call without a key, which ends with its process.
 	Key effect.Key
 	// Owner is the process of a call without a key; empty if there is a key.
@@ -89,9 +89,9 @@ const (
 type Batch struct {
 	// ID is unique. The vendor is sent it.
 	ID      string
-	Lane    string
+	Group   string
 	Project string
-	// Model and Account are those of the lane, for lists.
+	// Model and Account are those of the group, for lists.
 	Model, Account string
 	// VendorID is the vendor's; empty while it is intended.
 	VendorID string
@@ -115,9 +115,9 @@ type Batch struct {
 // otherwise. Its methods are safe for concurrent use. Callers do not change what they pass or get.
 type Store interface {
 	// Join returns the rider of a call with this key and body that its call has not been told a failure of. If there is
-	// none it adds one, which waits. The setting becomes that of the lane. A call without a key always adds one, for its
+	// none it adds one, which waits. The setting becomes that of the group. A call without a key always adds one, for its
 	// owner.
-	Join(ctx context.Context, lane Lane, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (Rider, error)
+	Join(ctx context.Context, group Group, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (Rider, error)
 	// Rider returns a rider by its id.
 	Rider(ctx context.Context, id int64) (Rider, error)
 	// OfKey returns the riders of a call with a key, the oldest first, without their results.
@@ -132,14 +132,14 @@ type Store interface {
 	// Lead returns the process that sends and looks after batches. If there is none, or if it is the one that is named as
 	// dead, owner becomes it.
 	Lead(ctx context.Context, owner, dead string) (leader string, err error)
-	// Lane returns a lane and its setting.
-	Lane(ctx context.Context, id string) (Lane, *modelv1.BatchSetting, error)
-	// Busy returns the lanes with riders that wait, or with batches that have not ended.
+	// Group returns a group and its setting.
+	Group(ctx context.Context, id string) (Group, *modelv1.BatchSetting, error)
+	// Busy returns the groups with riders that wait, or with batches that have not ended.
 	Busy(ctx context.Context) ([]string, error)
-	// Pending returns the riders of all lanes that wait or are sent, without those that are left.
+	// Pending returns the riders of all groups that wait or are sent, without those that are left.
 	Pending(ctx context.Context) ([]Rider, error)
-	// WaitingIn returns the riders of a lane that wait, the oldest first.
-	WaitingIn(ctx context.Context, lane string) ([]Rider, error)
+	// WaitingIn returns the riders of a group that wait, the oldest first.
+	WaitingIn(ctx context.Context, group string) ([]Rider, error)
 	// Begin adds an intended batch, and moves those of the riders into it that still wait. It sets the number of its
 	// requests; if that is zero nothing is added.
 	Begin(ctx context.Context, b Batch, riders []int64) (Batch, error)
@@ -157,8 +157,8 @@ type Store interface {
 	Settle(ctx context.Context, batch string, results map[int64]provider.BatchResult) ([]effect.Key, error)
 	// Unsettled returns the ids of the riders of a batch that have no result.
 	Unsettled(ctx context.Context, batch string) ([]int64, error)
-	// OpenIn returns the batches of a lane that have not ended, the oldest first.
-	OpenIn(ctx context.Context, lane string) ([]Batch, error)
+	// OpenIn returns the batches of a group that have not ended, the oldest first.
+	OpenIn(ctx context.Context, group string) ([]Batch, error)
 	// List returns batches of a project, or of all if that is empty, the newest first: those before another one if its
 	// id is given, and at most limit.
 	List(ctx context.Context, project, before string, limit int) ([]Batch, error)

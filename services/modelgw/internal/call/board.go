@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/seconds"
@@ -16,7 +17,8 @@ import (
 // call would cost more than its caller expects.
 func (c *Calls) board(w *work) error {
 	config, model := w.call.Config, w.call.Model
-	if !config.GetBatch().GetEnabled() {
+	schedule := chat.Batch(config)
+	if schedule == nil {
 		if asked := config.GetBatch(); asked.GetSize() > 0 || asked.GetMaxSize() > 0 || asked.GetMaxBatches() > 0 || asked.GetSendDelay() != nil || asked.GetTick() != nil {
 			return rpcerr.InvalidField("config.batch", "has a schedule and is not enabled; set enabled, or leave the schedule out")
 		}
@@ -27,7 +29,7 @@ func (c *Calls) board(w *work) error {
 		return rpcerr.In("config.batch", rpcerr.CapabilityUnsupported("batch", "%s has no batch API here; leave batch out", model.FullName()))
 	}
 	ride := batch.Call{
-		Model: model, Key: w.key, Setting: config.GetBatch(), Defer: w.request.GetDeferBatched(),
+		Model: model, Key: w.key, Setting: schedule, Defer: w.request.GetDeferBatched(),
 		Ref: provider.Ref{Project: w.call.Origin.Project, Model: w.request.GetModel(), Account: w.request.GetAccount(), BaseURL: w.call.BaseURL, Args: w.call.Args},
 	}
 	if config.AttemptTimeout != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// lane is one that tests use.
-func lane(model string) batch.Lane {
-	return batch.Lane{Ref: provider.Ref{Project: "p", Model: model}, URL: "https://vendor/v1/chat", Header: http.Header{"Beta": {"x"}}}
+// group is one that tests use.
+func group(model string) batch.Group {
+	return batch.Group{Ref: provider.Ref{Project: "p", Model: model}, URL: "https://vendor/v1/chat", Header: http.Header{"Beta": {"x"}}}
 }
 
 func key(id string) effect.Key { return effect.Key{Project: "p", ID: id} }
 
 func join(t *testing.T, s batch.Store, id, body string) batch.Rider {
 	t.Helper()
-	r, err := s.Join(t.Context(), lane("v/m"), &modelv1.BatchSetting{Enabled: true, Size: new(int32(3))}, key(id), "", []byte(body))
+	r, err := s.Join(t.Context(), group("v/m"), &modelv1.BatchSetting{Enabled: true, Size: new(int32(3))}, key(id), "", []byte(body))
 	require.NoError(t, err)
 	return r
 }
@@ -36,7 +36,7 @@ func begin(t *testing.T, s batch.Store, id string, riders ...batch.Rider) batch.
 	for _, r := range riders {
 		ids = append(ids, r.ID)
 	}
-	b, err := s.Begin(t.Context(), batch.Batch{ID: id, Lane: lane("v/m").ID(), Project: "p", Model: "v/m", Account: "default", Created: time.Now()}, ids)
+	b, err := s.Begin(t.Context(), batch.Batch{ID: id, Group: group("v/m").ID(), Project: "p", Model: "v/m", Account: "default", Created: time.Now()}, ids)
 	require.NoError(t, err)
 	return b
 }
@@ -77,17 +77,17 @@ func oneRider(t *testing.T, s batch.Store) {
 
 func wholeWay(t *testing.T, s batch.Store) {
 	a, b := join(t, s, "r1/1", "body a"), join(t, s, "r1/2", "body b")
-	of, setting, err := s.Lane(t.Context(), a.Lane)
+	of, setting, err := s.Group(t.Context(), a.Group)
 	require.NoError(t, err)
-	assert.Equal(t, lane("v/m"), of)
+	assert.Equal(t, group("v/m"), of)
 	assert.EqualValues(t, 3, setting.GetSize())
-	waiting, err := s.WaitingIn(t.Context(), a.Lane)
+	waiting, err := s.WaitingIn(t.Context(), a.Group)
 	require.NoError(t, err)
 	require.Len(t, waiting, 2)
 	assert.EqualValues(t, 6, waiting[0].Size)
 	busy, err := s.Busy(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []string{a.Lane}, busy)
+	assert.Equal(t, []string{a.Group}, busy)
 
 	sent := begin(t, s, "b1", a, b)
 	assert.Equal(t, 2, sent.Requests)
@@ -96,7 +96,7 @@ func wholeWay(t *testing.T, s batch.Store) {
 	assert.Equal(t, map[int64][]byte{a.ID: []byte("body a"), b.ID: []byte("body b")}, lines)
 	sent.VendorID, sent.Phase, sent.Completed = "vendor-1", batch.InFlight, 1
 	require.NoError(t, s.Update(t.Context(), sent))
-	open, err := s.OpenIn(t.Context(), a.Lane)
+	open, err := s.OpenIn(t.Context(), a.Group)
 	require.NoError(t, err)
 	require.Len(t, open, 1)
 	assert.Equal(t, "vendor-1", open[0].VendorID)
@@ -189,7 +189,7 @@ func cancel(t *testing.T, s batch.Store) {
 	assert.True(t, asked.Cancelled)
 	b.Phase, b.Error = batch.InFlight, "x"
 	require.NoError(t, s.Update(t.Context(), b), "with what was known before it was cancelled")
-	open, err := s.OpenIn(t.Context(), b.Lane)
+	open, err := s.OpenIn(t.Context(), b.Group)
 	require.NoError(t, err)
 	assert.True(t, open[0].Cancelled)
 	b.Phase, b.Over = batch.Ended, time.Now()
@@ -239,7 +239,7 @@ func expire(t *testing.T, s batch.Store) {
 	assert.Empty(t, found)
 	_, err = s.Rider(t.Context(), waits.ID)
 	require.NoError(t, err, "what waits stays")
-	_, _, err = s.Lane(t.Context(), waits.Lane)
+	_, _, err = s.Group(t.Context(), waits.Group)
 	require.NoError(t, err)
 }
 
@@ -255,7 +255,7 @@ func onlyWaiting(t *testing.T, s batch.Store) {
 	a := join(t, s, "r1/1", "a")
 	begin(t, s, "b1", a)
 	assert.Zero(t, begin(t, s, "b2", a).Requests)
-	open, err := s.OpenIn(t.Context(), a.Lane)
+	open, err := s.OpenIn(t.Context(), a.Group)
 	require.NoError(t, err)
 	assert.Len(t, open, 1, "a batch of nobody is not kept")
 }
@@ -264,7 +264,7 @@ func guessed(t *testing.T, s batch.Store) {
 	b := begin(t, s, "b1", join(t, s, "r1/1", "a"))
 	b.VendorID, b.Guessed, b.NotThese = "v2", true, []string{"v1", "v0"}
 	require.NoError(t, s.Update(t.Context(), b))
-	open, err := s.OpenIn(t.Context(), b.Lane)
+	open, err := s.OpenIn(t.Context(), b.Group)
 	require.NoError(t, err)
 	assert.True(t, open[0].Guessed)
 	assert.Equal(t, []string{"v1", "v0"}, open[0].NotThese)

@@ -21,13 +21,13 @@ type Store struct {
 	mu      sync.Mutex
 	last    int64
 	leader  string
-	lanes   map[string]lane
+	groups  map[string]group
 	riders  map[int64]*rider
 	batches []*batch.Batch // in the order of their creation
 }
 
-type lane struct {
-	batch.Lane
+type group struct {
+	batch.Group
 	setting *modelv1.BatchSetting
 }
 
@@ -39,7 +39,7 @@ type rider struct {
 var _ batch.Store = (*Store)(nil)
 
 // Join implements [batch.Store].
-func (s *Store) Join(_ context.Context, of batch.Lane, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (batch.Rider, error) {
+func (s *Store) Join(_ context.Context, of batch.Group, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (batch.Rider, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hash := sha256.Sum256(body)
@@ -50,13 +50,13 @@ func (s *Store) Join(_ context.Context, of batch.Lane, setting *modelv1.BatchSet
 			}
 		}
 	}
-	if s.lanes == nil {
-		s.lanes, s.riders = map[string]lane{}, map[int64]*rider{}
+	if s.groups == nil {
+		s.groups, s.riders = map[string]group{}, map[int64]*rider{}
 	}
 	id := of.ID()
-	s.lanes[id] = lane{of, setting}
+	s.groups[id] = group{of, setting}
 	s.last++
-	added := &rider{batch.Rider{ID: s.last, Lane: id, Key: key, Owner: owner, Hash: hash, Size: int64(len(body)), State: batch.Waiting, Created: time.Now()}, slices.Clone(body)}
+	added := &rider{batch.Rider{ID: s.last, Group: id, Key: key, Owner: owner, Hash: hash, Size: int64(len(body)), State: batch.Waiting, Created: time.Now()}, slices.Clone(body)}
 	s.riders[s.last] = added
 	return added.Rider, nil
 }
@@ -150,14 +150,14 @@ func (s *Store) Lead(_ context.Context, owner, dead string) (string, error) {
 	return s.leader, nil
 }
 
-// Lane implements [batch.Store].
-func (s *Store) Lane(_ context.Context, id string) (batch.Lane, *modelv1.BatchSetting, error) {
+// Group implements [batch.Store].
+func (s *Store) Group(_ context.Context, id string) (batch.Group, *modelv1.BatchSetting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l, ok := s.lanes[id]; ok {
-		return l.Lane, l.setting, nil
+	if l, ok := s.groups[id]; ok {
+		return l.Group, l.setting, nil
 	}
-	return batch.Lane{}, nil, batch.ErrNotFound
+	return batch.Group{}, nil, batch.ErrNotFound
 }
 
 // Busy implements [batch.Store].
@@ -167,12 +167,12 @@ func (s *Store) Busy(context.Context) ([]string, error) {
 	busy := map[string]struct{}{}
 	for _, r := range s.riders {
 		if r.State == batch.Waiting {
-			busy[r.Lane] = struct{}{}
+			busy[r.Group] = struct{}{}
 		}
 	}
 	for _, b := range s.batches {
 		if b.Phase != batch.Ended {
-			busy[b.Lane] = struct{}{}
+			busy[b.Group] = struct{}{}
 		}
 	}
 	return slices.Sorted(maps.Keys(busy)), nil
@@ -184,8 +184,8 @@ func (s *Store) Pending(context.Context) ([]batch.Rider, error) {
 }
 
 // WaitingIn implements [batch.Store].
-func (s *Store) WaitingIn(_ context.Context, lane string) ([]batch.Rider, error) {
-	return s.some(func(r *rider) bool { return r.Lane == lane && r.State == batch.Waiting }), nil
+func (s *Store) WaitingIn(_ context.Context, group string) ([]batch.Rider, error) {
+	return s.some(func(r *rider) bool { return r.Group == group && r.State == batch.Waiting }), nil
 }
 
 // Begin implements [batch.Store].
@@ -292,11 +292,11 @@ func (s *Store) Unsettled(_ context.Context, of string) ([]int64, error) {
 }
 
 // OpenIn implements [batch.Store].
-func (s *Store) OpenIn(_ context.Context, lane string) (all []batch.Batch, err error) {
+func (s *Store) OpenIn(_ context.Context, group string) (all []batch.Batch, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.batches {
-		if b.Lane == lane && b.Phase != batch.Ended {
+		if b.Group == group && b.Phase != batch.Ended {
 			all = append(all, *b)
 		}
 	}

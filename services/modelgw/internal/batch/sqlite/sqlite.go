@@ -25,9 +25,9 @@ import (
 // schema lists the steps, which are append-only. Times are in nanoseconds since 1970; states and phases are the numbers
 // of package batch.
 var schema = []string{`
-CREATE TABLE modelgw_batch_lanes (
+CREATE TABLE modelgw_batch_groups (
 	id      TEXT PRIMARY KEY,
-	lane    BLOB NOT NULL,        -- batch.Lane as JSON
+	of_group BLOB NOT NULL,       -- batch.Group as JSON
 	setting BLOB NOT NULL         -- BatchSetting
 ) WITHOUT ROWID;
 CREATE TABLE modelgw_batch_riders (
@@ -36,7 +36,7 @@ CREATE TABLE modelgw_batch_riders (
 	key        TEXT    NOT NULL,  -- empty: a call without one
 	owner      TEXT    NOT NULL,  -- the process of a call without a key
 	hash       BLOB    NOT NULL,
-	lane       TEXT    NOT NULL,
+	of_group   TEXT    NOT NULL,
 	size       INTEGER NOT NULL,
 	state      INTEGER NOT NULL,
 	batch      TEXT    NOT NULL DEFAULT '',
@@ -44,7 +44,7 @@ CREATE TABLE modelgw_batch_riders (
 	created_at INTEGER NOT NULL
 );
 CREATE INDEX modelgw_batch_riders_key ON modelgw_batch_riders (project, key);
-CREATE INDEX modelgw_batch_riders_state ON modelgw_batch_riders (state, lane);
+CREATE INDEX modelgw_batch_riders_state ON modelgw_batch_riders (state, of_group);
 CREATE INDEX modelgw_batch_riders_batch ON modelgw_batch_riders (batch);
 CREATE TABLE modelgw_batch_bodies (
 	rider  INTEGER PRIMARY KEY,
@@ -54,7 +54,7 @@ CREATE TABLE modelgw_batch_bodies (
 CREATE TABLE modelgw_batches (
 	seq        INTEGER PRIMARY KEY AUTOINCREMENT,
 	id         TEXT    NOT NULL UNIQUE,
-	lane       TEXT    NOT NULL,
+	of_group   TEXT    NOT NULL,
 	project    TEXT    NOT NULL,
 	model      TEXT    NOT NULL,
 	account    TEXT    NOT NULL,
@@ -74,7 +74,7 @@ CREATE TABLE modelgw_batch_leader (
 	one   INTEGER PRIMARY KEY CHECK (one = 1),
 	owner TEXT    NOT NULL
 );
-CREATE INDEX modelgw_batches_phase ON modelgw_batches (phase, lane);
+CREATE INDEX modelgw_batches_phase ON modelgw_batches (phase, of_group);
 CREATE INDEX modelgw_batches_project ON modelgw_batches (project, seq);`}
 
 // Store implements [batch.Store].
@@ -91,14 +91,14 @@ func New(ctx context.Context, db *store.DB) (*Store, error) {
 }
 
 const (
-	riderColumns = "SELECT id, project, key, owner, hash, lane, size, state, batch, status, created_at FROM modelgw_batch_riders "
-	batchColumns = "SELECT id, lane, project, model, account, vendor_id, guessed, not_these, phase, requests, completed, failed, cancelled, error, created_at, over_at FROM modelgw_batches "
+	riderColumns = "SELECT id, project, key, owner, hash, of_group, size, state, batch, status, created_at FROM modelgw_batch_riders "
+	batchColumns = "SELECT id, of_group, project, model, account, vendor_id, guessed, not_these, phase, requests, completed, failed, cancelled, error, created_at, over_at FROM modelgw_batches "
 )
 
 func scanRider(row store.Row) (r batch.Rider, err error) {
 	var hash []byte
 	var created int64
-	err = row.Scan(&r.ID, &r.Key.Project, &r.Key.ID, &r.Owner, &hash, &r.Lane, &r.Size, &r.State, &r.Batch, &r.Result.Status, &created)
+	err = row.Scan(&r.ID, &r.Key.Project, &r.Key.ID, &r.Owner, &hash, &r.Group, &r.Size, &r.State, &r.Batch, &r.Result.Status, &created)
 	copy(r.Hash[:], hash)
 	r.Created = time.Unix(0, created)
 	return r, found(err)
@@ -107,7 +107,7 @@ func scanRider(row store.Row) (r batch.Rider, err error) {
 func scanBatch(row store.Row) (b batch.Batch, err error) {
 	var not string
 	var created, over int64
-	err = row.Scan(&b.ID, &b.Lane, &b.Project, &b.Model, &b.Account, &b.VendorID, &b.Guessed, &not, &b.Phase, &b.Requests, &b.Completed, &b.Failed, &b.Cancelled, &b.Error, &created, &over)
+	err = row.Scan(&b.ID, &b.Group, &b.Project, &b.Model, &b.Account, &b.VendorID, &b.Guessed, &not, &b.Phase, &b.Requests, &b.Completed, &b.Failed, &b.Cancelled, &b.Error, &created, &over)
 	if not != "" {
 		b.NotThese = strings.Split(not, "\n")
 	}
@@ -155,9 +155,9 @@ func scanOne[T any](row store.Row) (one T, err error) {
 }
 
 // Join implements [batch.Store].
-func (s *Store) Join(ctx context.Context, of batch.Lane, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (r batch.Rider, err error) {
+func (s *Store) Join(ctx context.Context, of batch.Group, setting *modelv1.BatchSetting, key effect.Key, owner string, body []byte) (r batch.Rider, err error) {
 	hash, id, now := sha256.Sum256(body), of.ID(), time.Now()
-	lane, err := json.Marshal(of)
+	group, err := json.Marshal(of)
 	if err != nil {
 		return r, err
 	}
@@ -176,15 +176,15 @@ func (s *Store) Join(ctx context.Context, of batch.Lane, setting *modelv1.BatchS
 				return err
 			}
 		}
-		if _, err := tx.Exec("INSERT INTO modelgw_batch_lanes (id, lane, setting) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET setting = ?3", id, lane, chosen); err != nil {
+		if _, err := tx.Exec("INSERT INTO modelgw_batch_groups (id, of_group, setting) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET setting = ?3", id, group, chosen); err != nil {
 			return err
 		}
-		added, err := tx.Exec("INSERT INTO modelgw_batch_riders (project, key, owner, hash, lane, size, state, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		added, err := tx.Exec("INSERT INTO modelgw_batch_riders (project, key, owner, hash, of_group, size, state, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			key.Project, key.ID, owner, hash[:], id, len(body), batch.Waiting, now.UnixNano())
 		if err != nil {
 			return err
 		}
-		r = batch.Rider{Lane: id, Key: key, Owner: owner, Hash: hash, Size: int64(len(body)), State: batch.Waiting, Created: now}
+		r = batch.Rider{Group: id, Key: key, Owner: owner, Hash: hash, Size: int64(len(body)), State: batch.Waiting, Created: now}
 		if r.ID, err = added.LastInsertId(); err != nil {
 			return err
 		}
@@ -283,22 +283,22 @@ func (s *Store) Lead(ctx context.Context, owner, dead string) (leader string, er
 	return leader, err
 }
 
-// Lane implements [batch.Store].
-func (s *Store) Lane(ctx context.Context, id string) (of batch.Lane, setting *modelv1.BatchSetting, err error) {
-	var lane, chosen []byte
+// Group implements [batch.Store].
+func (s *Store) Group(ctx context.Context, id string) (of batch.Group, setting *modelv1.BatchSetting, err error) {
+	var group, chosen []byte
 	err = s.db.Read(ctx, func(v *store.View) error {
-		return found(v.QueryRow("SELECT lane, setting FROM modelgw_batch_lanes WHERE id = ?", id).Scan(&lane, &chosen))
+		return found(v.QueryRow("SELECT of_group, setting FROM modelgw_batch_groups WHERE id = ?", id).Scan(&group, &chosen))
 	})
 	if err != nil {
 		return of, nil, err
 	}
 	setting = &modelv1.BatchSetting{}
-	return of, setting, errors.Join(json.Unmarshal(lane, &of), proto.Unmarshal(chosen, setting))
+	return of, setting, errors.Join(json.Unmarshal(group, &of), proto.Unmarshal(chosen, setting))
 }
 
 // Busy implements [batch.Store].
 func (s *Store) Busy(ctx context.Context) ([]string, error) {
-	return read(ctx, s, scanOne[string], "SELECT lane FROM modelgw_batch_riders WHERE state = ?1 UNION SELECT lane FROM modelgw_batches WHERE phase < ?2 ORDER BY 1", batch.Waiting, batch.Ended)
+	return read(ctx, s, scanOne[string], "SELECT of_group FROM modelgw_batch_riders WHERE state = ?1 UNION SELECT of_group FROM modelgw_batches WHERE phase < ?2 ORDER BY 1", batch.Waiting, batch.Ended)
 }
 
 // Pending implements [batch.Store].
@@ -307,8 +307,8 @@ func (s *Store) Pending(ctx context.Context) ([]batch.Rider, error) {
 }
 
 // WaitingIn implements [batch.Store].
-func (s *Store) WaitingIn(ctx context.Context, lane string) ([]batch.Rider, error) {
-	return read(ctx, s, scanRider, riderColumns+"WHERE lane = ? AND state = ? ORDER BY id", lane, batch.Waiting)
+func (s *Store) WaitingIn(ctx context.Context, group string) ([]batch.Rider, error) {
+	return read(ctx, s, scanRider, riderColumns+"WHERE of_group = ? AND state = ? ORDER BY id", group, batch.Waiting)
 }
 
 // Begin implements [batch.Store].
@@ -329,8 +329,8 @@ func (s *Store) Begin(ctx context.Context, b batch.Batch, riders []int64) (batch
 		if b.Requests == 0 {
 			return nil
 		}
-		_, err := tx.Exec("INSERT INTO modelgw_batches (id, lane, project, model, account, phase, requests, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			b.ID, b.Lane, b.Project, b.Model, b.Account, b.Phase, b.Requests, b.Created.UnixNano())
+		_, err := tx.Exec("INSERT INTO modelgw_batches (id, of_group, project, model, account, phase, requests, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			b.ID, b.Group, b.Project, b.Model, b.Account, b.Phase, b.Requests, b.Created.UnixNano())
 		return err
 	})
 	return b, err
@@ -441,8 +441,8 @@ func (s *Store) Unsettled(ctx context.Context, of string) ([]int64, error) {
 }
 
 // OpenIn implements [batch.Store].
-func (s *Store) OpenIn(ctx context.Context, lane string) ([]batch.Batch, error) {
-	return read(ctx, s, scanBatch, batchColumns+"WHERE lane = ? AND phase < ? ORDER BY seq", lane, batch.Ended)
+func (s *Store) OpenIn(ctx context.Context, group string) ([]batch.Batch, error) {
+	return read(ctx, s, scanBatch, batchColumns+"WHERE of_group = ? AND phase < ? ORDER BY seq", group, batch.Ended)
 }
 
 // List implements [batch.Store].
@@ -460,7 +460,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time) error {
 			err = leave(tx, ids)
 		}
 		if err == nil {
-			_, err = tx.Exec("DELETE FROM modelgw_batch_lanes WHERE id NOT IN (SELECT lane FROM modelgw_batch_riders) AND id NOT IN (SELECT lane FROM modelgw_batches)")
+			_, err = tx.Exec("DELETE FROM modelgw_batch_groups WHERE id NOT IN (SELECT of_group FROM modelgw_batch_riders) AND id NOT IN (SELECT of_group FROM modelgw_batches)")
 		}
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM modelgw_batches WHERE phase = ? AND over_at < ?", batch.Ended, at)
