@@ -177,8 +177,10 @@ func TestBatchesOfAnthropicHaveTheHeadersOfTheirCalls(t *testing.T) {
 	r := batched("key", "hi", 1)
 	r.Model = "anthropic/claude-sonnet-4-5"
 	r.Config.ExtraHeaders = &modelv1.HeaderMap{Values: map[string]string{"anthropic-beta": "one", "x-other": "y"}}
+	r.Config.FallbackModels = &modelv1.StringList{Values: []string{"claude-sonnet-4-0"}}
 	answer, err := g.models.Generate(t.Context(), r)
 	require.NoError(t, err)
+	assert.Contains(t, answer.GetUnsentOptions(), "fallback_models")
 	assert.Equal(t, "fine", chat.Text(chat.FirstMessage(answer.GetOutput())))
 	assert.Contains(t, answer.GetUnsentOptions(), "extra_headers")
 	require.Len(t, vendor.Batches(), 1)

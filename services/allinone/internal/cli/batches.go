@@ -78,7 +78,10 @@ func (s *session) batchTable(batches []*modelv1.Batch) error {
 			short(b.GetName()), b.GetModel(), batchState(b), fmt.Sprintf("%d of %d", b.GetCompleted(), b.GetRequests()), fmt.Sprint(b.GetFailed()), when(b.GetCreateTime()), cmp.Or(b.GetError(), "–"),
 		})
 	}
-	if !s.app.json {
+	switch {
+	case len(batches) == 0:
+		s.app.note("no batches")
+	case !s.app.json:
 		s.app.table([]string{"batch", "model", "state", "answered", "failed", "since", "error"}, rows)
 	}
 	return nil

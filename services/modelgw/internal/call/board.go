@@ -37,6 +37,7 @@ func (c *Calls) board(w *work) error {
 	}
 	w.call.Batched = c.deps.Batches.Ride(ride)
 	w.unsent = append(w.unsent, unbatched(config, support)...)
+	w.call.Config = chat.Without(config, support.Dropped)
 	return nil
 }
 
@@ -47,6 +48,9 @@ func unbatched(config *modelv1.GenerateConfig, support *provider.BatchSupport) (
 			all = append(all, provider.Unsent{Option: "extra_headers", Why: "whose batches do not take all of them"})
 			break
 		}
+	}
+	for _, option := range provider.OptionsSet(config, support.Dropped) {
+		all = append(all, provider.Unsent{Option: option, Why: "which does not take it in a batch"})
 	}
 	if config.GetStreamIdleTimeout() != 0 {
 		all = append(all, provider.Unsent{Option: "stream_idle_timeout", Why: "whose answers in batches are not streamed"})

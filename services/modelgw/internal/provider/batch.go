@@ -95,6 +95,8 @@ type BatchSupport struct {
 	PriceShare float64
 	// Anonymous means that the vendor does not say of a batch who made it.
 	Anonymous bool
+	// Dropped are options, by their names in GenerateConfig, that plain calls have and calls in a batch have not.
+	Dropped []string
 	// Headers are the headers of plain requests that a batch as a whole has too. Others are not sent.
 	Headers []string
 }

@@ -37,7 +37,7 @@ func (m *model) batchesOf() *provider.BatchSupport {
 	}
 	return &provider.BatchSupport{
 		API:         &batches{batchapi.Client{Exchange: m.exchange, Authorize: authorize}, m.endpoint + batchPath},
-		MaxRequests: 100_000, MaxBytes: 256 << 20, PriceShare: 0.5, Anonymous: true, Headers: []string{http.CanonicalHeaderKey(betaHeader)},
+		MaxRequests: 100_000, MaxBytes: 256 << 20, PriceShare: 0.5, Anonymous: true, Dropped: []string{"fallback_models"}, Headers: []string{http.CanonicalHeaderKey(betaHeader)},
 	}
 }
 
