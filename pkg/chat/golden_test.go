@@ -92,6 +92,17 @@ func TestGoldenConfig(t *testing.T) {
 			t.Equal(c.At("expect"), result(chat.ConfigJSON(resolved), nil))
 		case "image_output":
 			t.Equal(c.At("expect"), imageOutput(config(t, map[string]any{"modalities": c.At("input")})))
+		case "batch_config":
+			schedule := chat.Batch(config(t, map[string]any{"batch": c.At("input")}))
+			if schedule == nil {
+				t.Equal(c.At("expect"), nil)
+				return
+			}
+			got := option(&modelv1.GenerateConfig{Batch: schedule}, "batch")
+			if size, short := got.(json.Number); short {
+				got = map[string]any{"size": size}
+			}
+			t.Equal(c.At("expect"), got)
 		case "adaptive_active":
 			bounds, err := chat.Adaptive(config(t, c.At("input")))
 			require.NoError(t, err)

@@ -361,6 +361,12 @@ func WorkerUnavailable(kind, name string, after time.Duration, format string, ar
 		with("kind", kind).with("name", name).retryIn(after)
 }
 
+// BatchPending is the error for a call whose answer a batch of the provider has yet to bring.
+func BatchPending(model, requestID string, after time.Duration, format string, args ...any) *Error {
+	return fault(codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING, format, args...).
+		with("model", model).with("requestId", requestID).retryIn(after)
+}
+
 // WorkerNotConnected is the error for a worker name under which no worker is expected.
 func WorkerNotConnected(kind, name, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED, format, args...).

@@ -72,6 +72,7 @@ func made() []*rpcerr.Error {
 		rpcerr.WorkerUnavailable("tool", "n", s, "m"), rpcerr.WorkerNotConnected("tool", "n", "m"),
 		rpcerr.WorkerFailed("tool", "n", "m"),
 		rpcerr.WorkerRefused("w", s, "m"),
+		rpcerr.BatchPending("p/m", "k", s, "m"),
 		rpcerr.Unauthenticated("m"),
 		rpcerr.ActionDenied("runs.create", "m"),
 		rpcerr.NotBuiltYet("c"), rpcerr.NotBuiltField("f", "c"),

@@ -24,6 +24,7 @@ func TestWhatMayBeRepeatedIsSaidByTheReason(t *testing.T) {
 		errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:      true,
 		errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE:    true,
 		errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE:    true,
+		errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING:         true,
 	}
 	transient := map[errorsv1.ErrorReason]bool{
 		errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE: true,

@@ -74,6 +74,12 @@ func start(t testing.TB, changes ...setup) *gateway {
 	server, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: authtest.Allow{Name: "tester"}})
 	require.NoError(t, err)
 	service.Register(server)
+	life, end := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = service.Run(life)
+	}()
 	g.web = service.Handler()
 	listener := inprocess.Listen()
 	served := make(chan struct{})
@@ -93,12 +99,19 @@ func start(t testing.TB, changes ...setup) *gateway {
 		_ = conn.Close()
 		server.Stop()
 		waittest.For(t, served, "the server to end")
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = service.Close(now)
+		_ = service.Close(ended())
+		end()
+		waittest.For(t, ran, "the service to end")
 	}
 	t.Cleanup(g.close)
 	return g
+}
+
+// ended is a context that has ended.
+func ended() context.Context {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	return now
 }
 
 func (g *gateway) connect(conn grpc.ClientConnInterface) {

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,10 +28,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/webfetch"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
+	batchmemory "github.com/evalfleet/evalfleet/services/modelgw/internal/batch/memory"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
@@ -55,7 +59,8 @@ const cancelGrace = time.Second
 
 // Config sets the gateway up.
 type Config struct {
-	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none.
+	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none. It does
+	// not bound calls in batches.
 	AttemptTimeout time.Duration `yaml:"attempt_timeout" env:"EVALFLEET_MODELGW_ATTEMPT_TIMEOUT"`
 	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with
 	// CONNECTION_QUEUE_FULL. Zero is no bound.
@@ -177,6 +182,10 @@ type Deps struct {
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil if this process has the ledger to itself.
 	Alive func(ctx context.Context, owner string) (bool, error)
+	// Batches keeps calls in batches; nil keeps them in memory, where they end with the process.
+	Batches batch.Store
+	// Idle leaves batches alone: the process only reads.
+	Idle bool
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil without a blob store. It fails with
 	// [blob.ErrNotFound] and [blob.ErrInvalid].
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
@@ -197,6 +206,8 @@ type Service struct {
 	server    *server.Server
 	web       http.Handler
 	effects   *effectrpc.Owner
+	batches   *batch.Batcher
+	idle      bool
 	responses *generate.Cache
 	registry  *provider.Registry
 	log       *slog.Logger
@@ -205,7 +216,7 @@ type Service struct {
 
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
-	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, log: deps.Logger}
+	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, log: deps.Logger, idle: deps.Idle}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -222,6 +233,15 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	s.effects = effects
+	var calls *call.Calls
+	if deps.Batches == nil {
+		deps.Batches = &batchmemory.Store{}
+	}
+	s.batches = batch.New(batch.Deps{
+		Store: deps.Batches, Owner: deps.Owner, Alive: deps.Alive, Open: s.registry.Open, Logger: deps.Logger,
+		Changed: func(key effect.Key, note *effectv1.Note) { calls.NoteBatched(key, note) },
+	})
+	batch.Measure(deps.Batches, deps.Registerer)
 	store := cache.NewMemory(cfg.CacheBytes)
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
@@ -232,19 +252,22 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	stages := []generate.Stage{
 		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
 	}
-	calls := call.New(call.Deps{
+	calls = call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage),
 		Effects:  effects,
+		Batches:  s.batches,
 		Budgets:  budgets,
 		Prices:   prices,
 		Memory:   prefixcache.New(bound.KeptConversationBytes),
 		Blobs:    deps.Blobs,
+		Logger:   deps.Logger,
 	})
 	s.server = server.New(server.Deps{
 		Registry: s.registry,
 		Calls:    calls,
 		Effects:  effects,
+		Batches:  s.batches,
 		Cache:    store,
 		Limiter:  limiter,
 		Budgets:  budgets,
@@ -277,15 +300,21 @@ func bounds(configured map[string]Budget) map[string]budget.Bounds {
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) { s.server.Register(registrar) }
 
-// Run forgets old answers until ctx ends. It then returns nil.
+// Run forgets old answers and looks after batches until ctx ends. It then returns nil.
 func (s *Service) Run(ctx context.Context) error {
+	var batches sync.WaitGroup
+	if !s.idle {
+		batches.Go(func() { s.batches.Run(ctx) })
+	}
 	s.effects.Sweep(ctx)
+	batches.Wait()
 	return nil
 }
 
 // Close waits for calls in flight. When ctx ends first, the rest is cancelled, and calls with a key are left to their
-// next caller. The service then accepts no calls.
+// next caller. Calls that wait for batches are left to it at once. The service then accepts no calls.
 func (s *Service) Close(ctx context.Context) error {
+	s.batches.Stop()
 	err := s.effects.Drain(ctx)
 	s.responses.Close()
 	return errors.Join(err, s.close())

@@ -713,7 +713,7 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 			change(func(r *modelv1.GenerateRequest) {
 				r.Config = &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}
 			}),
-			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "batch processing",
+			errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "no batch API",
 		},
 		"a prefix": {
 			change(func(r *modelv1.GenerateRequest) { r.Prefix = &modelv1.MessagePrefix{Hash: "9f", Count: 3} }),

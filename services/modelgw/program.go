@@ -11,6 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/regularfile"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch/sqlite"
 )
 
 // Program is the service for a process to run.
@@ -20,8 +21,12 @@ func Program(cfg Config) daemon.Program {
 		Listen:  "127.0.0.1:7463",
 		Effects: true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
+			batches, err := sqlite.New(ctx, parts.DB)
+			if err != nil {
+				return nil, err
+			}
 			service, err := New(cfg, Deps{
-				Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
+				Batches: batches, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
 				Registerer: parts.Registerer, Logger: parts.Logger,
 			})
 			if err != nil {

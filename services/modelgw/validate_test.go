@@ -78,10 +78,10 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 			project, "mockllm/model", "", &modelv1.GenerateConfig{Temperature: new(math.NaN())}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "config.temperature: must be a finite number",
 		},
 		"a batch": {
-			project, "mockllm/model", "", &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "config.batch",
+			project, "mockllm/model", "", &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "config.batch",
 		},
 		"a batch by its size alone": {
-			project, "mockllm/model", "", &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Size: new(int32(5))}}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "config.batch",
+			project, "mockllm/model", "", &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Size: new(int32(5))}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "config.batch",
 		},
 		"thinking that the model does not know": {
 			project, "anthropic/claude-opus-4-8", "", &modelv1.GenerateConfig{ReasoningTokens: new(int64(2048))}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "reasoning_effort",

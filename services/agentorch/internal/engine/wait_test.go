@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,6 +60,41 @@ func TestFullnessIsAWait(t *testing.T) {
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, []string{"RUNNING", "WAITINGcapacity", "RUNNING", "end"}, f.phases(name))
 	assert.Equal(t, 1, f.Models.Total(), "what was full never began; the same key was asked for again")
+}
+
+// A call that waits for a batch is a wait of its run, which ends when the gateway says that the call waits no more, long
+// before it would be asked again.
+func TestABatchIsAWait(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.Models.Retries = make(chan *modelv1.WatchRetriesResponse)
+	f.start()
+	var pending atomic.Bool
+	pending.Store(true)
+	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		assert.True(t, r.GetDeferBatched())
+		if pending.Load() {
+			return nil, rpcerr.BatchPending(r.GetModel(), r.GetRequestId(), time.Hour, "in a batch")
+		}
+		return servicetest.Say("ok"), nil
+	}
+	name := f.Create(spec(step("generate", ""))).Name
+	f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_BATCH })
+	f.End()
+	f.start()
+	state := f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == agentv1.WaitReason_WAIT_REASON_BATCH })
+	pending.Store(false)
+	id := strings.TrimPrefix(state.Wait.GetSubject(), "call ")
+	finished := make(chan *run.State)
+	go func() { finished <- f.Finish(name) }()
+	for got := (*run.State)(nil); got == nil; { // The run may not listen yet when the news comes.
+		select {
+		case f.Models.Retries <- &modelv1.WatchRetriesResponse{Parent: state.Parent(), RequestId: id}:
+		case got = <-finished:
+			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+		}
+	}
+	assert.Equal(t, 1, f.Models.Total(), "it never began before")
 }
 
 func TestAwayIsNotAnError(t *testing.T) {

@@ -282,6 +282,10 @@ func (e *Engine) drive(d *loop) {
 	})
 }
 
+// batchedSamples is the least default of active samples without sandboxes whose model calls travel in batches: they wait
+// for hours, and take next to nothing meanwhile.
+const batchedSamples = 1000
+
 // bound returns how many samples of an evaluation may be active at once.
 func (e *Engine) bound(spec *agentv1.EvalSpec) int {
 	switch {
@@ -289,6 +293,8 @@ func (e *Engine) bound(spec *agentv1.EvalSpec) int {
 		return int(spec.GetMaxSamples())
 	case len(spec.GetSandboxes()) > 0:
 		return min(e.cfg.MaxSamples, 2*runtime.NumCPU())
+	case spec.GetConfig().GetBatch().GetEnabled():
+		return max(e.cfg.MaxSamples, batchedSamples)
 	}
 	return e.cfg.MaxSamples
 }

@@ -61,6 +61,7 @@ type session struct {
 	evals     agentv1.EvalServiceClient
 	runs      agentv1.RunServiceClient
 	models    modelv1.ModelServiceClient
+	batches   modelv1.BatchServiceClient
 	tools     toolv1.ToolServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 	blobs     blobv1.BlobServiceClient
@@ -185,7 +186,7 @@ func (a *app) dial(address string, token config.Secret) (*session, error) {
 	waits.health = healthv1.NewHealthClient(conn)
 	return &session{
 		app: a, address: address, conn: conn,
-		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn),
+		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn), batches: modelv1.NewBatchServiceClient(conn),
 		tools: toolv1.NewToolServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: bodies.Client,
 	}, nil
 }

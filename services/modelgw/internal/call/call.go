@@ -4,6 +4,7 @@ package call
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -11,6 +12,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/lastvalue"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
@@ -25,12 +27,15 @@ type Deps struct {
 	Pipeline generate.Func
 	// Effects executes calls with a key once.
 	Effects *effectrpc.Owner
+	// Batches transports calls in batches.
+	Batches *batch.Batcher
 	Budgets *budget.Memory
 	Prices  generate.Prices
 	// Memory keeps conversations for calls that continue them.
 	Memory *prefixcache.Cache
 	// Blobs reads a body of a project; nil without a blob store.
-	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+	Blobs  func(ctx context.Context, project, hash string) ([]byte, error)
+	Logger *slog.Logger
 }
 
 // Calls makes model calls. It is safe for concurrent use.
@@ -45,6 +50,15 @@ func New(deps Deps) *Calls { return &Calls{deps: deps} }
 
 // Retries are the calls with a key that wait for another attempt.
 func (c *Calls) Retries() *lastvalue.Map[effect.Key, *effectv1.Note] { return &c.retries.Map }
+
+// NoteBatched shows that a call with a key waits for a batch; nil shows that it does no more.
+func (c *Calls) NoteBatched(key effect.Key, note *effectv1.Note) {
+	if note == nil {
+		c.retries.Clear(key)
+	} else {
+		c.retries.Post(key, note)
+	}
+}
 
 // Generate answers a request or, with its ValidateOnly, returns how the call would be made. A request with a key
 // attaches to the call of that key.

@@ -48,6 +48,16 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		}
 		call.Origin.Reissued = attempt.Reissued > 0
 		outcome := &generate.Outcome{Start: time.Now()}
+		var err error
+		if call.Past, err = past(ctx, w); err != nil {
+			if rpcerr.NotStarted(err) {
+				err = effect.NotStarted(err)
+			}
+			return nil, err
+		}
+		if since := call.Past.Since; !since.IsZero() {
+			outcome.Queued, outcome.Start = time.Since(since), since
+		}
 		answer, err := c.answer(ctx, &call, outcome)
 		if rpcerr.NotStarted(err) {
 			err = effect.NotStarted(err)
@@ -69,6 +79,11 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 	})
 	if errors.Is(err, effect.ErrIndeterminate) {
 		return nil, timed(err, reissued(&effectv1.Timing{Attempts: int32(1 + result.Reissued)}, result.Reissued))
+	}
+	if w.call.Batched != nil && ctx.Err() == nil && !rpcerr.Transient(err) {
+		if err := c.deps.Batches.Forget(ctx, w.key); err != nil { // They expire, too.
+			c.deps.Logger.WarnContext(ctx, "a call's requests in batches are not forgotten", "error", err)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -61,7 +59,7 @@ func (w *work) warnings() []string {
 	for _, u := range w.unsent {
 		all = append(all, fmt.Sprintf("%s is not sent to %s, %s", u.Option, w.call.Model.FullName(), u.Why))
 	}
-	return all
+	return append(all, unpriced(w)...)
 }
 
 // plan validates a request and prepares its call. A failure here has no effect and is not stored under a key.
@@ -73,8 +71,8 @@ func (c *Calls) planOf(r *modelv1.GenerateRequest, addresses bool) (*work, error
 	if err != nil {
 		return nil, err
 	}
-	if err := unsupported(r); err != nil {
-		return nil, err
+	if r.GetRaw() != nil {
+		return nil, rpcerr.NotBuiltField("raw", "generating from a request in a vendor's form")
 	}
 	if err := chat.CheckConfig(r.GetConfig()); err != nil {
 		return nil, err
@@ -104,11 +102,14 @@ func (c *Calls) planOf(r *modelv1.GenerateRequest, addresses bool) (*work, error
 		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),
 	}}
-	if eval := r.GetAttribution().GetEval(); eval != "" {
-		w.call.Scopes = []string{eval}
-	}
 	if r.GetRequestId() != "" {
 		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
+	}
+	if err := c.board(w); err != nil {
+		return nil, err
+	}
+	if eval := r.GetAttribution().GetEval(); eval != "" {
+		w.call.Scopes = []string{eval}
 	}
 	return w, nil
 }
@@ -123,15 +124,4 @@ func recordOf(r *modelv1.GenerateRequest) provider.Record {
 	default:
 		return provider.RecordNone
 	}
-}
-
-// unsupported refuses options that are not implemented yet.
-func unsupported(r *modelv1.GenerateRequest) error {
-	switch {
-	case r.GetRaw() != nil:
-		return rpcerr.NotBuiltField("raw", "generating from a request in a vendor's form")
-	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone also requests a batch.
-		return rpcerr.NotBuiltField("config.batch", "batch processing")
-	}
-	return nil
 }

@@ -13,8 +13,15 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// fixedSuffix distinguishes the pool of a fixed limit from the adaptive pool of the same account.
-const fixedSuffix = "@fixed"
+// fixedSuffix and batchSuffix distinguish the pools of a fixed limit, and of calls in batches, from the adaptive pool of
+// the same account.
+const (
+	fixedSuffix = "@fixed"
+	batchSuffix = "@batch"
+)
+
+// batchConnections is the number of calls that wait for batches of one pool: spec/model.md §5.1.
+const batchConnections = 10_000
 
 // queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
@@ -78,8 +85,13 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 		r.Adaptive = boundsOf(bounds)
 		return r, nil
 	}
-	r.Key += fixedSuffix
 	r.Fixed = caps.Connections()
+	if c.Batched != nil {
+		r.Key += batchSuffix
+		r.Fixed = batchConnections
+	} else {
+		r.Key += fixedSuffix
+	}
 	if n := c.Config.GetMaxConnections(); n > 0 {
 		r.Fixed = int(n)
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // Attempt makes one attempt: the innermost function. An attempt that exceeds its time limit, or whose stream falls
-// silent, is cancelled and counts as transient. limit is the time limit if the configuration has none; zero is none.
+// silent, is cancelled and counts as transient. limit is the time limit if the configuration has none; zero is none. A
+// batched attempt has neither bound: its transport bounds the wait for its answers, which is no work.
 // maxAnswerBytes bounds the bytes that are read of an answer.
 func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
@@ -22,6 +23,9 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		o.Attempts++
 		o.FirstPiece = 0
 		defer func() { o.Working += time.Since(start) }()
+		if c.Batched != nil {
+			return c.ride(ctx, o, maxAnswerBytes)
+		}
 
 		ctx, cut := context.WithCancelCause(ctx)
 		defer cut(nil)
@@ -57,6 +61,24 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		}
 		return response, nil
 	}
+}
+
+// ride makes a batched attempt.
+func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*provider.Response, error) {
+	r := c.request(o)
+	r.Stream, r.Carrier, r.MaxAnswerBytes = nil, c.Batched, maxAnswerBytes
+	before := c.Batched.Waited
+	defer func() {
+		waited := c.Batched.Waited - before
+		o.Working -= waited
+		o.Queued += waited
+	}()
+	response, err := c.Model.Generate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	response.Output.Time = nil // How long the model took is not known.
+	return response, nil
 }
 
 // cutAfter ends an attempt after a while; why is the reason, with the while in it.

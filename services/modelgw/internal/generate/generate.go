@@ -17,6 +17,7 @@ import (
 
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -58,6 +59,10 @@ type Call struct {
 	// Committed makes the call fail with the first failure after a piece of the answer: the follower cannot discard
 	// received pieces.
 	Committed bool
+	// Batched transports the requests of the call in batches. Nil: the call is not batched.
+	Batched *batch.Ride
+	// Past is what is known of a batched call from requests with its key before.
+	Past batch.Past
 	// MaxWait makes the call fail if the wait before the next attempt would be longer: the client would have left by
 	// then. Zero is no bound.
 	MaxWait time.Duration

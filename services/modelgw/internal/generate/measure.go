@@ -105,6 +105,10 @@ func Measure(m *Metrics) Stage {
 			ctx, span := beginSpan(ctx, c)
 			defer span.End() // also of a call that panics
 			response, err := next(ctx, c, o)
+			if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING) { // It has not ended.
+				describe(ctx, span, o, response, err)
+				return nil, err
+			}
 			answered := err == nil || o.unfinished != nil
 			of := series{c.Model.Kind.Name, c.Model.Account, m.label(c.Model, answered), other}
 			if m.projects.has(c.Origin.Project, answered) {

@@ -27,7 +27,10 @@ func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			policy := policyOf(c.Config)
 			start := time.Now()
-			for failures := 1; ; failures++ {
+			if !c.Past.Since.IsZero() {
+				start = c.Past.Since
+			}
+			for failures := 1 + c.Past.Failures; ; failures++ {
 				response, err := next(ctx, c, o)
 				if err == nil {
 					return response, nil

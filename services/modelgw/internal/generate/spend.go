@@ -77,6 +77,9 @@ func Spend(budgets Budgets, prices Prices) Stage {
 // model or of a fallback model is unknown: the budget would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	models := []string{c.Model.FullName()}
+	if scope := budgets.BoundsCost(c.scopes()); scope != "" && c.Batched != nil && c.share() == 0 {
+		return rpcerr.PriceUnknown(models[0]+" in a batch", "the budget of "+scope)
+	}
 	for _, fallback := range c.Config.GetFallbackModels().GetValues() {
 		models = append(models, c.fallback(fallback))
 	}
@@ -92,16 +95,24 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 }
 
 // apply sets the cost of usage if the price of the model that answered is known and the provider did not report the
-// cost. Fallback is the fallback model that answered; empty for the requested model.
+// cost. A call in a batch has the provider's share of the price. Fallback is the fallback model that answered; empty for the requested model.
 func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
 	model := c.Model.FullName()
 	if fallback != "" {
 		model = c.fallback(fallback)
 	}
 	price, known := p[model]
-	if known && usage != nil && usage.TotalCost == nil {
-		usage.TotalCost = new(chat.Cost(price, usage, c.Model.Capabilities().LongCache))
+	if known && usage != nil && usage.TotalCost == nil && c.share() > 0 {
+		usage.TotalCost = new(c.share() * chat.Cost(price, usage, c.Model.Capabilities().LongCache))
 	}
+}
+
+// share is the part of the plain price that the call costs; 0 if that is not known of batches.
+func (c *Call) share() float64 {
+	if c.Batched == nil {
+		return 1
+	}
+	return c.Model.Capabilities().Batch.PriceShare
 }
 
 // fallback returns the full name of a fallback model, which is of the same provider.

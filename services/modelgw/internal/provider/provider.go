@@ -92,6 +92,8 @@ type Request struct {
 	// MaxAnswerBytes bounds how much of the upstream API's answer is read, in bytes as received. A larger answer is a
 	// failure, and is not read further.
 	MaxAnswerBytes int64
+	// Carrier transports the requests of the attempt that ask for the answer. Nil: they have connections of their own.
+	Carrier Carrier
 }
 
 // Record selects the attempts whose exchange with the provider is recorded.
@@ -111,8 +113,12 @@ func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailure
 // answers of any model's maximal length fit.
 const DefaultMaxAnswerBytes = 64 << 20
 
-// Streams reports whether the request is to be streamed: as asked, else if its answer is watched.
+// Streams reports whether the request is to be streamed: as asked, else if its answer is watched. One that is carried is
+// not.
 func (r *Request) Streams(asked *bool) bool {
+	if r.Carrier != nil {
+		return false
+	}
 	if asked != nil {
 		return *asked
 	}
@@ -182,6 +188,8 @@ type Capabilities struct {
 	Features *modelv1.Capabilities
 	// Upstreams are the targets for unchanged requests in formats of vendors, at most one for each dialect.
 	Upstreams []*Upstream
+	// Batch is the batch API; nil if there is none.
+	Batch *BatchSupport
 }
 
 // Fetches are kinds of media that an API fetches from the web. A server of one's own has none: what it fetches may be

@@ -57,6 +57,9 @@ func (s *Server) CancelGenerate(ctx context.Context, r *modelv1.CancelGenerateRe
 		return nil, err
 	}
 	ended, err := s.Effects.Cancel(ctx, key)
+	if err == nil {
+		err = s.Batches.Forget(ctx, key)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +89,9 @@ func (s *Server) ReleaseRunGenerates(ctx context.Context, r *modelv1.ReleaseRunG
 		return nil, err
 	}
 	if err := s.Effects.ReleaseRuns(ctx, project, runs...); err != nil {
+		return nil, err
+	}
+	if err := s.Batches.ForgetRuns(ctx, project, runs...); err != nil {
 		return nil, err
 	}
 	return &modelv1.ReleaseRunGeneratesResponse{}, nil

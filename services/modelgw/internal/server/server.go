@@ -11,6 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
@@ -24,6 +25,8 @@ type Deps struct {
 	Calls    *call.Calls
 	// Effects executes the calls of Calls that have a key.
 	Effects *effectrpc.Owner
+	// Batches has the calls of Calls that travel in batches.
+	Batches *batch.Batcher
 	Cache   cache.Cache
 	Limiter limit.Limiter
 	Budgets *budget.Memory

@@ -262,6 +262,8 @@ const (
 	WaitReason_WAIT_REASON_LOADING WaitReason = 15
 	// A replica: none has claimed it yet. The replica with the fewest runs does so soon.
 	WaitReason_WAIT_REASON_REPLICA WaitReason = 16
+	// A batch of the model's provider, which has its call.
+	WaitReason_WAIT_REASON_BATCH WaitReason = 17
 )
 
 // Enum value maps for WaitReason.
@@ -284,6 +286,7 @@ var (
 		14: "WAIT_REASON_SERVICE",
 		15: "WAIT_REASON_LOADING",
 		16: "WAIT_REASON_REPLICA",
+		17: "WAIT_REASON_BATCH",
 	}
 	WaitReason_value = map[string]int32{
 		"WAIT_REASON_UNSPECIFIED": 0,
@@ -303,6 +306,7 @@ var (
 		"WAIT_REASON_SERVICE":     14,
 		"WAIT_REASON_LOADING":     15,
 		"WAIT_REASON_REPLICA":     16,
+		"WAIT_REASON_BATCH":       17,
 	}
 )
 
@@ -2023,7 +2027,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x11RUN_STATE_SCORING\x10\x04\x12\x17\n" +
 	"\x13RUN_STATE_SUCCEEDED\x10\x05\x12\x14\n" +
 	"\x10RUN_STATE_FAILED\x10\x06\x12\x17\n" +
-	"\x13RUN_STATE_CANCELLED\x10\a*\xab\x03\n" +
+	"\x13RUN_STATE_CANCELLED\x10\a*\xc2\x03\n" +
 	"\n" +
 	"WaitReason\x12\x1b\n" +
 	"\x17WAIT_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -2043,7 +2047,8 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x14WAIT_REASON_DECISION\x10\r\x12\x17\n" +
 	"\x13WAIT_REASON_SERVICE\x10\x0e\x12\x17\n" +
 	"\x13WAIT_REASON_LOADING\x10\x0f\x12\x17\n" +
-	"\x13WAIT_REASON_REPLICA\x10\x10*o\n" +
+	"\x13WAIT_REASON_REPLICA\x10\x10\x12\x15\n" +
+	"\x11WAIT_REASON_BATCH\x10\x11*o\n" +
 	"\n" +
 	"CancelMode\x12\x1b\n" +
 	"\x17CANCEL_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +

@@ -273,6 +273,11 @@ const (
 	//
 	//	{"reason": "WORKER_REFUSED", "metadata": {"worker": "tools-1"}}
 	ErrorReason_ERROR_REASON_WORKER_REFUSED ErrorReason = 55
+	// The call waits for an answer in a batch, and its caller asked for this error in place of waiting. The same request
+	// asks again. Code RESOURCE_EXHAUSTED, with RetryInfo.
+	//
+	//	{"reason": "BATCH_PENDING", "metadata": {"model": "openai/gpt-4o", "requestId": "run1/7"}}
+	ErrorReason_ERROR_REASON_BATCH_PENDING ErrorReason = 59
 	// The credential is missing or unknown. Code UNAUTHENTICATED.
 	//
 	//	{"reason": "TOKEN_INVALID", "metadata": {}}
@@ -375,6 +380,7 @@ var (
 		58: "ERROR_REASON_WORKER_NOT_CONNECTED",
 		54: "ERROR_REASON_WORKER_FAILED",
 		55: "ERROR_REASON_WORKER_REFUSED",
+		59: "ERROR_REASON_BATCH_PENDING",
 		60: "ERROR_REASON_TOKEN_INVALID",
 		61: "ERROR_REASON_ACTION_DENIED",
 		70: "ERROR_REASON_NOT_BUILT_YET",
@@ -440,6 +446,7 @@ var (
 		"ERROR_REASON_WORKER_NOT_CONNECTED":          58,
 		"ERROR_REASON_WORKER_FAILED":                 54,
 		"ERROR_REASON_WORKER_REFUSED":                55,
+		"ERROR_REASON_BATCH_PENDING":                 59,
 		"ERROR_REASON_TOKEN_INVALID":                 60,
 		"ERROR_REASON_ACTION_DENIED":                 61,
 		"ERROR_REASON_NOT_BUILT_YET":                 70,
@@ -484,7 +491,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xc7\x11\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xed\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -539,7 +546,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1fERROR_REASON_WORKER_UNAVAILABLE\x105\x1a\x04\xa0\xbb\x18\x02\x12%\n" +
 	"!ERROR_REASON_WORKER_NOT_CONNECTED\x10:\x12\x1e\n" +
 	"\x1aERROR_REASON_WORKER_FAILED\x106\x12\x1f\n" +
-	"\x1bERROR_REASON_WORKER_REFUSED\x107\x12\x1e\n" +
+	"\x1bERROR_REASON_WORKER_REFUSED\x107\x12$\n" +
+	"\x1aERROR_REASON_BATCH_PENDING\x10;\x1a\x04\xa0\xbb\x18\x02\x12\x1e\n" +
 	"\x1aERROR_REASON_TOKEN_INVALID\x10<\x12\x1e\n" +
 	"\x1aERROR_REASON_ACTION_DENIED\x10=\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_BUILT_YET\x10F\x12\x19\n" +

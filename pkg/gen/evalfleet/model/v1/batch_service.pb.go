@@ -197,18 +197,26 @@ type Batch struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The model, `provider/name`.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// The provider's id.
+	// The provider's id; empty until the provider has taken it.
 	ProviderId string `protobuf:"bytes,3,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// Requests in it.
+	// Number of requests in it.
 	Requests int32 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
 	// Requests that succeeded.
 	Completed int32 `protobuf:"varint,5,opt,name=completed,proto3" json:"completed,omitempty"`
 	// Requests that failed.
 	Failed int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
-	// When it was sent.
+	// When it was assembled.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// True once it has ended.
-	Ended         bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	// True once it has ended, and each of its requests has an answer or an error.
+	Ended bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	// The account that it was sent with.
+	Account string `protobuf:"bytes,9,opt,name=account,proto3" json:"account,omitempty"`
+	// Unset until it has ended.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// True once it was to be cancelled.
+	Cancelled bool `protobuf:"varint,11,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The latest failure to send it or to ask for its state, or why it failed as a whole; empty if there is none.
+	Error         string `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,6 +307,34 @@ func (x *Batch) GetEnded() bool {
 	return false
 }
 
+func (x *Batch) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Batch) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *Batch) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+func (x *Batch) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 var File_evalfleet_model_v1_batch_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_batch_service_proto_rawDesc = "" +
@@ -315,7 +351,7 @@ const file_evalfleet_model_v1_batch_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
 	"\x12CancelBatchRequest\x126\n" +
 	"\x04name\x18\x01 \x01(\tB\"\xe0A\x02\xfaA\x15\n" +
-	"\x13evalfleet.dev/Batch\xbaH\x04r\x02\x10\x01R\x04name\"\xb5\x02\n" +
+	"\x13evalfleet.dev/Batch\xbaH\x04r\x02\x10\x01R\x04name\"\xc0\x03\n" +
 	"\x05Batch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1f\n" +
@@ -326,11 +362,16 @@ const file_evalfleet_model_v1_batch_service_proto_rawDesc = "" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12;\n" +
 	"\vcreate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12\x14\n" +
-	"\x05ended\x18\b \x01(\bR\x05ended:<\xeaA9\n" +
-	"\x13evalfleet.dev/Batch\x12\"projects/{project}/batches/{batch}2\xd4\x02\n" +
-	"\fBatchService\x12\xa2\x01\n" +
-	"\vListBatches\x12&.evalfleet.model.v1.ListBatchesRequest\x1a'.evalfleet.model.v1.ListBatchesResponse\"B\xaa\xbb\x18\x10batch processing\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/batches\x90\x02\x01\x12\x9e\x01\n" +
-	"\vCancelBatch\x12&.evalfleet.model.v1.CancelBatchRequest\x1a\x19.evalfleet.model.v1.Batch\"L\xaa\xbb\x18\x10batch processing\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{name=projects/*/batches/*}:cancel\x90\x02\x02B\xd8\x01\n" +
+	"\x05ended\x18\b \x01(\bR\x05ended\x12\x18\n" +
+	"\aaccount\x18\t \x01(\tR\aaccount\x125\n" +
+	"\bend_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1c\n" +
+	"\tcancelled\x18\v \x01(\bR\tcancelled\x12\x1a\n" +
+	"\x05error\x18\f \x01(\tB\x04\xb8\xbb\x18\x01R\x05error:<\xeaA9\n" +
+	"\x13evalfleet.dev/Batch\x12\"projects/{project}/batches/{batch}2\xac\x02\n" +
+	"\fBatchService\x12\x8e\x01\n" +
+	"\vListBatches\x12&.evalfleet.model.v1.ListBatchesRequest\x1a'.evalfleet.model.v1.ListBatchesResponse\".\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/batches\x90\x02\x01\x12\x8a\x01\n" +
+	"\vCancelBatch\x12&.evalfleet.model.v1.CancelBatchRequest\x1a\x19.evalfleet.model.v1.Batch\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{name=projects/*/batches/*}:cancel\x90\x02\x02B\xd8\x01\n" +
 	"\x16com.evalfleet.model.v1B\x11BatchServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1;modelv1\xa2\x02\x03EMX\xaa\x02\x12Evalfleet.Model.V1\xca\x02\x12Evalfleet\\Model\\V1\xe2\x02\x1eEvalfleet\\Model\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Model::V1b\x06proto3"
 
 var (
@@ -356,15 +397,16 @@ var file_evalfleet_model_v1_batch_service_proto_goTypes = []any{
 var file_evalfleet_model_v1_batch_service_proto_depIdxs = []int32{
 	3, // 0: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
 	4, // 1: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	0, // 2: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	2, // 3: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	1, // 4: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	3, // 5: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	4, // 2: evalfleet.model.v1.Batch.end_time:type_name -> google.protobuf.Timestamp
+	0, // 3: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
+	2, // 4: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
+	1, // 5: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
+	3, // 6: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
+	5, // [5:7] is the sub-list for method output_type
+	3, // [3:5] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_batch_service_proto_init() }

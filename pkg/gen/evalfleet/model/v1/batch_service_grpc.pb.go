@@ -27,11 +27,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BatchService lists batches sent through providers' batch APIs.
+// BatchService lists batches of calls that are sent through providers' batch APIs.
 type BatchServiceClient interface {
-	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
+	// ListBatches lists the batches of a project, newest first: those in flight, and for a week those that have ended.
 	ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error)
-	// CancelBatch stops a batch; its requests fail. Not built yet: fails with NOT_BUILT_YET.
+	// CancelBatch has the provider stop a batch. Answers that it has by then are used; its other requests fail. A batch
+	// that has ended is unchanged.
 	CancelBatch(ctx context.Context, in *CancelBatchRequest, opts ...grpc.CallOption) (*Batch, error)
 }
 
@@ -67,11 +68,12 @@ func (c *batchServiceClient) CancelBatch(ctx context.Context, in *CancelBatchReq
 // All implementations must embed UnimplementedBatchServiceServer
 // for forward compatibility.
 //
-// BatchService lists batches sent through providers' batch APIs.
+// BatchService lists batches of calls that are sent through providers' batch APIs.
 type BatchServiceServer interface {
-	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
+	// ListBatches lists the batches of a project, newest first: those in flight, and for a week those that have ended.
 	ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error)
-	// CancelBatch stops a batch; its requests fail. Not built yet: fails with NOT_BUILT_YET.
+	// CancelBatch has the provider stop a batch. Answers that it has by then are used; its other requests fail. A batch
+	// that has ended is unchanged.
 	CancelBatch(context.Context, *CancelBatchRequest) (*Batch, error)
 	mustEmbedUnimplementedBatchServiceServer()
 }

@@ -1076,7 +1076,8 @@ func (x *CachePolicy) GetScopes() map[string]string {
 	return nil
 }
 
-// BatchSetting switches the provider's batch API.
+// BatchSetting switches the provider's batch API. A batch holds calls of one model, account and project; the latest
+// call that joins decides about its schedule.
 type BatchSetting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// False: off, also if a lower layer enables it.
@@ -1091,7 +1092,7 @@ type BatchSetting struct {
 	Tick *durationpb.Duration `protobuf:"bytes,5,opt,name=tick,proto3" json:"tick,omitempty"`
 	// Optional. Batches in flight; default 50.
 	MaxBatches *int32 `protobuf:"varint,6,opt,name=max_batches,json=maxBatches,proto3,oneof" json:"max_batches,omitempty"`
-	// Optional. Consecutive failed polls after which a batch fails; default 1000.
+	// Optional. Consecutive failures to send a batch, or to ask for its state, after which it fails; default 1000.
 	MaxConsecutiveCheckFailures *int32 `protobuf:"varint,7,opt,name=max_consecutive_check_failures,json=maxConsecutiveCheckFailures,proto3,oneof" json:"max_consecutive_check_failures,omitempty"`
 	unknownFields               protoimpl.UnknownFields
 	sizeCache                   protoimpl.SizeCache
@@ -1319,17 +1320,17 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_per_epoch\"\x83\x03\n" +
+	"_per_epoch\"\xbb\x03\n" +
 	"\fBatchSetting\x12\x18\n" +
-	"\aenabled\x18\x01 \x01(\bR\aenabled\x12\x17\n" +
-	"\x04size\x18\x02 \x01(\x05H\x00R\x04size\x88\x01\x01\x12\x1e\n" +
-	"\bmax_size\x18\x03 \x01(\x05H\x01R\amaxSize\x88\x01\x01\x128\n" +
+	"\aenabled\x18\x01 \x01(\bR\aenabled\x12 \n" +
+	"\x04size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x04size\x88\x01\x01\x12'\n" +
+	"\bmax_size\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x01R\amaxSize\x88\x01\x01\x12B\n" +
 	"\n" +
-	"send_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tsendDelay\x12-\n" +
-	"\x04tick\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04tick\x12$\n" +
-	"\vmax_batches\x18\x06 \x01(\x05H\x02R\n" +
-	"maxBatches\x88\x01\x01\x12H\n" +
-	"\x1emax_consecutive_check_failures\x18\a \x01(\x05H\x03R\x1bmaxConsecutiveCheckFailures\x88\x01\x01B\a\n" +
+	"send_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\tsendDelay\x127\n" +
+	"\x04tick\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x04tick\x12-\n" +
+	"\vmax_batches\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x02R\n" +
+	"maxBatches\x88\x01\x01\x12Q\n" +
+	"\x1emax_consecutive_check_failures\x18\a \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x03R\x1bmaxConsecutiveCheckFailures\x88\x01\x01B\a\n" +
 	"\x05_sizeB\v\n" +
 	"\t_max_sizeB\x0e\n" +
 	"\f_max_batchesB!\n" +

@@ -193,6 +193,10 @@ type GenerateRequest struct {
 	// Optional. Whether to store the conversation with the answer as the prefix of a later call; not part of the content.
 	// The least recently used conversations are dropped first.
 	Keep bool `protobuf:"varint,19,opt,name=keep,proto3" json:"keep,omitempty"`
+	// Optional. For a call with a key in a batch (`config.batch`): whether it fails with BATCH_PENDING, which says when to
+	// repeat the request, in place of waiting for the answer of the batch; not part of the content. `timeout` then bounds
+	// each request for itself.
+	DeferBatched bool `protobuf:"varint,20,opt,name=defer_batched,json=deferBatched,proto3" json:"defer_batched,omitempty"`
 	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -351,6 +355,13 @@ func (x *GenerateRequest) GetRecordFailedCall() bool {
 func (x *GenerateRequest) GetKeep() bool {
 	if x != nil {
 		return x.Keep
+	}
+	return false
+}
+
+func (x *GenerateRequest) GetDeferBatched() bool {
+	if x != nil {
+		return x.DeferBatched
 	}
 	return false
 }
@@ -4092,7 +4103,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\a\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\a\n" +
 	"\x0fGenerateRequest\x12<\n" +
 	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
 	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -4117,7 +4128,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"recordCall\x12#\n" +
 	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x12,\n" +
 	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\x12\x12\n" +
-	"\x04keep\x18\x13 \x01(\bR\x04keep\x12C\n" +
+	"\x04keep\x18\x13 \x01(\bR\x04keep\x12#\n" +
+	"\rdefer_batched\x18\x14 \x01(\bR\fdeferBatched\x12C\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedJ\x04\b\x0f\x10\x10R\rbudget_scopes\"Q\n" +
 	"\rMessagePrefix\x12\x1e\n" +
 	"\x04hash\x18\x01 \x01(\tB\n" +

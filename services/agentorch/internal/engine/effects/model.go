@@ -32,6 +32,7 @@ func (c *Caller) modelCall(s *run.State, of *run.Intent, i *agentv1.ModelIntent)
 		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: of.Frame.Attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
 		Model: i.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
 		ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), Keep: i.GetPurpose() == run.PurposeAgent,
+		DeferBatched: true,
 	}
 	switch s.Spec().GetRecordCalls() {
 	case agentv1.RecordCalls_RECORD_CALLS_ALL:

@@ -72,6 +72,20 @@ func (a *WorkerArrivals) Arrived(project, name string) {
 	}
 }
 
+// Hint wakes the runs of a project that wait for a subject. The arrival is not remembered: a run that begins to wait at
+// the same time waits for as long as it was told.
+func (a *WorkerArrivals) Hint(project, name string) {
+	a.mu.Lock()
+	var wake []func()
+	for w := range a.waiting[subject{project, name}] {
+		wake = append(wake, w.wake)
+	}
+	a.mu.Unlock()
+	for _, w := range wake {
+		w()
+	}
+}
+
 // Everywhere wakes the runs of all projects that wait for a subject. The arrival is not remembered.
 func (a *WorkerArrivals) Everywhere(name string) {
 	a.mu.Lock()

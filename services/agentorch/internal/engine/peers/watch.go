@@ -3,6 +3,7 @@
 //
 //	liveness of services ─▶ Outages ───────────▶ what an evaluation waits for
 //	WatchRetries ─────────▶ ProgressListeners ─▶ the notes of open model calls
+//	             ─────────▶ WorkerArrivals ────▶ runs that wait for a batch
 //	WatchWorkers ─────────▶ WorkerArrivals ────▶ runs that wait for a worker
 //
 // No run depends on it for correctness. A broken watch loses news, which costs time only.
@@ -24,6 +25,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
 )
 
 // everyProject is the parent of watches over all projects.
@@ -49,6 +51,9 @@ func (w *Watches) Start(ctx context.Context, run func(func())) {
 			return w.Models.WatchRetries(ctx, &modelv1.WatchRetriesRequest{Parent: everyProject})
 		}, func(r *modelv1.WatchRetriesResponse) {
 			w.Progress.Progress(r.GetParent(), r.GetRequestId(), r.GetNote())
+			if r.GetNote() == nil { // It may be an answer that a batch has brought.
+				w.Arrivals.Hint(r.GetParent(), waits.CallSubject(r.GetRequestId()))
+			}
 		})
 	})
 	run(func() {

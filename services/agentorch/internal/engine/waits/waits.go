@@ -36,6 +36,7 @@ const (
 	Version  = agentv1.WaitReason_WAIT_REASON_VERSION // of the server, which is too old to continue the run
 	Fault    = agentv1.WaitReason_WAIT_REASON_FAULT   // of the server, which keeps the run from every step
 	Loading  = agentv1.WaitReason_WAIT_REASON_LOADING // of what an evaluation needs
+	Batch    = agentv1.WaitReason_WAIT_REASON_BATCH   // of the model's provider, which has the call
 	Replica  = agentv1.WaitReason_WAIT_REASON_REPLICA // that drives it; no replica has taken it yet
 )
 
@@ -69,6 +70,11 @@ func ForError(err error, now time.Time) *agentv1.RunWait {
 		if e, ok := rpcerr.As(err); ok {
 			wait.Subject = worker.Offered{Kind: e.Metadata["kind"], Name: e.Metadata["name"]}.String()
 		}
+	case errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING:
+		wait.Reason = Batch
+		if e, ok := rpcerr.As(err); ok {
+			wait.Subject = CallSubject(e.Metadata["requestId"])
+		}
 	default:
 		return nil
 	}
@@ -78,6 +84,9 @@ func ForError(err error, now time.Time) *agentv1.RunWait {
 	wait.RetryTime = timestamppb.New(now.Add(after))
 	return wait
 }
+
+// CallSubject is the subject of the wait for the answer of a model call under a key, which a batch brings.
+func CallSubject(requestID string) string { return "call " + requestID }
 
 // ForDecision is the wait of a run whose effect was lost with its processes more often than its owner allows: an
 // operator decides whether to repeat it. What names the effect.

@@ -47,5 +47,9 @@ func TestTheWaitOfAnAnswer(t *testing.T) {
 	assert.Equal(t, Worker, wait.GetReason())
 	assert.Equal(t, "tool x", wait.GetSubject())
 	assert.Equal(t, now.Add(3*time.Second), wait.GetRetryTime().AsTime().Local())
+	wait = ForError(rpcerr.BatchPending("openai/gpt-4o", "r1/7", time.Minute, "ask again later"), now)
+	assert.Equal(t, Batch, wait.GetReason())
+	assert.Equal(t, CallSubject("r1/7"), wait.GetSubject())
+	assert.Equal(t, now.Add(time.Minute), wait.GetRetryTime().AsTime().Local())
 	assert.Nil(t, ForError(rpcerr.Internal("a fault"), now))
 }

@@ -157,6 +157,10 @@ type model struct {
 	headers    http.Header // account and version
 	betas      []string
 	upstreams  []*provider.Upstream
+	// fetches are the media whose address the API fetches.
+	fetches provider.Fetches
+	// batch is the batch API; nil where a site has none.
+	batch *provider.BatchSupport
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -190,15 +194,19 @@ func (h *host) openVendor(m *model, spec provider.Spec) error {
 	case !access.APIKey.IsZero():
 		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
-	m.connect(access.Endpoint, transport.RedactSecrets(h.http, access.APIKey, h.AuthToken))
+	x := m.connect(access.Endpoint, transport.RedactSecrets(h.http, access.APIKey, h.AuthToken))
+	atVendor := access.Endpoint == vendor
+	m.fetches = provider.Fetches{Images: atVendor, Documents: atVendor}
+	m.batch = m.batchesOf(x, access.Endpoint)
 	return nil
 }
 
 // connect sets up the API at an address, which requests in the format reach unchanged.
-func (m *model) connect(endpoint string, client *http.Client) {
+func (m *model) connect(endpoint string, client *http.Client) *exchange.Exchange {
 	x := &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name}
 	m.door = &plainDoor{exchange: x, endpoint: endpoint}
 	m.upstreams = []*provider.Upstream{x.Upstream(endpoint+path, string(m.name), m.authorize)}
+	return x
 }
 
 // settle converts the model arguments to the form that requests need.
@@ -279,9 +287,10 @@ func (m *model) Capabilities() provider.Capabilities {
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
-			ToolResultImages: true, ToolResultDocuments: true, CountTokens: !m.site.noCount,
+			ToolResultImages: true, ToolResultDocuments: true, CountTokens: !m.site.noCount, Batch: m.batch != nil,
 		},
-		Fetches:   provider.Fetches{Images: m.endpoint == vendor, Documents: m.endpoint == vendor},
+		Fetches:   m.fetches,
+		Batch:     m.batch,
 		Ignored:   ignored,
 		Dropped:   m.dropped(),
 		ExtraBody: passedOn,

@@ -120,7 +120,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	p.compact(compacted, m.generation.window())
 	p.Members = append(p.Members, m.site.members(trimmed(p.betas))...)
 	always := m.args.Streaming.Always
-	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
+	p.Stream = r.Streams(always) || always == nil && r.Carrier == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
 	return p, nil
 }
 

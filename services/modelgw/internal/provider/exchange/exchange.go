@@ -130,7 +130,7 @@ func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buff
 // Post sends a request and reads the answer, of which at most left bytes; it subtracts the read bytes from left. The
 // pieces of a stream go to the request's Stream as they arrive.
 func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, body *buffer.Buffer, left *int64) (Answer, error) {
-	answer, err := x.Send(ctx, call, body)
+	answer, err := x.deliver(ctx, r, call, body)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -191,6 +191,14 @@ func (x *Exchange) redacted(a Answer, err error) (Answer, error) {
 		a.Raw = []byte(transport.Redact(x.HTTP, string(a.Raw)))
 	}
 	return a, err
+}
+
+// deliver sends a request as the attempt wants it: by its carrier, or else over a connection.
+func (x *Exchange) deliver(ctx context.Context, r *provider.Request, call *Call, body *buffer.Buffer) (*http.Response, error) {
+	if r.Carrier == nil {
+		return x.Send(ctx, call, body)
+	}
+	return r.Carrier.Carry(ctx, provider.Post{URL: call.URL, Header: call.Header, Body: body.Bytes})
 }
 
 // Send posts a body. The caller must close the body of the answer.
@@ -345,6 +353,13 @@ func (x *Exchange) failure(status int, header http.Header, said *dialect.Error) 
 		RetryAfter: cmp.Or(retry.After(header, time.Now()), said.RetryAfter),
 		Cause:      said,
 	}
+}
+
+// Refused is the failure that an answer with another status than 200 is.
+func (x *Exchange) Refused(status int, header http.Header, body []byte) *provider.Error {
+	said := x.Codec.DecodeError(body)
+	said.Message = transport.Redact(x.HTTP, said.Message)
+	return x.failure(status, header, said)
 }
 
 // class reports whether a refused request may be repeated.

@@ -157,6 +157,7 @@ type model struct {
 	upstreams []*provider.Upstream
 	// onVertex means that Vertex AI serves the model.
 	onVertex bool
+	batch     *provider.BatchSupport
 }
 
 var versions = regexp.MustCompile(`^v\d[a-z0-9]*$`)
@@ -218,8 +219,10 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 		m.header.Set("X-Goog-Api-Key", access.APIKey.Reveal())
 	}
 	version := cmp.Or(m.args.APIVersion, apiVersion)
-	m.base = strings.TrimSuffix(access.Endpoint, "/"+version) + "/" + version + "/models/" + url.PathEscape(string(m.name))
+	root := strings.TrimSuffix(access.Endpoint, "/"+version) + "/" + version
+	m.base = root + "/models/" + url.PathEscape(string(m.name))
 	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name, Quirks: quirks}
+	m.batch = m.batchesOf(root)
 	return nil
 }
 
@@ -296,8 +299,10 @@ func (m *model) Capabilities() provider.Capabilities {
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Video: true, ToolResultImages: true, ResponseSchema: true, Reasoning: m.name.thinks(), CountTokens: true,
 			Streaming: m.args.Streaming == nil || *m.args.Streaming,
+			Batch:     true,
 		},
 		Upstreams: m.upstreams,
+		Batch:     m.batch,
 	}
 }
 

@@ -34,8 +34,10 @@ func (m *model) Capabilities() provider.Capabilities {
 		ExtraBody:     []string{},
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, ResponseSchema: true, Reasoning: true, Streaming: m.args.Streaming == nil || *m.args.Streaming,
+			Batch: m.batch != nil,
 		},
 		Upstreams: m.upstreams,
+		Batch:     m.batch,
 	}
 }
 

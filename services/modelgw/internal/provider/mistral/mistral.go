@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/batchapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
@@ -166,6 +167,8 @@ type model struct {
 	url         string
 	key         config.Secret
 	upstreams   []*provider.Upstream
+	// batch is the batch API, which takes chat completions; nil for other models.
+	batch *provider.BatchSupport
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -192,6 +195,14 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.key = access.APIKey
 	m.exchange = exchange.Exchange{Codec: m.api.codec, HTTP: client, Provider: Name, Quirks: quirks}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.url, m.name, m.authorize)}
+	if at == h.own && m.api == completions {
+		m.batch = &provider.BatchSupport{
+			API: &batchapi.Files{
+				Client: batchapi.Client{Exchange: &m.exchange, Authorize: m.authorize}, Base: strings.TrimSuffix(access.Endpoint, version) + version, Dialect: batchapi.Mistral,
+			},
+			MaxRequests: 50_000, MaxBytes: 200 << 20, PriceShare: 0.5, // https://docs.mistral.ai/capabilities/batch/
+		}
+	}
 	return m, nil
 }
 

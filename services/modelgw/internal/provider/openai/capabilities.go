@@ -40,7 +40,9 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 		},
 		Fetches:   provider.Fetches{Images: m.atVendor},
 		Upstreams: m.upstreams,
+		Batch:     m.batch,
 	}
+	caps.Features.Batch = m.batch != nil
 	if m.usesResponses(c) {
 		caps.Fetches.Documents = m.atVendor
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), responsesapi.ExtraBody

@@ -1,7 +1,7 @@
 // Package openai is OpenAI's API, the same on Azure and Amazon Bedrock, or a server that behaves like it at another address: account,
 // names of models and their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of
-// the two a call has depends on the account, the model and the configuration. Requests in the background, batches and
-// compaction by the server are not built.
+// the two a call has depends on the account, the model and the configuration. Requests in the background, batches on
+// Azure and compaction by the server are not built.
 package openai
 
 import (
@@ -161,6 +161,8 @@ type model struct {
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
 	// own address, and chat completions at any other.
 	upstreams []*provider.Upstream
+	// batch is the batch API; nil on Azure.
+	batch *provider.BatchSupport
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -201,6 +203,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
 	m.connect(access.Endpoint + responsesapi.Path)
+	m.batch = m.batchOf(access.Endpoint)
 	return m, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/batchapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/emulate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
@@ -63,6 +64,8 @@ type model struct {
 	// upstreams are the targets for unchanged requests in the format that is used.
 	upstreams []*provider.Upstream
 	window    window
+	// batch is the batch API; nil if there is none.
+	batch *provider.BatchSupport
 }
 
 // openModel opens a model with an account. label is its name in answers that are made of an error.
@@ -110,6 +113,14 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	}
 	m.client.Path, m.client.KeyHeader = cmp.Or(s.Path, m.client.Path), s.KeyHeader
 	m.upstreams = []*provider.Upstream{m.client.Upstream(name)}
+	if s.Batches != nil && !byResponses {
+		m.batch = &provider.BatchSupport{
+			API: &batchapi.Files{
+				Client: batchapi.Client{Exchange: &m.client.Exchange, Authorize: m.client.Authorize}, Base: access.Endpoint, Dialect: *s.Batches,
+			},
+			MaxRequests: 50_000, MaxBytes: 100 << 20, // https://docs.together.ai/docs/batch-inference
+		}
+	}
 	if byResponses {
 		m.responses = new(m.client.Exchange)
 		m.responses.Codec = openairesponses.Codec{}
@@ -155,8 +166,10 @@ func (m *model) Capabilities() provider.Capabilities {
 		MergeSystem:    m.service.MergeSystem,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
+			Batch: m.batch != nil,
 		},
 		Upstreams: m.upstreams,
+		Batch:     m.batch,
 	}
 	if m.responses != nil {
 		caps.Ignored, caps.Dropped, caps.ExtraBody = responsesapi.Ignored, responsesapi.Dropped, responsesapi.ExtraBody

@@ -12,6 +12,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/orderedjson"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/batchapi"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
 
@@ -86,6 +87,9 @@ type Service struct {
 	// Adapt changes a request where no other field can express it, and returns warnings. The configuration is the
 	// request's own.
 	Adapt func(r *dialect.Request) []string
+
+	// Batches is the format of the service's batch API; nil if there is none. It takes chat completions.
+	Batches *batchapi.Dialect
 
 	// Tools replaces tools by the service's own, or refuses them; nil takes all.
 	Tools func(r *dialect.Request) error

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/batchapi"
 )
 
 // threeEfforts are the words of services that know three efforts. They cannot be asked not to reason: `none` is
@@ -125,7 +126,7 @@ var services = []Service{
 			{Named: regexp.MustCompile(`gpt-oss`), Efforts: threeEfforts},
 			{Efforts: map[string]string{"none": "", "minimal": "low"}},
 		},
-		Adapt: adaptTogether,
+		Adapt: adaptTogether, Batches: &batchapi.Together,
 		Full: map[int][]string{
 			http.StatusBadRequest: fullTogether, http.StatusUnprocessableEntity: fullTogether, http.StatusForbidden: fullTogether,
 			http.StatusRequestEntityTooLarge: fullTogether,

@@ -1,0 +1,203 @@
+// Package batchapi is shared by the batch APIs of vendors: their requests, files of lines, and the failures of both,
+// which are those of the exchange of the plain requests.
+package batchapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+)
+
+// Client makes the requests of one account. It is safe for concurrent use.
+type Client struct {
+	Exchange *exchange.Exchange
+	// Authorize sets the account's credentials and headers on a request.
+	Authorize func(http.Header)
+}
+
+// maxDocument bounds an answer that is one document: a list of batches, the state of one, or answers that are inline.
+const maxDocument = provider.DefaultMaxAnswerBytes
+
+// Get reads a document into a struct.
+func (c *Client) Get(ctx context.Context, url string, into any) error {
+	return c.document(ctx, http.MethodGet, url, http.Header{}, nil, 0, into)
+}
+
+// Post posts a JSON document, given in parts, and reads the answer into a struct. Header is added to that of the
+// account, and may be nil.
+func (c *Client) Post(ctx context.Context, url string, header http.Header, into any, parts ...[]byte) error {
+	if header = header.Clone(); header == nil {
+		header = http.Header{}
+	}
+	header.Set("Content-Type", "application/json")
+	body, size := joined(parts)
+	return c.document(ctx, http.MethodPost, url, header, body, size, into)
+}
+
+// Upload posts a file, given in parts, as a form with fields, and reads the answer into a struct.
+func (c *Client) Upload(ctx context.Context, url string, fields map[string]string, name string, into any, parts ...[]byte) error {
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	var err error
+	for field, value := range fields {
+		err = errors.Join(err, w.WriteField(field, value))
+	}
+	_, begun := w.CreateFormFile("file", name)
+	head := bytes.Clone(form.Bytes())
+	if err = errors.Join(err, begun, w.Close()); err != nil {
+		return err
+	}
+	tail := form.Bytes()[len(head):]
+	body, size := joined(append(append([][]byte{head}, parts...), tail))
+	return c.document(ctx, http.MethodPost, url, http.Header{"Content-Type": {w.FormDataContentType()}}, body, size, into)
+}
+
+func joined(parts [][]byte) (io.Reader, int64) {
+	readers, size := make([]io.Reader, len(parts)), int64(0)
+	for i, part := range parts {
+		readers[i] = bytes.NewReader(part)
+		size += int64(len(part))
+	}
+	return io.MultiReader(readers...), size
+}
+
+func (c *Client) document(ctx context.Context, method, url string, header http.Header, body io.Reader, size int64, into any) error {
+	answer, err := c.do(ctx, method, url, header, body, size)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	read, err := transport.ReadWhole(answer, maxDocument)
+	defer read.Release()
+	if err != nil {
+		return transport.Broken(ctx, c.Exchange.Provider, err)
+	}
+	if err := json.Unmarshal(read.Bytes, into); err != nil {
+		return c.unreadable(err)
+	}
+	return nil
+}
+
+// unreadable is the failure of an answer that is not what it should be. It may be another one next time.
+func (c *Client) unreadable(err error) error {
+	failure := c.Exchange.Malformed(err)
+	failure.Class = provider.Transient
+	return failure
+}
+
+// do makes a request, and fails unless the answer is a success.
+func (c *Client) do(ctx context.Context, method, url string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Exchange.Provider, err)
+	}
+	request.ContentLength = size
+	request.Header = header
+	c.Authorize(header)
+	answer, err := c.Exchange.HTTP.Do(request)
+	if err != nil {
+		return nil, transport.Broken(ctx, c.Exchange.Provider, err)
+	}
+	switch {
+	case answer.StatusCode/100 == 2:
+		return answer, nil
+	case answer.StatusCode/100 == 3:
+		_ = answer.Body.Close()
+		return nil, provider.Redirected(c.Exchange.Provider)
+	}
+	defer answer.Body.Close()
+	read, _ := transport.Read(answer, transport.MaxErrorBytes) // If it breaks off, the received part counts.
+	defer read.Release()
+	return nil, c.Exchange.Refused(answer.StatusCode, answer.Header, read.Bytes)
+}
+
+// Lines reads a file of JSON lines and calls each for every line with a document, which is valid until each returns.
+// Lines that are too long are skipped: their requests have no result.
+func (c *Client) Lines(ctx context.Context, url string, each func(line []byte) error) error {
+	answer, err := c.do(ctx, http.MethodGet, url, http.Header{}, nil, 0)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return lines(answer.Body, provider.DefaultMaxAnswerBytes, each, func(err error) error {
+		return transport.Broken(ctx, c.Exchange.Provider, err)
+	})
+}
+
+// lines calls each for the lines of a stream, without those longer than a bound. A failure of the stream goes through
+// broken.
+func lines(stream io.Reader, most int, each func([]byte) error, broken func(error) error) error {
+	in := bufio.NewReaderSize(stream, 64<<10)
+	for {
+		var line []byte
+		long := false
+		piece, err := in.ReadSlice('\n')
+		for ; errors.Is(err, bufio.ErrBufferFull); piece, err = in.ReadSlice('\n') {
+			if long = long || len(line)+len(piece) > most; !long {
+				line = append(line, piece...)
+			}
+		}
+		if long = long || len(line)+len(piece) > most; !long {
+			line = append(line, piece...)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 && !long {
+			if err := each(line); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return broken(err)
+		}
+	}
+}
+
+// Redact removes the secrets of the account from a result that is a failure.
+func (c *Client) Redact(r provider.BatchResult) provider.BatchResult {
+	if r.Status != http.StatusOK {
+		r.Body = []byte(transport.Redact(c.Exchange.HTTP, string(r.Body)))
+	}
+	return r
+}
+
+// OneLine returns a JSON document without line breaks, which separate lines and mean nothing within a document.
+func OneLine(document []byte) []byte {
+	if !bytes.ContainsAny(document, "\r\n") {
+		return document
+	}
+	line := bytes.Clone(document)
+	for i, c := range line {
+		if c == '\r' || c == '\n' {
+			line[i] = ' '
+		}
+	}
+	return line
+}
+
+// Text returns a text as JSON.
+func Text(text string) []byte {
+	document, _ := json.Marshal(text)
+	return document
+}
+
+// Gone reports whether an attempt to cancel was refused because there is nothing to cancel any more.
+func Gone(err error) bool {
+	failure, ok := provider.As(err)
+	return ok && (failure.Status == http.StatusConflict || failure.Status == http.StatusBadRequest)
+}
+
+// Join joins a few reasons for people.
+func Join(words, why string) string { return strings.TrimSuffix(words+": "+why, ": ") }
