@@ -28,9 +28,8 @@ func newScripts() scripts {
 	return scripts{sync: redis.NewScript(syncText), register: redis.NewScript(registerText)}
 }
 
-// call runs a script for several keys in one round trip. A server that does not have the script, as after a restart,
-// is given it.
-func (l *Limiter) call(ctx context.Context, script *redis.Script, add func(redis.Pipeliner) []*redis.Cmd) error {
+// call runs scripts in one round trip. A server that does not have them, as after a restart, is given them.
+func (l *Limiter) call(ctx context.Context, add func(redis.Pipeliner) []*redis.Cmd) error {
 	for range 2 {
 		pipe := l.cfg.Client.Pipeline()
 		calls := add(pipe)
@@ -45,23 +44,34 @@ func (l *Limiter) call(ctx context.Context, script *redis.Script, add func(redis
 		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return err
 		}
-		if err := script.Load(ctx, l.cfg.Client).Err(); err != nil {
-			return err
+		for _, script := range []*redis.Script{l.scripts.sync, l.scripts.register} {
+			if err := script.Load(ctx, l.cfg.Client).Err(); err != nil {
+				return err
+			}
 		}
 	}
 	return errors.New("the server forgets scripts")
 }
 
-// send runs sync.lua for each exchange.
+// send runs sync.lua for each exchange, and enters pools into the register that Redis may not have.
 func (l *Limiter) send(ctx context.Context, exchanges []*exchange) error {
-	return l.call(ctx, l.scripts.sync, func(pipe redis.Pipeliner) []*redis.Cmd {
+	return l.call(ctx, func(pipe redis.Pipeliner) []*redis.Cmd {
 		calls := make([]*redis.Cmd, 0, len(exchanges))
 		for _, x := range exchanges {
 			x.answer = l.scripts.sync.EvalSha(ctx, pipe, []string{l.cfg.Client.Prefix + "limit:" + x.pool.key}, x.arguments(l)...)
 			calls = append(calls, x.answer)
+			if x.lost {
+				calls = append(calls, l.enter(ctx, pipe, poolsKey, keep, x.pool.key))
+			}
 		}
 		return calls
 	})
+}
+
+// enter runs register.lua.
+func (l *Limiter) enter(ctx context.Context, pipe redis.Pipeliner, register string, life time.Duration, members ...any) *redis.Cmd {
+	args := append([]any{life.Milliseconds(), keep.Milliseconds(), l.clock()}, members...)
+	return l.scripts.register.EvalSha(ctx, pipe, []string{l.cfg.Client.Prefix + register}, args...)
 }
 
 func (x *exchange) arguments(l *Limiter) []any {
@@ -144,13 +154,9 @@ func (l *Limiter) beat(ctx context.Context) error {
 		pools = append(pools, p.key)
 	}
 	var replicas *redis.Cmd
-	err := l.call(ctx, l.scripts.register, func(pipe redis.Pipeliner) []*redis.Cmd {
-		enter := func(register string, life time.Duration, members ...any) *redis.Cmd {
-			args := append([]any{life.Milliseconds(), keep.Milliseconds(), l.clock()}, members...)
-			return l.scripts.register.EvalSha(ctx, pipe, []string{l.cfg.Client.Prefix + register}, args...)
-		}
-		replicas = enter(replicasKey, l.cfg.TTL, l.cfg.Replica)
-		return []*redis.Cmd{replicas, enter(poolsKey, keep, pools...)}
+	err := l.call(ctx, func(pipe redis.Pipeliner) []*redis.Cmd {
+		replicas = l.enter(ctx, pipe, replicasKey, l.cfg.TTL, l.cfg.Replica)
+		return []*redis.Cmd{replicas, l.enter(ctx, pipe, poolsKey, keep, pools...)}
 	})
 	if err != nil {
 		return err
