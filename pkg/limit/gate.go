@@ -110,7 +110,7 @@ func (g *Gate) free() {
 }
 
 // admit hands free slots to waiting callers, one to each line in turn, and reports whether any got one.
-func (g *Gate) admit() (any bool) {
+func (g *Gate) admit() (admitted bool) {
 	for len(g.lines) > 0 && g.inUse < g.slots {
 		l := g.lines[0]
 		c := l.waiters[0]
@@ -122,9 +122,9 @@ func (g *Gate) admit() (any bool) {
 		g.waiting--
 		g.take()
 		close(c.granted)
-		any = true
+		admitted = true
 	}
-	return any
+	return admitted
 }
 
 func (g *Gate) enqueue(c *Caller, front bool) {

@@ -130,7 +130,7 @@ func (p *pool) rebuild() {
 // is away, this process's part of the limit.
 func (p *pool) expire(now time.Time) {
 	switch {
-	case now.Before(p.lease):
+	case now.Before(p.lease) || p.rule == nil:
 	case p.limiter.away:
 		p.gate.SetSlots(max(1, p.rule.Limit()/p.limiter.replicas))
 	default:

@@ -9,7 +9,8 @@
 //
 // The rule by which a limit adapts is limit.Rule, as in memory: a replica applies it to its copy, and writes the result
 // if nobody else wrote in between; otherwise it applies its outcomes to what the other wrote. Slots are divided in Redis,
-// equally where they are scarce. A replica holds slots that it was told to return until they are free, and counts them as held.
+// equally where they are scarce. A slot that a replica is to return counts as held until its caller has freed it and
+// Redis knows.
 //
 // Redis may be away or lose its data at any time. While it is away, a replica uses its lease until that expires, and
 // then its equal part of the limit. When the data are gone, each replica brings what it knows and holds.
@@ -18,6 +19,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -72,7 +74,7 @@ type Limiter struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 
-	// turn has a value while there is no exchange with Redis.
+	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a context.
 	turn chan struct{}
 
 	mu       sync.Mutex
@@ -94,7 +96,10 @@ func New(cfg Config) *Limiter {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	now := time.Now()
-	l := &Limiter{cfg: cfg, scripts: newScripts(), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1), pools: map[string]*pool{}, replicas: max(cfg.Replicas, 1), theirs: now, ours: now}
+	l := &Limiter{
+		cfg: cfg, scripts: newScripts(), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		pools: map[string]*pool{}, replicas: max(cfg.Replicas, 1), theirs: now, ours: now,
+	}
 	l.turn <- struct{}{}
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
@@ -164,7 +169,9 @@ func (l *Limiter) Pools(ctx context.Context) ([]limit.Pool, error) {
 	defer l.mu.Unlock()
 	states := make([]limit.Pool, 0, len(l.pools))
 	for _, p := range l.pools {
-		states = append(states, p.state())
+		if p.rule != nil {
+			states = append(states, p.state())
+		}
 	}
 	slices.SortFunc(states, func(a, b limit.Pool) int { return cmp.Compare(a.Key, b.Key) })
 	return states, nil
@@ -179,7 +186,7 @@ func (l *Limiter) SetMax(ctx context.Context, key string, n int) (limit.Pool, er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pools[key]
-	if p == nil {
+	if p == nil || p.rule == nil {
 		return limit.Pool{}, limit.ErrUnknownPool
 	}
 	now := l.now()
@@ -189,10 +196,13 @@ func (l *Limiter) SetMax(ctx context.Context, key string, n int) (limit.Pool, er
 	err := l.sync(ctx, p)
 	l.mu.Lock()
 	if p.withdraw(change) {
-		return limit.Pool{}, rpcerr.StoreUnavailable("io", l.cfg.TTL, "the limit was not changed, since redis does not answer: %w; try again when it does", err)
+		return limit.Pool{}, rpcerr.StoreUnavailable("io", l.cfg.TTL, "the limit was not changed, since redis does not answer: %w; try again when it does", cmp.Or(err, errForestalled))
 	}
 	return p.state(), nil
 }
+
+// errForestalled is the cause if other replicas wrote before each attempt to write.
+var errForestalled = errors.New("others wrote in between")
 
 // now returns the time by the clock of Redis.
 func (l *Limiter) now() time.Time { return l.theirs.Add(time.Since(l.ours)) }

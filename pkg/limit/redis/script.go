@@ -80,7 +80,7 @@ func (x *exchange) arguments(l *Limiter) []any {
 		history = "" // It is long, and Redis has it.
 	}
 	return []any{
-		l.cfg.Replica, l.cfg.TTL.Milliseconds(), keep.Milliseconds(), l.clock(),
+		x.replica, l.cfg.TTL.Milliseconds(), keep.Milliseconds(), l.clock(),
 		x.held, x.want, x.spare, x.inUse, x.peak, x.waiting,
 		x.known.version, x.known.historyAt, x.replicas,
 		x.next.state, x.limit, history,
@@ -96,21 +96,18 @@ func (x *exchange) read() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var numbers [8]int64
-	var texts [2]string
-	if len(values) != len(numbers)+len(texts) {
-		return nil, errAnswer
+	var numbers []int64
+	var texts []string
+	for _, v := range values {
+		switch v := v.(type) {
+		case int64:
+			numbers = append(numbers, v)
+		case string:
+			texts = append(texts, v)
+		}
 	}
-	for i, v := range values {
-		var ok bool
-		if i < len(numbers) {
-			numbers[i], ok = v.(int64)
-		} else {
-			texts[i-len(numbers)], ok = v.(string)
-		}
-		if !ok {
-			return nil, errAnswer
-		}
+	if len(numbers) != 8 || len(texts) != 2 {
+		return nil, errAnswer
 	}
 	a := &answer{
 		clock:   time.UnixMilli(numbers[0]),

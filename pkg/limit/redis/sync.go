@@ -20,6 +20,8 @@ const maxRounds = 5
 type exchange struct {
 	pool *pool
 	sent time.Time
+	// replica is empty if the process only looks at a pool that it does not know.
+	replica string
 
 	held, want, spare, inUse, peak, waiting, replicas int
 	// known is the rule that Redis should have, unless it is lost there. If write is set, next is to replace it; last is
@@ -114,7 +116,10 @@ func (p *pool) exchange(now time.Time) *exchange {
 		x.spare = max(1, (x.want+3)/4, p.recent-x.want)
 	}
 	x.held = p.held()
-	if p.rule != nil && (len(p.pending) > 0 || p.lost) {
+	if p.rule != nil {
+		x.replica = p.limiter.cfg.Replica
+	}
+	if len(p.pending) > 0 || p.lost {
 		x.write, x.limit = true, p.rule.Limit()
 		x.next.state, x.next.history = p.rule.Encode()
 		if len(p.pending) > 0 {
@@ -159,9 +164,7 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	}
 	now := time.Now()
 	for _, p := range l.pools {
-		if p.rule != nil {
-			p.expire(now)
-		}
+		p.expire(now)
 	}
 }
 
