@@ -103,7 +103,7 @@ test: announce setup ## Run every test: unit, suites, end to end; list what was 
 .PHONY: announce
 announce:
 	@echo 'test: takes about a quarter of an hour on two idle cores'
-	@[[ -e .tools/setup.stamp ]] || echo 'test: first downloads about 1.5 GB: Go modules, inspect_ai and SDKs of vendors (pip), packages of node, and with apt as root what is missing of docker, qemu, a kernel, nodejs'
+	@[[ -e .tools/setup.stamp ]] || echo 'test: first downloads about 1.5 GB: Go modules, inspect_ai and SDKs of vendors (pip), packages of node, and with apt as root what is missing of docker, redis-server, qemu, a kernel, nodejs'
 
 .PHONY: test-short
 test-short: ## Run the quick tests only

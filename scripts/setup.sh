@@ -39,6 +39,19 @@ if ! PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v dockerd >/dev/null &&
   fi
 fi
 
+# A Redis server, for the tests of what replicas share: each starts its own.
+if ! command -v redis-server >/dev/null; then
+  installed=
+  if ((EUID == 0)) && command -v apt-get >/dev/null; then
+    echo "setup: installing redis-server"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends redis-server >/dev/null && installed=yes
+  fi
+  if [[ -z $installed ]]; then
+    echo "setup: there is no redis-server here, so the tests of Redis will fail; install it (Debian: redis-server) as root" >&2
+  fi
+fi
+
 # An emulated machine, for the tests of what this machine's kernel is not set up for: the emulator, a static busybox that
 # starts it, and a kernel, which is unpacked and not installed.
 if [[ $(uname -m) == x86_64 ]] && ((EUID == 0)) && command -v apt-get >/dev/null; then

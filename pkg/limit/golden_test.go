@@ -40,7 +40,7 @@ func TestGoldenAdaptive(t *testing.T) {
 		var form adaptiveCase
 		require.NoError(t, c.Decode(&form))
 		start := time.Unix(0, 0)
-		played := &game{pool: pool{controller: NewController(form.bounds())}, now: start}
+		played := &game{controller: NewController(form.bounds()), now: start}
 		states := []any{}
 		for _, e := range form.Input.Events {
 			var err error
@@ -53,22 +53,22 @@ func TestGoldenAdaptive(t *testing.T) {
 				played.success(e.N)
 			case "rate_limit":
 				for range e.N {
-					played.pool.controller.RateLimited(played.now, "")
+					played.controller.RateLimited(played.now, "")
 				}
 				played.admit()
 			case "advance":
 				played.now = played.now.Add(time.Duration(e.Seconds * float64(time.Second)))
 			case "set_max":
-				err = played.pool.controller.SetMax(e.Max, played.now)
+				err = played.controller.SetMax(e.Max, played.now)
 				played.admit()
 			case "cycle":
 				played.cycle(e.N, e.Width)
 			default:
 				t.Skipf("no driver for the event %q", e.Do)
 			}
-			s := played.pool.state()
+			c := played.controller
 			state := map[string]any{
-				"limit": s.Limit, "in_use": s.InUse, "free": max(0, s.Limit-s.InUse), "max": s.Max, "min": s.Min,
+				"limit": c.Limit(), "in_use": played.inUse, "free": max(0, c.Limit()-played.inUse), "max": c.max, "min": c.min,
 			}
 			if err != nil {
 				state["error"] = "invalid"
@@ -76,7 +76,7 @@ func TestGoldenAdaptive(t *testing.T) {
 			states = append(states, state)
 		}
 		history := []any{}
-		for _, change := range played.pool.state().History {
+		for _, change := range played.controller.history {
 			history = append(history, map[string]any{
 				"at": change.Time.Sub(start).Seconds(), "old": change.Old, "new": change.New, "reason": string(change.Reason),
 			})
@@ -103,9 +103,10 @@ func orElse[T any](value *T, fallback T) T {
 
 // game plays events on a pool whose clock stops between them.
 type game struct {
-	pool    pool
-	now     time.Time
-	waiting int
+	controller *Controller
+	now        time.Time
+	inUse      int
+	waiting    int
 }
 
 func (g *game) acquire(n int) {
@@ -114,21 +115,21 @@ func (g *game) acquire(n int) {
 }
 
 func (g *game) admit() {
-	for g.waiting > 0 && g.pool.inUse < g.pool.limit() {
+	for g.waiting > 0 && g.inUse < g.controller.Limit() {
 		g.waiting--
-		g.pool.inUse++
-		g.pool.controller.Acquired(g.pool.inUse, g.now)
+		g.inUse++
+		g.controller.Acquired(g.inUse, g.now)
 	}
 }
 
 func (g *game) release(n int) {
-	g.pool.inUse -= min(n, g.pool.inUse)
+	g.inUse -= min(n, g.inUse)
 	g.admit()
 }
 
 func (g *game) success(n int) {
 	for range n {
-		g.pool.controller.Clean(g.now, "")
+		g.controller.Clean(g.now, "")
 	}
 	g.admit()
 }

@@ -4,8 +4,9 @@
 // is fair between tenants: each has its own line, and lines are served in turn. A retry after a failed attempt may be
 // put at the head of its own line, never of another's.
 //
-// Limiter is the port; Memory is the implementation for one process. limittest contains the suite that every
-// implementation passes.
+// Limiter is the port. Memory is the implementation for one process, limit/redis the one that several processes share.
+// Both consist of a [Gate], which has the slots and the queue of a process, and a [Rule], which has the limit.
+// limittest contains the suite that every implementation passes.
 package limit
 
 import (
@@ -67,17 +68,27 @@ const (
 	RateLimited
 )
 
-// Pool is the state of a pool.
+// Pool is the state of a pool, in all processes that share it.
 type Pool struct {
 	Key      string
 	Limit    int
 	InUse    int
 	Waiting  int
 	Adaptive bool
+	// Here is the part of this process; the whole if it shares with no other.
+	Here Share
 	// Min and Max are the bounds of an adaptive pool.
 	Min, Max int
 	// History are the changes of the limit, oldest first, at most MaxHistory.
 	History []Change
+}
+
+// Share is the part of one process in a pool.
+type Share struct {
+	// Slots is how many slots the process may use now.
+	Slots   int
+	InUse   int
+	Waiting int
 }
 
 // MaxHistory is how many changes of a limit are kept.

@@ -16,26 +16,11 @@ type Memory struct {
 
 var _ Limiter = (*Memory)(nil)
 
-// pool is guarded by Memory.mu: its operations are short, and one lock keeps the order of arrival the same for all
-// callers.
+// pool is guarded by Memory.mu. Its gate has as many slots as its rule allows.
 type pool struct {
-	key        string
-	fixed      int
-	controller *Controller // nil in a fixed pool
-	inUse      int
-	waiting    int
-	lines      []*line // the lines that are not empty, the next to be served first
-}
-
-// line is the queue of one tenant.
-type line struct {
-	tenant  string
-	waiters []*waiter
-}
-
-// waiter is a caller in a line. Its channel is closed when it gets a slot.
-type waiter struct {
-	granted chan struct{}
+	key  string
+	rule *Rule
+	gate Gate
 }
 
 // Acquire implements Limiter.
@@ -45,39 +30,23 @@ func (m *Memory) Acquire(ctx context.Context, r Request) (release func(), err er
 	}
 	m.mu.Lock()
 	p := m.pool(r)
-	if len(p.lines) == 0 && p.inUse < p.limit() {
-		p.take()
-		m.mu.Unlock()
-		return m.releaser(p), nil
-	}
-	if r.MaxWaiting > 0 && p.waiting >= r.MaxWaiting && !r.Front {
-		m.mu.Unlock()
-		return nil, ErrFull
-	}
-	w := &waiter{granted: make(chan struct{})}
-	p.enqueue(r, w)
+	caller, err := p.gate.Enter(r)
 	m.mu.Unlock()
-
-	select {
-	case <-w.granted:
-		return m.releaser(p), nil
-	case <-ctx.Done():
+	if err != nil {
+		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !p.remove(r.Tenant, w) { // it was granted in the meantime
-		p.free()
-	}
-	return nil, ctx.Err()
+	return p.gate.Wait(ctx, caller)
 }
 
 func (m *Memory) pool(r Request) *pool {
 	p, ok := m.pools[r.Key]
 	if !ok {
-		p = &pool{key: r.Key, fixed: r.Fixed}
-		if r.Adaptive != nil {
-			p.controller = NewController(*r.Adaptive)
+		p = &pool{key: r.Key, rule: NewRule(r)}
+		p.gate = Gate{Lock: &m.mu}
+		if p.rule.Adaptive() {
+			p.gate.Took = func(inUse int) { p.rule.Acquired(inUse, time.Now()) }
 		}
+		p.gate.SetSlots(p.rule.Limit())
 		if m.pools == nil {
 			m.pools = map[string]*pool{}
 		}
@@ -86,29 +55,14 @@ func (m *Memory) pool(r Request) *pool {
 	return p
 }
 
-func (m *Memory) releaser(p *pool) func() {
-	return sync.OnceFunc(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		p.free()
-	})
-}
-
 // Report implements Limiter.
 func (m *Memory) Report(_ context.Context, key string, outcome Outcome, subject string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.pools[key]
-	if p == nil || p.controller == nil {
-		return
+	if p := m.pools[key]; p != nil {
+		p.rule.Report(outcome, time.Now(), subject)
+		p.gate.SetSlots(p.rule.Limit())
 	}
-	switch outcome {
-	case Clean:
-		p.controller.Clean(time.Now(), subject)
-	case RateLimited:
-		p.controller.RateLimited(time.Now(), subject)
-	}
-	p.admit()
 }
 
 // Pools implements Limiter.
@@ -131,92 +85,16 @@ func (m *Memory) SetMax(_ context.Context, key string, n int) (Pool, error) {
 	if !ok {
 		return Pool{}, ErrUnknownPool
 	}
-	if p.controller != nil {
-		if err := p.controller.SetMax(n, time.Now()); err != nil {
-			return Pool{}, err
-		}
-	} else if n < 1 {
-		return Pool{}, ErrTooLow
-	} else {
-		p.fixed = n
+	if err := p.rule.SetMax(n, time.Now()); err != nil {
+		return Pool{}, err
 	}
-	p.admit()
+	p.gate.SetSlots(p.rule.Limit())
 	return p.state(), nil
 }
 
-func (p *pool) limit() int {
-	if p.controller != nil {
-		return p.controller.Limit()
-	}
-	return p.fixed
-}
-
 func (p *pool) state() Pool {
-	s := Pool{Key: p.key, Limit: p.limit(), InUse: p.inUse, Waiting: p.waiting}
-	if c := p.controller; c != nil {
-		s.Adaptive, s.Min, s.Max, s.History = true, c.min, c.max, slices.Clone(c.history)
-	}
+	here := Share{Slots: p.gate.Slots(), InUse: p.gate.InUse(), Waiting: p.gate.Waiting()}
+	s := Pool{Key: p.key, InUse: here.InUse, Waiting: here.Waiting, Here: here}
+	p.rule.Describe(&s)
 	return s
-}
-
-func (p *pool) take() {
-	p.inUse++
-	if p.controller != nil {
-		p.controller.Acquired(p.inUse, time.Now())
-	}
-}
-
-func (p *pool) free() {
-	p.inUse--
-	p.admit()
-}
-
-// admit hands free slots to waiting callers: one to each line in turn.
-func (p *pool) admit() {
-	for len(p.lines) > 0 && p.inUse < p.limit() {
-		l := p.lines[0]
-		w := l.waiters[0]
-		l.waiters = l.waiters[1:]
-		p.lines = p.lines[1:]
-		if len(l.waiters) > 0 {
-			p.lines = append(p.lines, l)
-		}
-		p.waiting--
-		p.take()
-		close(w.granted)
-	}
-}
-
-func (p *pool) enqueue(r Request, w *waiter) {
-	i := slices.IndexFunc(p.lines, func(l *line) bool { return l.tenant == r.Tenant })
-	if i < 0 {
-		i = len(p.lines)
-		p.lines = append(p.lines, &line{tenant: r.Tenant})
-	}
-	l := p.lines[i]
-	if r.Front {
-		l.waiters = slices.Insert(l.waiters, 0, w)
-	} else {
-		l.waiters = append(l.waiters, w)
-	}
-	p.waiting++
-}
-
-// remove removes a waiter from its line and reports whether it was there.
-func (p *pool) remove(tenant string, w *waiter) bool {
-	i := slices.IndexFunc(p.lines, func(l *line) bool { return l.tenant == tenant })
-	if i < 0 {
-		return false
-	}
-	l := p.lines[i]
-	at := slices.Index(l.waiters, w)
-	if at < 0 {
-		return false
-	}
-	l.waiters = slices.Delete(l.waiters, at, at+1)
-	if len(l.waiters) == 0 {
-		p.lines = slices.Delete(p.lines, i, i+1)
-	}
-	p.waiting--
-	return true
 }

@@ -25,11 +25,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
-	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
-	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/pkg/webfetch"
@@ -75,8 +73,11 @@ type Config struct {
 	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
 	// CancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Zero is 1s.
 	CancelGrace time.Duration `yaml:"-"`
-	// CacheBytes bounds the response cache. Default 256 MiB.
+	// CacheBytes bounds the response cache in memory. In Redis it bounds nothing but an entry, which has at most 16 MiB:
+	// set the `maxmemory` of the server. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
+	// Redis is what several replicas share: the response cache, and the limits of connections to providers.
+	Redis RedisConfig `yaml:"redis"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`,
 	// `accounts/openai/default`. Other scopes, and accounts that are not configured, are refused.
 	Budgets map[string]Budget `yaml:"budgets"`
@@ -242,15 +243,18 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Changed: func(key effect.Key, note *effectv1.Note) { calls.NoteBatched(key, note) },
 	})
 	batch.Measure(deps.Batches, deps.Registerer)
-	store := cache.NewMemory(cfg.CacheBytes)
-	s.responses = generate.NewCache(store, deps.Logger)
-	limiter := &limit.Memory{}
-	generate.MeasurePools(limiter, deps.Registerer)
+	stores, err := share(cfg, deps.Owner, deps.Logger)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.closers = append(s.closers, stores.closers...)
+	s.responses = generate.NewCache(stores.responses, deps.Logger)
+	generate.MeasurePools(stores.limiter, deps.Registerer)
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
 	known := modeldata.Default()
 	prices := pricesOf(known, cfg.Prices)
 	stages := []generate.Stage{
-		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
+		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(stores.limiter, cfg.MaxWaiting),
 	}
 	calls = call.New(call.Deps{
 		Registry: s.registry,
@@ -268,8 +272,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Calls:    calls,
 		Effects:  effects,
 		Batches:  s.batches,
-		Cache:    store,
-		Limiter:  limiter,
+		Cache:    stores.responses,
+		Limiter:  stores.limiter,
 		Budgets:  budgets,
 		Prices:   prices,
 		Data:     known,

@@ -25,7 +25,7 @@ func Program(cfg Config) daemon.Program {
 			if err != nil {
 				return nil, err
 			}
-			service, err := New(cfg, Deps{
+			service, err := New(cfg, Deps{ //nolint:contextcheck // What it reads, a file of certificates, it reads at once.
 				Batches: batches, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
 				Registerer: parts.Registerer, Logger: parts.Logger,
 			})

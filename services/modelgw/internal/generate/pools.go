@@ -10,8 +10,8 @@ import (
 
 // pools shows the connections of accounts when they are asked for.
 type pools struct {
-	limiter                limit.Limiter
-	most, inUse, queueSize *prometheus.Desc
+	limiter                       limit.Limiter
+	most, slots, inUse, queueSize *prometheus.Desc
 }
 
 // MeasurePools registers metrics of a limiter's pools with r; nil registers nowhere.
@@ -24,15 +24,16 @@ func MeasurePools(limiter limit.Limiter, r prometheus.Registerer) {
 	}
 	r.MustRegister(&pools{
 		limiter:   limiter,
-		most:      describe("limit", "Connections that a pool of an account may have open now."),
-		inUse:     describe("in_use", "Connections of a pool that calls of models hold."),
-		queueSize: describe("waiting", "Calls of models that wait for a connection of a pool."),
+		most:      describe("limit", "Connections that a pool of an account may have open now, in all replicas together."),
+		slots:     describe("leased", "Connections of a pool that this replica may have open now."),
+		inUse:     describe("in_use", "Connections of a pool that calls of models hold in this replica."),
+		queueSize: describe("waiting", "Calls of models that wait for a connection of a pool in this replica."),
 	})
 }
 
 // Describe implements [prometheus.Collector].
 func (p *pools) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.most, p.inUse, p.queueSize} {
+	for _, d := range []*prometheus.Desc{p.most, p.slots, p.inUse, p.queueSize} {
 		all <- d
 	}
 }
@@ -48,7 +49,8 @@ func (p *pools) Collect(all chan<- prometheus.Metric) {
 	if rest := found[len(shown):]; len(rest) > 0 {
 		sum := limit.Pool{Key: other}
 		for _, pool := range rest {
-			sum.Limit, sum.InUse, sum.Waiting = sum.Limit+pool.Limit, sum.InUse+pool.InUse, sum.Waiting+pool.Waiting
+			sum.Limit += pool.Limit
+			sum.Here = limit.Share{Slots: sum.Here.Slots + pool.Here.Slots, InUse: sum.Here.InUse + pool.Here.InUse, Waiting: sum.Here.Waiting + pool.Here.Waiting}
 		}
 		shown = append(shown[:len(shown):len(shown)], sum)
 	}
@@ -56,7 +58,7 @@ func (p *pools) Collect(all chan<- prometheus.Metric) {
 		for _, shows := range []struct {
 			what *prometheus.Desc
 			n    int
-		}{{p.most, pool.Limit}, {p.inUse, pool.InUse}, {p.queueSize, pool.Waiting}} {
+		}{{p.most, pool.Limit}, {p.slots, pool.Here.Slots}, {p.inUse, pool.Here.InUse}, {p.queueSize, pool.Here.Waiting}} {
 			all <- prometheus.MustNewConstMetric(shows.what, prometheus.GaugeValue, float64(shows.n), pool.Key)
 		}
 	}

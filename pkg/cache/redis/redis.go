@@ -1,0 +1,221 @@
+// Package redis is a cache.Cache that several processes share through Redis.
+//
+// An entry is one key, which Redis removes when the entry expires. Its value begins with the time at which it expires,
+// so that all readers see the writer's time. Entries are listed by a scan of the keys, which does not block the server.
+//
+// Redis may be away: then nothing is found and nothing is kept. The first failure is returned, and for a moment after it
+// Redis is not asked again, so that calls are not held up.
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/redisclient"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+const (
+	// DefaultMaxValueBytes bounds a value.
+	DefaultMaxValueBytes = 16 << 20
+	// pause is how long Redis is not asked after a failure.
+	pause = time.Second
+	// batch is how many keys are looked at in one round trip of a scan or a deletion.
+	batch = 1000
+	// separator is between the group and the id in a key. Ids do not contain it: they are hashes.
+	separator = "\x00"
+)
+
+// Cache is a cache in Redis.
+type Cache struct {
+	client *redisclient.Client
+	most   int
+	paused atomic.Pointer[time.Time] // until then Redis is not asked
+}
+
+var _ cache.Cache = (*Cache)(nil)
+
+// New returns the cache of a client's prefix. A value of more than maxValueBytes is not kept; how much is kept together
+// is the server's to bound (`maxmemory`).
+func New(client *redisclient.Client, maxValueBytes int) *Cache {
+	return &Cache{client: client, most: maxValueBytes}
+}
+
+// Get implements cache.Cache.
+func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, err error) {
+	if c.pausing() {
+		return nil, false, nil
+	}
+	stored, err := c.client.Get(ctx, c.name(key)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, c.failed(ctx, err)
+	}
+	expires, value, ok := decode(stored)
+	if !ok || (cache.Info{Expires: expires}).Expired(time.Now()) {
+		return nil, false, nil
+	}
+	return value, true, nil
+}
+
+// Put implements cache.Cache.
+func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires time.Time) error {
+	if len(value) > c.most || c.pausing() {
+		return nil
+	}
+	life := time.Duration(0) // never
+	if !expires.IsZero() {
+		life = max(time.Until(expires), 0) + time.Millisecond // An entry still counts at the very moment it expires.
+	}
+	return c.failed(ctx, c.client.Set(ctx, c.name(key), encode(expires, value), life).Err())
+}
+
+// List implements cache.Cache. Expired entries are not among them for long.
+func (c *Cache) List(ctx context.Context, prefix string) ([]cache.Info, error) {
+	var infos []cache.Info
+	err := c.scan(ctx, prefix, func(server redis.Cmdable, names []string) error {
+		more, err := c.infos(ctx, server, names)
+		infos = append(infos, more...)
+		return err
+	})
+	slices.SortFunc(infos, func(a, b cache.Info) int {
+		return cmp.Or(cmp.Compare(a.Key.Group, b.Key.Group), cmp.Compare(a.Key.ID, b.Key.ID))
+	})
+	// A scan may find a key twice.
+	return slices.CompactFunc(infos, func(a, b cache.Info) bool { return a.Key == b.Key }), unavailable(err)
+}
+
+// Delete implements cache.Cache.
+func (c *Cache) Delete(ctx context.Context, keys ...cache.Key) (int, error) {
+	removed := 0
+	for some := range slices.Chunk(keys, batch) {
+		pipe := c.client.Pipeline()
+		results := make([]*redis.IntCmd, 0, len(some))
+		for _, key := range some {
+			results = append(results, pipe.Unlink(ctx, c.name(key)))
+		}
+		_, err := pipe.Exec(ctx)
+		for _, r := range results {
+			removed += int(r.Val())
+		}
+		if err != nil {
+			return removed, unavailable(err)
+		}
+	}
+	return removed, nil
+}
+
+// scan calls found with the names of the keys whose group begins with prefix, some at a time, with a client of the
+// server that has them.
+func (c *Cache) scan(ctx context.Context, prefix string, found func(server redis.Cmdable, names []string) error) error {
+	pattern := escape(c.client.Prefix+space+prefix) + "*"
+	server := func(ctx context.Context, server redis.Cmdable) error {
+		for cursor := uint64(0); ; {
+			names, next, err := server.Scan(ctx, cursor, pattern, batch).Result()
+			if err == nil && len(names) > 0 {
+				err = found(server, names)
+			}
+			if cursor = next; err != nil || cursor == 0 {
+				return err
+			}
+		}
+	}
+	cluster, ok := c.client.UniversalClient.(*redis.ClusterClient)
+	if !ok {
+		return server(ctx, c.client)
+	}
+	var one sync.Mutex
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		one.Lock()
+		defer one.Unlock()
+		return server(ctx, master)
+	})
+}
+
+// infos returns what is known of entries; those that have gone in the meantime are left out.
+func (c *Cache) infos(ctx context.Context, server redis.Cmdable, names []string) ([]cache.Info, error) {
+	pipe := server.Pipeline()
+	heads, sizes := make([]*redis.StringCmd, len(names)), make([]*redis.IntCmd, len(names))
+	for i, name := range names {
+		heads[i], sizes[i] = pipe.GetRange(ctx, name, 0, headBytes-1), pipe.StrLen(ctx, name)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	var infos []cache.Info
+	for i, name := range names {
+		group, id, _ := strings.Cut(strings.TrimPrefix(name, c.client.Prefix+space), separator)
+		if expires, _, ok := decode([]byte(heads[i].Val())); ok {
+			infos = append(infos, cache.Info{Key: cache.Key{Group: group, ID: id}, Size: sizes[i].Val() - headBytes, Expires: expires})
+		}
+	}
+	return infos, nil
+}
+
+// space is the part of the keys that entries have, after the client's prefix.
+const space = "cache:"
+
+func (c *Cache) name(key cache.Key) string {
+	return c.client.Prefix + space + key.Group + separator + key.ID
+}
+
+// escape makes a text a pattern that matches it alone.
+func escape(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "^", `\^`).Replace(text)
+}
+
+// headBytes is the length of the time before a value: milliseconds since 1970, or zero for never.
+const headBytes = 8
+
+func encode(expires time.Time, value []byte) []byte {
+	var at int64
+	if !expires.IsZero() {
+		at = expires.UnixMilli()
+	}
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, headBytes+len(value)), uint64(at)), value...)
+}
+
+func decode(stored []byte) (expires time.Time, value []byte, ok bool) {
+	if len(stored) < headBytes {
+		return time.Time{}, nil, false
+	}
+	if at := int64(binary.BigEndian.Uint64(stored)); at != 0 {
+		expires = time.UnixMilli(at)
+	}
+	return expires, stored[headBytes:], true
+}
+
+// pausing reports whether Redis has failed a moment ago.
+func (c *Cache) pausing() bool {
+	until := c.paused.Load()
+	return until != nil && time.Now().Before(*until)
+}
+
+// failed begins a pause, unless err is nil or the caller's own, and returns err.
+func (c *Cache) failed(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil {
+		until := time.Now().Add(pause)
+		c.paused.Store(&until)
+	}
+	return err
+}
+
+// unavailable is the error of an operator's call while Redis is away.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return rpcerr.StoreUnavailable("io", pause, "redis, which has the response cache, does not answer: %w; try again when it does", err)
+}

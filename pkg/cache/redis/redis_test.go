@@ -1,0 +1,128 @@
+package redis_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/cache/cachetest"
+	cacheredis "github.com/evalfleet/evalfleet/pkg/cache/redis"
+	"github.com/evalfleet/evalfleet/pkg/redisclient"
+	"github.com/evalfleet/evalfleet/pkg/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a client whose keys are the test's own.
+func open(t *testing.T, server *redistest.Server) *redisclient.Client {
+	t.Helper()
+	options := server.Options()
+	options.Prefix = t.Name() + ":"
+	client := redisclient.Open(options)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+// The reader's time is simulated, that of the server is not: it removes nothing here.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	cachetest.Run(t, cachetest.Harness{
+		Run: func(t *testing.T, name string, f func(*testing.T, func(time.Duration))) {
+			t.Helper()
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { f(t, func(d time.Duration) { time.Sleep(d) }) })
+			})
+		},
+		New: func(t *testing.T) cache.Cache { return cacheredis.New(open(t, server), 1<<20) },
+	})
+}
+
+func TestTheServerRemovesWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	client := open(t, redistest.New(t))
+	c := cacheredis.New(client, 1<<20)
+	require.NoError(t, c.Put(t.Context(), cache.Key{Group: "g", ID: "1"}, []byte("value"), time.Now().Add(time.Hour)))
+	require.NoError(t, c.Put(t.Context(), cache.Key{Group: "g", ID: "2"}, []byte("value"), time.Time{}))
+	life := func(id string) time.Duration {
+		d, err := client.PTTL(t.Context(), client.Prefix+"cache:g\x00"+id).Result()
+		require.NoError(t, err)
+		return d
+	}
+	assert.Positive(t, life("1"))
+	assert.LessOrEqual(t, life("1"), time.Hour+time.Millisecond)
+	assert.Negative(t, life("2"), "an entry without an expiry stays")
+}
+
+// A list of one group names no entry of another, whatever characters their names have, and all of its own.
+func TestAListIsOfItsPrefixAlone(t *testing.T) {
+	t.Parallel()
+	c := cacheredis.New(open(t, redistest.New(t)), 1<<20)
+	for i := range 2500 {
+		require.NoError(t, c.Put(t.Context(), cache.Key{Group: "many/m", ID: fmt.Sprint(i)}, nil, time.Time{}))
+	}
+	for _, group := range []string{"p*/m", "pq/m", `p\/m`, "p[q]/m", "p?/m"} {
+		require.NoError(t, c.Put(t.Context(), cache.Key{Group: group, ID: "1"}, nil, time.Time{}))
+	}
+	for prefix, want := range map[string]int{"many/": 2500, "p*/": 1, `p\/`: 1, "p[q]/": 1, "p?/": 1, "p": 5, "no": 0} {
+		infos, err := c.List(t.Context(), prefix)
+		require.NoError(t, err)
+		assert.Len(t, infos, want, prefix)
+	}
+	infos, err := c.List(t.Context(), "many/")
+	require.NoError(t, err)
+	var keys []cache.Key
+	for _, info := range infos {
+		keys = append(keys, info.Key)
+	}
+	removed, err := c.Delete(t.Context(), keys...)
+	require.NoError(t, err)
+	assert.Equal(t, 2500, removed)
+}
+
+func TestAValueThatIsTooLargeIsNotKept(t *testing.T) {
+	t.Parallel()
+	c := cacheredis.New(open(t, redistest.New(t)), 10)
+	key := cache.Key{Group: "g", ID: "1"}
+	require.NoError(t, c.Put(t.Context(), key, bytes.Repeat([]byte("x"), 11), time.Time{}))
+	_, ok, err := c.Get(t.Context(), key)
+	require.NoError(t, err)
+	assert.False(t, ok)
+}
+
+// While the server is away nothing is found, and only the first question of a second waits for it.
+func TestWithoutTheServerNothingIsFound(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := cacheredis.New(open(t, server), 1<<20)
+		key := cache.Key{Group: "g", ID: "1"}
+		require.NoError(t, c.Put(t.Context(), key, []byte("value"), time.Time{}))
+		server.Stop()
+		_, ok, err := c.Get(t.Context(), key)
+		require.Error(t, err)
+		assert.False(t, ok)
+		_, ok, err = c.Get(t.Context(), key)
+		require.NoError(t, err, "it is not asked again at once")
+		assert.False(t, ok)
+		require.NoError(t, c.Put(t.Context(), key, []byte("value"), time.Time{}))
+		_, err = c.List(t.Context(), "")
+		require.ErrorContains(t, err, "redis, which has the response cache, does not answer")
+	})
+	require.NoError(t, server.Run(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		c := cacheredis.New(open(t, server), 1<<20)
+		key := cache.Key{Group: "g", ID: "1"}
+		require.NoError(t, c.Put(t.Context(), key, []byte("value"), time.Time{}))
+		_, ok, err := c.Get(t.Context(), key)
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}

@@ -1,0 +1,154 @@
+package redis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/limit"
+)
+
+// maxPending bounds the outcomes that are kept for Redis while it is away. The oldest are given up: what they say about
+// the other side's capacity is no longer true.
+const maxPending = 4096
+
+// pool is a pool as this process knows it. It is guarded by Limiter.mu.
+type pool struct {
+	key     string
+	limiter *Limiter
+	gate    limit.Gate
+	// lease is when the slots of the gate expire, by the clock of this process.
+	lease time.Time
+
+	// rule is base with the pending outcomes applied; nil until it is known.
+	rule    *limit.Rule
+	base    base
+	pending []*event
+
+	// since the last exchange or outcome
+	peak   int // the most slots in use
+	demand int // the most slots in use and callers waiting
+
+	recent int       // a demand that falls slowly
+	used   time.Time // when it last had a caller
+	others others
+	// counted is how many slots Redis counts as held by this process.
+	counted int
+	// asked is set if the pool is to be exchanged before the next tick, short if Redis granted less than was wanted, so
+	// that asking again before the next tick is of no use.
+	asked, short bool
+	// quiet is set while this process has no lease and wants none, lost if Redis does not have the pool.
+	quiet, lost bool
+}
+
+// base is a rule as Redis has it.
+type base struct {
+	version, historyAt int64
+	state, history     string
+}
+
+// rule returns the rule. Its texts were decoded before.
+func (b base) rule() *limit.Rule {
+	rule, err := limit.DecodeRule(b.state, b.history)
+	if err != nil {
+		panic(err)
+	}
+	return rule
+}
+
+// others are the sums of the other replicas, as of the last exchange.
+type others struct{ inUse, peak, waiting int }
+
+// event is a change of a rule that Redis does not have yet. It may be applied more than once, to different rules.
+type event struct{ apply func(*limit.Rule) }
+
+// took is called when a caller has got a slot.
+func (p *pool) took(inUse int) {
+	p.peak = max(p.peak, inUse)
+	p.demand = max(p.demand, inUse+p.gate.Waiting())
+}
+
+// takePeak returns the most slots that were in use in all replicas since the last call; zero if no caller got one.
+func (p *pool) takePeak() int {
+	peak := p.peak
+	if p.peak = 0; peak > 0 {
+		peak += p.others.peak
+	}
+	return peak
+}
+
+// observe asks for an exchange if callers wait and Redis may have more slots, or if Redis counts slots as held that are
+// free.
+func (p *pool) observe() {
+	p.demand = max(p.demand, p.gate.InUse()+p.gate.Waiting())
+	p.used = time.Now()
+	if p.gate.Waiting() > 0 && !p.short || p.held() < p.counted {
+		p.ask()
+	}
+}
+
+// ask asks for an exchange before the next tick. While Redis is away each tick tries.
+func (p *pool) ask() {
+	if p.limiter.away {
+		return
+	}
+	p.asked = true
+	select {
+	case p.limiter.wake <- struct{}{}:
+	default:
+	}
+}
+
+// apply applies an event to the rule, and keeps it for Redis.
+func (p *pool) apply(e *event) {
+	if len(p.pending) == maxPending {
+		p.pending = slices.Delete(p.pending, 0, maxPending/2)
+	}
+	p.pending = append(p.pending, e)
+	e.apply(p.rule)
+}
+
+// withdraw withdraws an event that Redis does not have, and reports whether there was such.
+func (p *pool) withdraw(e *event) bool {
+	at := slices.Index(p.pending, e)
+	if at < 0 {
+		return false
+	}
+	p.pending = slices.Delete(p.pending, at, at+1)
+	p.rebuild()
+	return true
+}
+
+// rebuild makes the rule from its base.
+func (p *pool) rebuild() {
+	p.rule = p.base.rule()
+	for _, e := range p.pending {
+		e.apply(p.rule)
+	}
+}
+
+// expire ends a lease that was not renewed in time: then no slot may be used before the next exchange, or, while Redis
+// is away, this process's part of the limit.
+func (p *pool) expire(now time.Time) {
+	switch {
+	case now.Before(p.lease) || p.rule == nil:
+	case p.limiter.away:
+		p.gate.SetSlots(max(1, p.rule.Limit()/p.limiter.replicas))
+	default:
+		p.gate.SetSlots(0)
+	}
+}
+
+// held is how many slots callers hold or may get before the next exchange.
+func (p *pool) held() int { return max(p.gate.Slots(), p.gate.InUse()) }
+
+// leaves reports whether the process gives the pool up: because of Close, or because it has had no caller for long.
+func (p *pool) leaves(now time.Time) bool {
+	return p.limiter.closing || p.gate.InUse() == 0 && p.gate.Waiting() == 0 && now.Sub(p.used) >= quietAfter
+}
+
+func (p *pool) state() limit.Pool {
+	here := limit.Share{Slots: p.gate.Slots(), InUse: p.gate.InUse(), Waiting: p.gate.Waiting()}
+	s := limit.Pool{Key: p.key, InUse: here.InUse + p.others.inUse, Waiting: here.Waiting + p.others.waiting, Here: here}
+	p.rule.Describe(&s)
+	return s
+}

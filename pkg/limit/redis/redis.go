@@ -1,0 +1,218 @@
+// Package redis is a limit.Limiter that several processes share through Redis.
+//
+// The limit of a pool and its history are one hash in Redis, and so are the leases: how many slots each replica may
+// use until when. A replica spends its slots locally, without Redis, and exchanges with it every tick: it renews its
+// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need.
+//
+//	Acquire ─▶ limit.Gate ── slots ◀── lease (TTL) ◀── sync.lua ──▶ hash {rule, history, leases}
+//	Report  ─▶ limit.Rule, a copy ── compare and set ─────┘
+//
+// The rule by which a limit adapts is limit.Rule, as in memory: a replica applies it to its copy, and writes the result
+// if nobody else wrote in between; otherwise it applies its outcomes to what the other wrote. Slots are divided in Redis,
+// equally where they are scarce. A slot that a replica is to return counts as held until its caller has freed it and
+// Redis knows.
+//
+// Redis may be away or lose its data at any time. While it is away, a replica uses its lease until that expires, and
+// then its equal part of the limit. When the data are gone, each replica brings what it knows and holds.
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/redisclient"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Defaults of a [Config].
+const (
+	DefaultTTL   = 3 * time.Second
+	DefaultEvery = 100 * time.Millisecond
+)
+
+const (
+	// keep is how long Redis keeps a pool that no replica uses.
+	keep = 24 * time.Hour
+	// quietAfter is how long a replica keeps the lease of a pool without calls, so that rare calls need no round trip.
+	quietAfter = time.Minute
+	// syncTimeout bounds an exchange with Redis.
+	syncTimeout = redisclient.Timeout
+)
+
+// Config makes a [Limiter].
+type Config struct {
+	// Client is the connection to Redis, which must live until Close has returned. Required.
+	Client *redisclient.Client
+	// Replica names this process; no other process has the name. Required.
+	Replica string
+	// Replicas is how many processes are assumed to share the limits, until Redis has been reached for the first time.
+	// Zero is 1.
+	Replicas int
+	// TTL is how long a lease holds, and so for how long the slots of a process that died are lost. Zero is
+	// [DefaultTTL].
+	TTL time.Duration
+	// Every is the time between two exchanges. Zero is [DefaultEvery].
+	Every time.Duration
+	// Logger gets the beginnings and ends of outages. Nil discards them.
+	Logger *slog.Logger
+
+	// clock replaces the clock of Redis in tests.
+	clock func() time.Time
+}
+
+// Limiter is the part of one process. Close ends it.
+type Limiter struct {
+	cfg     Config
+	scripts scripts
+	wake    chan struct{}
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+
+	// turn has a value while there is no exchange with Redis. It is no mutex, so that the wait for it ends with a context.
+	turn chan struct{}
+
+	mu       sync.Mutex
+	pools    map[string]*pool
+	away     bool // the last exchange failed
+	closing  bool
+	replicas int       // how many are alive
+	agreed   time.Time // when the register last had as many
+	// theirs is the clock of Redis when this process's clock was at ours.
+	theirs, ours time.Time
+}
+
+var _ limit.Limiter = (*Limiter)(nil)
+
+// New makes the limiter of a process and starts its exchange with Redis. It does not fail where Redis is away.
+func New(cfg Config) *Limiter {
+	cfg.TTL, cfg.Every = cmp.Or(cfg.TTL, DefaultTTL), cmp.Or(cfg.Every, DefaultEvery)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	now := time.Now()
+	l := &Limiter{
+		cfg: cfg, scripts: newScripts(), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		pools: map[string]*pool{}, replicas: max(cfg.Replicas, 1), theirs: now, ours: now,
+	}
+	l.turn <- struct{}{}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.done.Go(func() { l.run(ctx) })
+	return l
+}
+
+// Close returns the leases and ends the exchange. No call may be in flight, and none may follow.
+func (l *Limiter) Close() error {
+	l.stop()
+	l.done.Wait()
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*syncTimeout)
+	defer cancel()
+	l.leave(ctx)
+	return nil
+}
+
+// Acquire implements limit.Limiter. The first caller of a pool waits for an exchange with Redis.
+func (l *Limiter) Acquire(ctx context.Context, r limit.Request) (release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	p := l.pool(r.Key)
+	p.found(r)
+	p.expire(time.Now())
+	caller, err := p.gate.Enter(r)
+	p.observe()
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return p.gate.Wait(ctx, caller)
+}
+
+// Report implements limit.Limiter. A rate limit reaches the other replicas at once, a success with the next exchange.
+func (l *Limiter) Report(_ context.Context, key string, outcome limit.Outcome, subject string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pools[key]
+	if p == nil || p.rule == nil || !p.rule.Adaptive() {
+		return
+	}
+	now, peak, before := l.now(), p.takePeak(), p.rule.Limit()
+	p.apply(&event{func(r *limit.Rule) {
+		if peak > 0 {
+			r.Acquired(peak, now)
+		}
+		r.Report(outcome, now, subject)
+	}})
+	if after := p.rule.Limit(); after < before {
+		p.gate.SetSlots(p.gate.Slots() * after / before) // Its part of the cut, before Redis knows of it.
+	}
+	if outcome == limit.RateLimited {
+		p.ask()
+	}
+}
+
+// Pools implements limit.Limiter: all pools that a replica has used within a day. While Redis is away they are those of
+// this process, as it last knew them.
+func (l *Limiter) Pools(ctx context.Context) ([]limit.Pool, error) {
+	l.refresh(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	states := make([]limit.Pool, 0, len(l.pools))
+	for _, p := range l.pools {
+		if p.rule != nil {
+			states = append(states, p.state())
+		}
+	}
+	slices.SortFunc(states, func(a, b limit.Pool) int { return cmp.Compare(a.Key, b.Key) })
+	return states, nil
+}
+
+// SetMax implements limit.Limiter. While Redis is away it fails with UNAVAILABLE (STORE_UNAVAILABLE).
+func (l *Limiter) SetMax(ctx context.Context, key string, n int) (limit.Pool, error) {
+	if n < 1 {
+		return limit.Pool{}, limit.ErrTooLow
+	}
+	l.refresh(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pools[key]
+	if p == nil || p.rule == nil {
+		return limit.Pool{}, limit.ErrUnknownPool
+	}
+	now := l.now()
+	change := &event{func(r *limit.Rule) { _ = r.SetMax(n, now) }}
+	p.apply(change)
+	l.mu.Unlock()
+	err := l.sync(ctx, p)
+	l.mu.Lock()
+	if p.withdraw(change) {
+		return limit.Pool{}, rpcerr.StoreUnavailable("io", l.cfg.TTL, "the limit was not changed, since redis does not answer: %w; try again when it does", cmp.Or(err, errForestalled))
+	}
+	return p.state(), nil
+}
+
+// errForestalled is the cause if other replicas wrote before each attempt to write.
+var errForestalled = errors.New("others wrote in between")
+
+// now returns the time by the clock of Redis.
+func (l *Limiter) now() time.Time { return l.theirs.Add(time.Since(l.ours)) }
+
+func (l *Limiter) pool(key string) *pool {
+	p, ok := l.pools[key]
+	if !ok {
+		p = &pool{key: key, limiter: l}
+		p.gate = limit.Gate{Lock: &l.mu, Took: p.took, Freed: p.observe}
+		l.pools[key] = p
+	}
+	return p
+}

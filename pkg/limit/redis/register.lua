@@ -1,0 +1,13 @@
+-- Enters ARGV[4] and later into the register KEYS[1] for ARGV[1] ms, drops entries whose time is over, and returns how
+-- many there are. ARGV[2] is how long the register is kept, ARGV[3] a clock of tests.
+local now = tonumber(ARGV[3])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+for i = 4, #ARGV do
+  redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[i])
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('ZCARD', KEYS[1])
