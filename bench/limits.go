@@ -71,7 +71,7 @@ func runLimits(ctx context.Context, e *env) (figures []report.Figure, err error)
 	known := limit.Request{Key: "k", Fixed: capacities[0]}
 
 	single := limitredis.New(limitredis.Config{Client: client, Replica: "single"}) //nolint:contextcheck // It ends with Close.
-	defer func() { err = errors.Join(err, single.Close()) }() //nolint:contextcheck // It returns what it holds whatever ended the benchmark.
+	defer func() { err = errors.Join(err, single.Close()) }()                      //nolint:contextcheck // It returns what it holds whatever ended the benchmark.
 	table, err := e.measure(ctx, 3,
 		goodput(fleet, adaptive), goodput(memory, adaptive), goodput(memory, known),
 		load.Latency(func(ctx context.Context, _, _ int) error {

@@ -74,6 +74,12 @@ func (s *Server) Run(ctx context.Context) error { return s.order(func() error { 
 // Stop kills the server, with all its data. Then connections are refused.
 func (s *Server) Stop() { _ = s.order(s.stop) }
 
+// Hang stops the server from answering, with connections open, until Resume.
+func (s *Server) Hang() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume ends Hang.
+func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+
 // Close ends the server and removes its folder.
 func (s *Server) Close() error {
 	s.Stop()

@@ -128,6 +128,7 @@ func bound(f *fixture) {
 	}
 	p := f.pool("k")
 	assert.Equal(f, []int{3, 3, 2}, []int{p.Limit, p.InUse, p.Waiting})
+	assert.Equal(f, limit.Share{Slots: 3, InUse: 3, Waiting: 2}, p.Here)
 	for _, c := range callers {
 		f.free(c)
 	}

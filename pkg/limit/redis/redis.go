@@ -98,7 +98,7 @@ func New(cfg Config) *Limiter {
 	now := time.Now()
 	l := &Limiter{
 		cfg: cfg, scripts: newScripts(), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		pools: map[string]*pool{}, replicas: max(cfg.Replicas, 1), theirs: now, ours: now,
+		pools: map[string]*pool{}, replicas: max(cfg.Replicas, 1), theirs: now.UTC().Round(0), ours: now,
 	}
 	l.turn <- struct{}{}
 	ctx, stop := context.WithCancel(context.Background())

@@ -3,8 +3,10 @@ package redis_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/limit"
@@ -12,6 +14,7 @@ import (
 	limitredis "github.com/evalfleet/evalfleet/pkg/limit/redis"
 	"github.com/evalfleet/evalfleet/pkg/redisclient"
 	"github.com/evalfleet/evalfleet/pkg/redistest"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,4 +46,31 @@ func TestRedis(t *testing.T) {
 			return l
 		},
 	})
+}
+
+// A server that takes connections and does not answer is away, too.
+func TestAServerThatHangsHoldsUpNoCall(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	l := limitredis.New(limitredis.Config{Client: open(t, server), Replica: "a", TTL: 300 * time.Millisecond})
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	r := limit.Request{Key: "k", Fixed: 4}
+	acquire := func() {
+		for range r.Fixed {
+			release, err := l.Acquire(waittest.Context(t), r)
+			require.NoError(t, err)
+			t.Cleanup(release)
+		}
+	}
+	acquire()
+	require.NoError(t, server.Hang())
+	r.Key = "new"
+	acquire()
+	_, err := l.SetMax(t.Context(), "k", 3)
+	require.ErrorContains(t, err, "redis does not answer")
+	require.NoError(t, server.Resume())
+	require.Eventually(t, func() bool {
+		p, err := l.SetMax(t.Context(), "k", 3)
+		return err == nil && p.Limit == 3
+	}, waittest.Bound, 10*time.Millisecond)
 }

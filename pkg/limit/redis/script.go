@@ -110,7 +110,7 @@ func (x *exchange) read() (*answer, error) {
 		return nil, errAnswer
 	}
 	a := &answer{
-		clock:   time.UnixMilli(numbers[0]),
+		clock:   time.UnixMilli(numbers[0]).UTC(),
 		rule:    base{version: numbers[1], historyAt: numbers[2], state: texts[0], history: texts[1]},
 		swapped: numbers[3] == 1,
 		grant:   int(numbers[4]),
