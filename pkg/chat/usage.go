@@ -127,6 +127,15 @@ func ContextTokens(output *modelv1.ModelOutput) (tokens int64, known bool) {
 	}
 }
 
+// LongWriteCost returns what the tokens of one call that were written to the provider's cache for an hour cost beyond
+// what Cost says of them, in dollars.
+func LongWriteCost(prices *modelv1.Prices, usage *modelv1.ModelUsage, tokens int64) float64 {
+	if long := prices.GetLongInput(); long != nil && InputTokens(usage) > prices.GetLongInputTokens() {
+		return LongWriteCost(long, usage, tokens)
+	}
+	return float64(tokens) * prices.GetInputCacheWrite() * (longCacheFactor - 1) / 1e6
+}
+
 // Cost returns the cost of the usage of one call in dollars. longCache means that the provider's cache was asked to
 // keep its entries for an hour.
 func Cost(prices *modelv1.Prices, usage *modelv1.ModelUsage, longCache bool) float64 {

@@ -16,6 +16,8 @@ type Facts struct {
 	StopReason modelv1.StopReason
 	// Usage is nil if it was not reported.
 	Usage *modelv1.ModelUsage
+	// Billing is what the answer says of its price beside its usage.
+	Billing Billing
 	// Pieces counts events that carry a piece of the answer, which is about a token each.
 	Pieces int64
 	// Ended means that a stream has reached its end, and Failed that the vendor sent an error in place of the rest, or

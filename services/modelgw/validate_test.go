@@ -70,9 +70,6 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 		reason              errorsv1.ErrorReason
 		says                string // the field, and what is wrong with it
 	}{
-		"a request in the background": {
-			project, "openai/gpt-5", `{"background": true}`, nil, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "model_args_json/background",
-		},
 		"an argument": {project, "openai/gpt-4o", `{"respones": 1}`, nil, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "respones"},
 		"a temperature that is no number": {
 			project, "mockllm/model", "", &modelv1.GenerateConfig{Temperature: new(math.NaN())}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "config.temperature: must be a finite number",

@@ -40,6 +40,13 @@ type usage struct {
 	CacheRead  *int64          `json:"cache_read_input_tokens"`
 	Details    *outputDetails  `json:"output_tokens_details"`
 	Iterations json.RawMessage `json:"iterations"`
+	Creation   *cacheCreation  `json:"cache_creation"`
+	Speed      string          `json:"speed"`
+}
+
+// cacheCreation are the tokens that were written to the cache, by how long it keeps them.
+type cacheCreation struct {
+	Long *int64 `json:"ephemeral_1h_input_tokens"`
 }
 
 type outputDetails struct {
@@ -175,7 +182,7 @@ func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 				Model string `json:"model"`
 			}
 		}
-		if blocks[i].Type != "fallback" || json.Unmarshal(blocks[i].raw, &change) != nil {
+		if blocks[i].Type != typeFallback || json.Unmarshal(blocks[i].raw, &change) != nil {
 			continue
 		}
 		if first == "" {

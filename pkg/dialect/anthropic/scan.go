@@ -13,6 +13,7 @@ var scanned = []string{"id", "stop_reason", "usage", "message", "delta"}
 
 // ScanUsage implements dialect.Codec.
 func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
+	facts.Billing = facts.Billing.With(dialect.Billing{Model: fallbackOf(doc)})
 	if !dialect.Says(doc, `"usage"`) {
 		facts.Pieces++
 		if !dialect.Says(doc, `"delta"`) {
@@ -45,6 +46,7 @@ func (c Codec) ScanUsage(doc []byte, facts *dialect.Facts) {
 	var u *usage
 	if json.Unmarshal(taken, &u) == nil && u != nil {
 		facts.Usage = wire(facts.Usage).with(u).message()
+		facts.Billing = facts.Billing.With(u.billing())
 	}
 }
 

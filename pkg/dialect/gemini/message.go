@@ -120,6 +120,14 @@ func (e *encoder) userPart(part *contentv1.Content) {
 	if !inline {
 		e.refuse("media that is not a data URI")
 	}
+	if address := e.Files[media.GetUri()]; address != "" {
+		e.Body.Key("fileData")
+		e.Body.BeginObject()
+		e.Body.TextMember("file_uri", address)
+		e.Body.TextMember("mime_type", mediaType)
+		e.Body.EndObject()
+		return
+	}
 	writeInline(e.Body, "mime_type", mediaType, data)
 }
 

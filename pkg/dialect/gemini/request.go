@@ -24,6 +24,8 @@ type Request struct {
 	Search, Execution bool
 	// Safety are the thresholds of the content filter; a category that is not there has the server's.
 	Safety []SafetySetting
+	// Files are the addresses at Google of media that were uploaded, by their data URIs in messages.
+	Files map[string]string
 	// PlainCount asks for the number of tokens in the form of Vertex AI, which takes the parts that have tokens alone.
 	PlainCount bool
 }

@@ -39,6 +39,7 @@ type streamReader struct {
 type growing struct {
 	content mistral.Growing
 	calls   openai.Calls
+	places  places
 }
 
 // Add implements dialect.StreamReader. An error within a stream may also have the form of OpenAI's.
@@ -101,6 +102,7 @@ func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 		if piece.ID == noID {
 			piece.ID = ""
 		}
+		g.places.put(piece)
 		call, err := g.calls.Add(piece)
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ const (
 	statusCompleted  = "completed"
 	statusIncomplete = "incomplete"
 	statusInProgress = "in_progress"
+	statusQueued     = "queued"
 	statusFailed     = "failed"
 )
 
@@ -85,6 +86,15 @@ func (c Codec) DecodeResponse(body []byte) (dialect.Response, error) {
 		r.Status = statusCompleted // Some servers leave it out.
 	}
 	return r, nil
+}
+
+// Pending returns the id of an answer that the server still makes in the background; ok is false for any other.
+func Pending(r dialect.Response) (id string, ok bool) {
+	own, ok := r.(*response)
+	if !ok || own.Status != statusQueued && own.Status != statusInProgress {
+		return "", false
+	}
+	return own.ID, true
 }
 
 // Output implements dialect.Response. All items are one choice.

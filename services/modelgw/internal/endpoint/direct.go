@@ -148,7 +148,10 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 	if r.facts.ID != "" {
 		output.ResponseId = &r.facts.ID
 	}
-	return &provider.Response{Output: output}, nil
+	if model := r.facts.Billing.Model; model != "" {
+		output.Fallback = &modelv1.ModelFallback{Model: r.upstream.Model, FallbackModel: model}
+	}
+	return &provider.Response{Output: output, Billing: r.facts.Billing}, nil
 }
 
 // send posts the request.

@@ -2,10 +2,12 @@ package generate
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -64,7 +66,10 @@ func Spend(budgets Budgets, prices Prices) Stage {
 			if err != nil {
 				return nil, err
 			}
-			prices.apply(c, response.Output.GetFallback().GetFallbackModel(), response.Output.GetUsage())
+			if prices.applyBilled(c, response.Output.GetFallback().GetFallbackModel(), response.Output.GetUsage(), response.Billing) {
+				response.Warnings = append(response.Warnings, fmt.Sprintf(
+					"the cost is unknown: %s answered in the mode %s, which has prices of its own", c.Model.FullName(), response.Billing.Mode))
+			}
 			if !response.BrokenOff { // Else it is counted already.
 				taken = chat.AddUsage(taken, response.Output.GetUsage())
 			}
@@ -94,14 +99,29 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	return nil
 }
 
-// apply sets the cost of usage if the price of the model that answered is known and the provider did not report the
-// cost. A call in a batch has the provider's share of the price. Fallback is the fallback model that answered; empty for the requested model.
-func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
-	model := c.Model.FullName()
-	if fallback != "" {
-		model = c.fallback(fallback)
+// applyBilled is apply for an answer that says more of its price. It reports whether the cost is unknown for the mode of
+// the answer.
+func (p Prices) applyBilled(c *Call, fallback string, usage *modelv1.ModelUsage, billing dialect.Billing) (unknown bool) {
+	priced := usage == nil || usage.TotalCost != nil
+	switch {
+	case priced:
+	case billing.Mode != "":
+		return true
+	case billing.LongCacheWrite == nil:
+		p.apply(c, fallback, usage)
+	default:
+		if price, known := p[c.answered(fallback)]; known && c.share() > 0 {
+			usage.TotalCost = new(c.share() * (chat.Cost(price, usage, false) + chat.LongWriteCost(price, usage, *billing.LongCacheWrite)))
+		}
 	}
-	price, known := p[model]
+	return false
+}
+
+// apply sets the cost of usage if the price of the model that answered is known and the provider did not report the
+// cost. A call in a batch has the provider's share of the price. Fallback is the fallback model that answered; empty for
+// the requested model.
+func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
+	price, known := p[c.answered(fallback)]
 	if known && usage != nil && usage.TotalCost == nil && c.share() > 0 {
 		usage.TotalCost = new(c.share() * chat.Cost(price, usage, c.Model.Capabilities().LongCache))
 	}
@@ -113,6 +133,14 @@ func (c *Call) share() float64 {
 		return 1
 	}
 	return c.Model.Capabilities().Batch.PriceShare
+}
+
+// answered returns the full name of the model that answered: a fallback model, or the requested one where that is empty.
+func (c *Call) answered(fallback string) string {
+	if fallback == "" {
+		return c.Model.FullName()
+	}
+	return c.fallback(fallback)
 }
 
 // fallback returns the full name of a fallback model, which is of the same provider.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -68,4 +69,35 @@ func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, response.Output.GetUsage())
 	assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens)
+}
+
+// Writes to a cache for an hour cost more than others, and an answer in a mode with prices of its own has an unknown cost,
+// which is said.
+func TestAnAnswerIsPricedAsItIsBilled(t *testing.T) {
+	t.Parallel()
+	prices := generate.Prices{"test/m": {Input: 1, Output: 1, InputCacheWrite: 10}}
+	for name, tt := range map[string]struct {
+		billing dialect.Billing
+		want    *float64
+	}{
+		"plain":        {dialect.Billing{}, new(100 * 10 / 1e6)},
+		"for an hour":  {dialect.Billing{LongCacheWrite: new(int64(40))}, new((60*10 + 40*16) / 1e6)},
+		"none of them": {dialect.Billing{LongCacheWrite: new(int64(0))}, new(100 * 10 / 1e6)},
+		"a mode":       {dialect.Billing{Mode: "fast"}, nil},
+	} {
+		g := newRig(says("x"))
+		response, err := generate.Spend(g.budgets, prices)(func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {
+			return &provider.Response{Billing: tt.billing, Output: &modelv1.ModelOutput{Usage: &modelv1.ModelUsage{InputTokensCacheWrite: new(int64(100)), TotalTokens: 100}}}, nil
+		})(t.Context(), g.call(nil), &generate.Outcome{})
+		require.NoError(t, err, name)
+		got := response.Output.GetUsage().TotalCost
+		if tt.want == nil {
+			assert.Nil(t, got, name)
+			assert.Contains(t, response.Warnings[0], "the cost is unknown")
+			continue
+		}
+		require.NotNil(t, got, name)
+		assert.InDelta(t, *tt.want, *got, 1e-12, name)
+		assert.Empty(t, response.Warnings)
+	}
 }

@@ -81,6 +81,10 @@ func (d *Data) canonical(model string) []string {
 		}
 		names = append(names, maker+"/"+name)
 		if d.keys[maker] {
+			// A cloud's own form of a name has the maker once more.
+			if bare, dotted := strings.CutPrefix(region.ReplaceAllString(name, ""), maker+"."); dotted {
+				names = append(names, maker+"/"+bare)
+			}
 			return names
 		}
 	}

@@ -186,3 +186,20 @@ func FuzzFind(f *testing.F) {
 		}
 	})
 }
+
+// A model in a cloud is the model of its maker, whatever form the cloud gives its name.
+func TestModelsInCloudsAreThoseOfTheirMakers(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"anthropic/bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0":    "anthropic/claude-sonnet-4-5",
+		"anthropic/bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0": "anthropic/claude-sonnet-4-5",
+		"anthropic/vertex/claude-sonnet-4-5@20250929":                    "anthropic/claude-sonnet-4-5",
+		"google/vertex/gemini-2.5-flash":                                 "google/gemini-2.5-flash",
+		"openai/bedrock/gpt-5":                                           "openai/gpt-5",
+		"openai/bedrock/openai.gpt-5":                                    "openai/gpt-5",
+	} {
+		found, ok := modeldata.Default().Find(name)
+		require.True(t, ok, name)
+		assert.Equal(t, want, found.Key, name)
+	}
+}

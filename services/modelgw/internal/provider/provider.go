@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -150,6 +151,8 @@ type Response struct {
 	// Warnings describe changes to the request, such as a changed tool choice. Options that are not sent are known
 	// beforehand ([Sent]).
 	Warnings []string
+	// Billing is what the answers of the attempt say of their price beside the usage.
+	Billing dialect.Billing
 	// BrokenOff means that the output is the received part of an answer that was cut off. The gateway sets it.
 	BrokenOff bool
 }

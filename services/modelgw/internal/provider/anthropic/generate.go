@@ -44,7 +44,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, err
 	}
 	restore(response.Output)
-	response.Warnings = p.warnings
+	response.Warnings, response.Billing = p.warnings, a.billing
 	return response, nil
 }
 
@@ -54,6 +54,8 @@ type attempt struct {
 	entry   *entry
 	plan    *plan
 	request *provider.Request
+	// billing is what the answers say of their price.
+	billing dialect.Billing
 }
 
 // run requests the answer, and sends a turn that the server paused back to it until the turn has ended.
@@ -66,6 +68,7 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 		}
 		message := answer.Response.(*format.Message) // as its codec documents
 		s.Add(message.TokenUsage())
+		a.bill(message.Billing())
 		content = append(content, message.Content...)
 		if message.StopReason == format.PauseTurn && pauses < maxPauses {
 			a.plan.Paused = content
@@ -87,6 +90,14 @@ func (a *attempt) run(ctx context.Context, s *exchange.Series, body *buffer.Buff
 		}
 		return output, nil
 	}
+}
+
+// bill adds what an answer says of its price.
+func (a *attempt) bill(said dialect.Billing) {
+	if before := a.billing.LongCacheWrite; before != nil && said.LongCacheWrite != nil {
+		said.LongCacheWrite = new(*before + *said.LongCacheWrite)
+	}
+	a.billing = a.billing.With(said)
 }
 
 // call is the target of a request at an address.

@@ -118,7 +118,11 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 			}
 			continue
 		}
-		if own, ok := m.generation.tool(kind); ok {
+		own, ok := m.generation.tool(kind)
+		if kind == provider.Computer && m.site.noToolset && m.generation.usesToolset() {
+			own, ok = computer, true // A cloud without the set of tools takes the one tool.
+		}
+		if ok {
 			p.Native[tool.GetName()] = []string{own.json}
 			p.enable(own.beta)
 			if own.name != "" {

@@ -65,6 +65,8 @@ type Quirks struct {
 // Call is the target of a request.
 type Call struct {
 	URL string
+	// Method is the method of HTTP; empty is POST. A GET has no body.
+	Method string
 	// Header is the call's own: credentials, and further headers of the API. Post sets Content-Type and Accept if they
 	// are missing.
 	Header http.Header
@@ -201,9 +203,9 @@ func (x *Exchange) deliver(ctx context.Context, r *provider.Request, call *Call,
 	return r.Carrier.Carry(ctx, provider.Post{URL: call.URL, Header: call.Header, Body: body.Bytes})
 }
 
-// Send posts a body. The caller must close the body of the answer.
+// Send sends a request, which posts a body unless it is a GET. The caller must close the body of the answer.
 func (x *Exchange) Send(ctx context.Context, call *Call, body *buffer.Buffer) (*http.Response, error) {
-	post, err := transport.NewPost(ctx, call.URL, body)
+	post, err := newRequest(ctx, call, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x.Provider, err)
 	}
@@ -223,6 +225,14 @@ func (x *Exchange) Send(ctx context.Context, call *Call, body *buffer.Buffer) (*
 		return nil, x.broken(ctx, err)
 	}
 	return answer, nil
+}
+
+// newRequest returns the request of a call.
+func newRequest(ctx context.Context, call *Call, body *buffer.Buffer) (*http.Request, error) {
+	if call.Method == http.MethodGet {
+		return http.NewRequestWithContext(ctx, http.MethodGet, call.URL, nil)
+	}
+	return transport.NewPost(ctx, call.URL, body)
 }
 
 // refused reads an answer with another status than 200. If it breaks off, the received part counts.

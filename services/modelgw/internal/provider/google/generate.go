@@ -58,6 +58,10 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err := m.native(request); err != nil {
 		return nil, err
 	}
+	var err error
+	if request.Files, err = m.files.of(ctx, r); err != nil {
+		return nil, err
+	}
 	a := &attempt{model: m, sent: request, request: r}
 	return m.exchange.AttemptSeries(r, a.sent.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 		return a.run(ctx, s, body)

@@ -5,6 +5,7 @@ package google
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,10 +16,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/gemini"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/accesstoken"
@@ -77,6 +80,8 @@ type host struct {
 	accounts provider.Accounts
 	vertex   *vertexaccess.Accounts
 	http     *http.Client
+	// readyEvery is the time between two questions whether a file can be used.
+	readyEvery time.Duration
 
 	mu sync.Mutex
 	// tokens are those of the account `default`, by their scopes and the project to which requests count.
@@ -84,8 +89,11 @@ type host struct {
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
-func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{Config: c, http: transport.NewClient(), tokens: map[string]*accesstoken.Source{}}
+func Kind(c Config) (provider.Kind, func() error) { return kindAsking(c, readyEvery) }
+
+// kindAsking is Kind with another time between questions whether a file can be used.
+func kindAsking(c Config, every time.Duration) (provider.Kind, func() error) {
+	h := &host{Config: c, readyEvery: every, http: transport.NewClient(), tokens: map[string]*accesstoken.Source{}}
 	h.vertex = c.Vertex.all(h.http)
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
@@ -157,7 +165,9 @@ type model struct {
 	upstreams []*provider.Upstream
 	// onVertex means that Vertex AI serves the model.
 	onVertex bool
-	batch     *provider.BatchSupport
+	batch    *provider.BatchSupport
+	// files are uploaded before requests that name them; nil if media are within requests, as on Vertex AI.
+	files *files
 }
 
 var versions = regexp.MustCompile(`^v\d[a-z0-9]*$`)
@@ -190,6 +200,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.base, string(m.name), m.authorize)}
+	if m.files != nil {
+		m.files.refused = m.upstreams[0].Refused
+	}
 	return m, nil
 }
 
@@ -219,10 +232,14 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 		m.header.Set("X-Goog-Api-Key", access.APIKey.Reveal())
 	}
 	version := cmp.Or(m.args.APIVersion, apiVersion)
-	root := strings.TrimSuffix(access.Endpoint, "/"+version) + "/" + version
-	m.base = root + "/models/" + url.PathEscape(string(m.name))
+	root := strings.TrimSuffix(access.Endpoint, "/"+version)
+	m.base = root + "/" + version + "/models/" + url.PathEscape(string(m.name))
 	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: client, Provider: Name, Quirks: quirks}
-	m.batch = m.batchesOf(root)
+	m.batch = m.batchesOf(root + "/" + version)
+	m.files = &files{
+		api: root + "/upload/" + version + "/files", stored: root + "/" + version + "/files/", exchange: m.exchange, header: m.header, every: h.readyEvery,
+		plain: &exchange.Exchange{Codec: format.Codec{}, HTTP: h.http, Provider: Name, Quirks: quirks}, known: lru.New[[sha256.Size]byte, uploaded](maxFiles),
+	}
 	return nil
 }
 

@@ -20,6 +20,8 @@ func (m *model) usesResponses(c *modelv1.GenerateConfig) bool {
 		return true
 	case asked != nil:
 		return *asked
+	case m.inBackground(c) && (m.args.Background != nil || m.byName):
+		return true
 	default:
 		return m.byName && m.name.wantsResponses() && c.GetNumChoices() <= 1
 	}
@@ -45,7 +47,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	caps.Features.Batch = m.batch != nil
 	if m.usesResponses(c) {
 		caps.Fetches.Documents = m.atVendor
-		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), responsesapi.ExtraBody
+		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
 		caps.Features.ToolResultImages = true
 		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 		if !m.name.samples(c) {
@@ -89,6 +91,12 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 			}
 		}
 		return all
+	}
+	if _, given := responsesapi.ExtraBodyOf(c).Get(backgroundMember); given && m.args.Background != nil {
+		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: "since the model argument of that name goes before it"})
+	}
+	if m.args.Streaming != nil && *m.args.Streaming && m.inBackground(c) {
+		all = append(all, provider.Unsent{Option: provider.ModelArgument + "streaming", Why: "since an answer in the background is not streamed"})
 	}
 	if m.args.Streaming != nil && *m.args.Streaming && m.unverified.stream.Load() {
 		all = append(all, provider.Unsent{Option: provider.ModelArgument + "streaming", Why: "since the server refuses streams to an organization that it has not verified"})

@@ -7,3 +7,6 @@ func KindAt(c Config, vendor string) (provider.Kind, func() error) { return kind
 
 // KindByName is Kind with the names of models deciding about their API at any address, as in recorded cases.
 func KindByName(c Config) (provider.Kind, func() error) { return kindAt(c, vendor, true) }
+
+// KindPolling is Kind that asks for answers in the background at once.
+func KindPolling(c Config) (provider.Kind, func() error) { return kindPolling(c, vendor, false, 0) }

@@ -1,7 +1,7 @@
 // Package openai is OpenAI's API, the same on Azure and Amazon Bedrock, or a server that behaves like it at another address: account,
 // names of models and their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of
-// the two a call has depends on the account, the model and the configuration. Requests in the background, batches on
-// Azure and compaction by the server are not built.
+// the two a call has depends on the account, the model and the configuration. Batches on Azure and compaction by the
+// server are not built.
 package openai
 
 import (
@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/bedrockaccess"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
@@ -84,6 +84,8 @@ type host struct {
 	http     *http.Client
 	// byName makes the names of models decide about their API at any address; recorded cases have it so.
 	byName bool
+	// pollEvery is the time between two questions for an answer that the server makes in the background.
+	pollEvery time.Duration
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
@@ -91,7 +93,12 @@ func Kind(c Config) (provider.Kind, func() error) { return kindAt(c, vendor, fal
 
 // kindAt is Kind with the vendor at another address.
 func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) {
-	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
+	return kindPolling(c, vendor, byName, pollEvery)
+}
+
+// kindPolling is kindAt with another time between questions for an answer in the background.
+func kindPolling(c Config, vendor string, byName bool, every time.Duration) (provider.Kind, func() error) {
+	h := &host{vendor: vendor, byName: byName, pollEvery: every, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
 	h.azure, h.bedrock = c.Azure.all(h.http), c.Bedrock.all(h.http)
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
@@ -139,7 +146,8 @@ type arguments struct {
 	APIVersion string `json:"api_version"`
 	// AWSRegion is the region of models on Bedrock; default is the account's.
 	AWSRegion string `json:"aws_region"`
-	// Background is not built.
+	// Background makes the server answer in the background, and asks for the answer until it is there. Default is true for
+	// models of deep research, the pro models, and the reasoning mode `pro`.
 	Background *bool `json:"background"`
 }
 
@@ -154,6 +162,7 @@ type model struct {
 	responses    exchange.Exchange
 	responsesURL string
 	unverified   *unverified
+	pollEvery    time.Duration
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
 	// noServers means that the API calls no servers of tools.
@@ -166,12 +175,9 @@ type model struct {
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	m := &model{name: name(spec.Model), served: spec.Model, unverified: &unverified{}}
+	m := &model{name: name(spec.Model), served: spec.Model, unverified: &unverified{}, pollEvery: h.pollEvery}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
-	}
-	if m.args.Background != nil && *m.args.Background {
-		return nil, rpcerr.NotBuiltField("model_args_json/background", "a request in the background")
 	}
 	if deployment, onAzure := strings.CutPrefix(spec.Model, azurePrefix); onAzure {
 		if err := h.azure.open(m, spec, deployment); err != nil {

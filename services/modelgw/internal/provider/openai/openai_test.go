@@ -163,9 +163,6 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 			provider.Spec{Model: "gpt-4o", Account: "default", Args: `{"respones_api": false}`},
 			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "respones_api",
 		},
-		"a request in the background": {
-			provider.Spec{Model: "gpt-5", Account: "default", Args: `{"background": true}`}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "background",
-		},
 		"a region elsewhere": {
 			provider.Spec{Model: "gpt-4o", Account: "default", Args: `{"aws_region": "us-east-1"}`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "aws_region",
 		},

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -28,7 +29,11 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 		call := &exchange.Call{
 			URL: m.responsesURL, Header: m.client.Header(r.Config), Model: m.served, Stream: request.Stream,
 		}
-		response, err := m.responses.Do(ctx, r, call, request.Append)
+		do := m.responses.Do
+		if m.inBackground(r.Config) {
+			do = m.doInBackground
+		}
+		response, err := do(ctx, r, call, request.Append)
 		if err == nil {
 			responsesapi.SetModel(response.Output, m.served)
 			restore(response.Output)
@@ -68,6 +73,10 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	request.SealReasoning = request.SealReasoning && m.name.takesReasoning()
 	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
 	request.CacheMarks = m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF
+	if background := m.background(config); background != nil {
+		request.Members = append(request.Members, dialect.Member{Name: backgroundMember, JSON: strconv.FormatBool(*background)})
+		request.Stream = request.Stream && !*background
+	}
 	request.Native = m.native(r)
 	for _, own := range request.Native {
 		request.CodeOutputs = request.CodeOutputs || own.Choice == codeTool

@@ -200,7 +200,7 @@ func TestOptionsReachARequestOfTheResponsesAPI(t *testing.T) {
 		"gpt-5-chat-latest": `"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "include": ["message.output_text.logprobs"], "parallel_tool_calls": false`,
 		"codex-mini-latest": `"reasoning": {"effort": "xhigh", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
-		"gpt-5.6": `"reasoning": {"effort": "max", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
+		"gpt-5.6": `"background": true, "reasoning": {"effort": "max", "mode": "pro", "summary": "SUMMARY"}, "include": ["reasoning.encrypted_content"],
 			"parallel_tool_calls": false`,
 	} {
 		for _, summary := range []string{"auto", "concise", "detailed"} {

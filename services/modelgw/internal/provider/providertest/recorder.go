@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +33,19 @@ type upstreamRequest struct {
 	header http.Header
 }
 
+// Paths of Google's API for files: where an upload begins, and where the server has content sent to.
+const (
+	uploadPath = "/upload/"
+	filePath   = "/put/files/"
+	// defaultFile is a file that can be used.
+	defaultFile = `{"file":{"name":"files/f1","uri":"https://files.example/f1","state":"ACTIVE"}}`
+)
+
+// isUpload reports whether the request uploads a file.
+func (u *upstreamRequest) isUpload() bool {
+	return strings.HasPrefix(u.Path, uploadPath) || strings.HasPrefix(u.Path, filePath)
+}
+
 // target is where the request goes. Clients differ in what they escape in a path. The version of the Gemini API comes
 // from the recorded client library.
 func (u *upstreamRequest) target() string {
@@ -41,6 +55,9 @@ func (u *upstreamRequest) target() string {
 	}
 	if rest, ok := strings.CutPrefix(path, "/v1beta/models/"); ok {
 		path = "/v1/models/" + rest
+	}
+	if path == uploadPath+"v1beta/files" {
+		path = uploadPath + "v1/files"
 	}
 	return u.Method + " " + path
 }
@@ -132,10 +149,16 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, _ := io.ReadAll(request.Body)
 	got := upstreamRequest{Method: request.Method, Path: request.URL.Path, Query: map[string]any{}, header: request.Header}
 	_ = json.Unmarshal(body, &got.Body)
+	if strings.HasPrefix(got.Path, filePath) {
+		got.Body = fmt.Sprintf("<%d bytes>", len(body))
+	}
 	for name, values := range request.URL.Query() {
 		got.Query[name] = values[0]
 	}
 	answer := r.record(got)
+	if strings.HasPrefix(got.Path, uploadPath) {
+		w.Header().Set("X-Goog-Upload-Url", r.URL()+filePath+"f1")
+	}
 	if answer == nil {
 		got.writeDefault(w)
 		return
@@ -148,7 +171,7 @@ func (r *recorder) record(got upstreamRequest) *upstreamResponse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests = append(r.requests, got)
-	if len(r.answers) == 0 || got.Path == countPath || got.Method == http.MethodGet {
+	if len(r.answers) == 0 || got.Path == countPath || got.Method == http.MethodGet || got.isUpload() {
 		return nil
 	}
 	answer := &r.answers[0]
@@ -192,6 +215,8 @@ func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
 	switch {
 	case u.Method != http.MethodPost:
 		whole = noModels
+	case u.isUpload():
+		whole = defaultFile
 	case u.Path == messagesPath, strings.HasSuffix(u.Path, rawPredictWhole), strings.HasSuffix(u.Path, rawPredictStream):
 		whole, stream = defaultMessage, defaultMessageStream
 	case strings.HasSuffix(u.Path, invokeWhole), strings.HasSuffix(u.Path, invokeStream):

@@ -1,0 +1,132 @@
+package google_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/google"
+)
+
+// store is Google's API for files, in front of a model.
+type store struct {
+	address string
+	asked   []string
+	body    string
+	// start and state are what it answers: the status of a start, and the state of a file that was sent.
+	start int
+	state string
+	to    string
+}
+
+// ServeHTTP implements http.Handler.
+func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := ""
+	if r.Header.Get("X-Goog-Api-Key") != "" {
+		key = " with the key"
+	}
+	s.asked = append(s.asked, r.Method+" "+r.URL.Path+key)
+	raw, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/upload/"):
+		w.Header().Set("X-Goog-Upload-Url", s.to)
+		w.WriteHeader(s.start)
+	case strings.HasPrefix(r.URL.Path, "/put"):
+		_, _ = io.WriteString(w, `{"file":{"name":"files/f1","uri":"https://files.example/f1","state":"`+s.state+`"}}`)
+	case r.Method == http.MethodGet:
+		_, _ = io.WriteString(w, `{"name":"files/f1","uri":"https://files.example/f1","state":"ACTIVE"}`)
+	default:
+		s.body = string(raw)
+		_, _ = io.WriteString(w, `{"candidates":[{"content":{"role":"model","parts":[{"text":"fine"}]},"finishReason":"STOP"}]}`)
+	}
+}
+
+// opened opens a model behind the store.
+func (s *store) open(t *testing.T) provider.Provider {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.address = server.URL
+	if s.to == "" {
+		s.to = server.URL + "/put?upload_id=1"
+	}
+	kind, closeIdle := google.KindAsking(google.Config{APIKey: config.NewSecret("key-of-the-account"), BaseURL: server.URL})
+	t.Cleanup(func() { _ = closeIdle() })
+	p, err := kind.Open(provider.Spec{Model: "gemini-2.5-flash", Account: provider.DefaultAccount})
+	require.NoError(t, err)
+	return p
+}
+
+// withDocument is a request with a document.
+func withDocument() *provider.Request {
+	return &provider.Request{Messages: []*modelv1.ChatMessage{{
+		Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(chat.TextPart("q"), &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
+			Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "data:application/pdf;base64,JVBERi0="}}, MimeType: "application/pdf",
+		}}}),
+	}}}
+}
+
+const (
+	startFile = "POST /upload/v1beta/files with the key"
+	sendFile  = "POST /put"
+	generated = "POST /v1beta/models/gemini-2.5-flash:generateContent with the key"
+)
+
+// A file is uploaded once, and is named as soon as Google has read it. Its content goes without the key.
+func TestFilesAreUploadedOnce(t *testing.T) {
+	t.Parallel()
+	s := &store{start: http.StatusOK, state: "PROCESSING"}
+	p := s.open(t)
+	for range 2 {
+		_, err := p.Generate(t.Context(), withDocument())
+		require.NoError(t, err)
+		assert.Contains(t, s.body, `{"fileData":{"file_uri":"https://files.example/f1","mime_type":"application/pdf"}}`)
+	}
+	assert.Equal(t, []string{startFile, sendFile, "GET /v1beta/files/f1 with the key", generated, generated}, s.asked)
+}
+
+// A server that has no API for files gets them within requests.
+func TestAServerWithoutFiles(t *testing.T) {
+	t.Parallel()
+	s := &store{start: http.StatusNotFound}
+	p := s.open(t)
+	for range 2 {
+		_, err := p.Generate(t.Context(), withDocument())
+		require.NoError(t, err)
+		assert.Contains(t, s.body, `{"inlineData":{"mime_type":"application/pdf","data":"JVBERi0="}}`)
+	}
+	assert.Equal(t, []string{startFile, generated, generated}, s.asked)
+}
+
+// A failure to upload is that of the attempt. Content goes only to where the connection is safe, or the account's is.
+func TestUploadsThatFail(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		store *store
+		want  provider.Error
+	}{
+		"refused":    {&store{start: http.StatusUnauthorized}, provider.Error{Status: 401, Auth: true}},
+		"busy":       {&store{start: http.StatusServiceUnavailable}, provider.Error{Status: 503, Class: provider.Transient}},
+		"elsewhere":  {&store{start: http.StatusOK, to: "http://127.0.0.1:1/put"}, provider.Error{Status: 200, Invalid: true}},
+		"unreadable": {&store{start: http.StatusOK, state: "FAILED"}, provider.Error{Status: 200, Invalid: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := tt.store.open(t).Generate(t.Context(), withDocument())
+			failure, ok := provider.As(err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, tt.want, provider.Error{Status: failure.Status, Class: failure.Class, Auth: failure.Auth, Invalid: failure.Invalid})
+		})
+	}
+}
