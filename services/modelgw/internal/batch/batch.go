@@ -172,7 +172,7 @@ func (b *Batcher) look(ctx context.Context) error {
 	}
 	groups, err := b.deps.Store.Busy(ctx)
 	for _, group := range groups {
-		b.drive(group, false)
+		b.drive(group, false) //nolint:contextcheck // what drives a group lives as long as Run
 	}
 	return err
 }

@@ -123,7 +123,7 @@ func (r *Ride) Carry(ctx context.Context, post provider.Post) (*http.Response, e
 		return nil, err
 	}
 	if rider.State == Waiting {
-		b.drive(rider.Group, true)
+		b.drive(rider.Group, true) //nolint:contextcheck // what drives a group lives as long as Run
 	}
 	return r.await(ctx, rider)
 }
@@ -149,6 +149,7 @@ func (r *Ride) await(ctx context.Context, rider Rider) (*http.Response, error) {
 		case Told, Left:
 			done()
 			return nil, r.fault(provider.Final, "the request was dropped from its batch")
+		case Waiting, Sent:
 		}
 		if r.late(current) {
 			done()
