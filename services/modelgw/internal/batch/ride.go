@@ -97,7 +97,7 @@ func (r *Ride) late(rider Rider) bool { return r.timeout > 0 && time.Since(rider
 // pending is the error of a deferred call.
 func (r *Ride) pending(rider Rider) error {
 	after := min(max(planOf(r.setting).tick, time.Since(rider.Created)/askShare), mostAsk)
-	return rpcerr.BatchPending(r.model.FullName(), r.key.ID, after, "%s answers the call in a batch; ask again later", r.model.FullName())
+	return rpcerr.BatchPending(r.model.FullName(), r.key.ID, after, "the call waits for a batch of %s", r.model.FullName())
 }
 
 // Carry implements [provider.Carrier].
