@@ -36,8 +36,10 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 		"an argument that is not built":          {[]string{"-m", "openai/gpt-5", "-M", "background=true"}, "model.args/background: a request in the background is not built yet"},
 		"a cloud that is not built, of a solver": {append(claude, "--set", "solver={react: {model: openai/bedrock/gpt-5}}"), "solver[0]: parameters model: access to OpenAI's models on bedrock is not built yet"},
 		"a provider that is not there":           {append(claude, "--set", "solver=[generate, {react: {model: nosuch/m}}]"), `solver[1]: parameters model: no provider "nosuch"`},
-		"an option that is not built":            {append(claude, "--set", "config={batch: true}"), "config.batch: batch processing is not built yet"},
-		"an option that is not built, of a step": {append(claude, "--set", "solver={generate: {config: {batch: true}}}"), "solver[0]: parameters config.batch: batch processing is not built yet"},
+		"batches that the model lacks":           {[]string{"-m", "mockllm/model", "--set", "config={batch: true}"}, "config.batch: mockllm/model has no batch API here"},
+		"batches that the model lacks, of a step": {
+			[]string{"-m", "mockllm/model", "--set", "solver={generate: {config: {batch: true}}}"}, "solver[0]: parameters config.batch: mockllm/model has no batch API here",
+		},
 	} {
 		place := task + ": "
 		if strings.HasPrefix(tt.says, "--") {
@@ -50,11 +52,11 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 		}
 	}
 	assert.Empty(t, at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals"), "nothing was made")
-	spec := object{"task": "t", "models": []any{object{"model": "mockllm/model"}}, "config": object{"batch": object{"size": 5}}, "dataset": object{"inline": object{"samples": []any{
+	spec := object{"task": "t", "models": []any{object{"model": "mockllm/model"}}, "config": object{"batch": object{"enabled": true}}, "dataset": object{"inline": object{"samples": []any{
 		object{"input": []any{object{"role": "ROLE_USER", "content": object{"text": "q"}}}},
 	}}}}
 	status, answer := h.rest().do(t, http.MethodPost, "/api/v1/projects/default/evals", object{"spec": spec})
-	assert.Equal(t, http.StatusNotImplemented, status, answer)
+	assert.Equal(t, http.StatusBadRequest, status, answer)
 
 	checked := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", config, "--check")
 	assert.Zero(t, checked.code, checked.err)

@@ -203,7 +203,7 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 		}
 	}
 	if r.GetConfig().GetBatch() != nil {
-		return nil, rpcerr.NotBuiltField("config.batch", "batch processing")
+		return nil, rpcerr.In("config.batch", rpcerr.CapabilityUnsupported("batch", "%s has no batch API", r.GetModel()))
 	}
 	if r.GetModel() == "mockllm/plain" && r.GetConfig().GetReasoningEffort() != "" {
 		return nil, rpcerr.CapabilityUnsupported("reasoning", "mockllm/plain cannot think")

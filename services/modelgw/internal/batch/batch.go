@@ -172,7 +172,7 @@ func (b *Batcher) look(ctx context.Context) error {
 	}
 	groups, err := b.deps.Store.Busy(ctx)
 	for _, group := range groups {
-		b.drive(group, false)
+		b.drive(group, false) //nolint:contextcheck // what drives a group lives as long as Run
 	}
 	return err
 }
@@ -697,7 +697,11 @@ func (b *Batcher) Forget(ctx context.Context, keys ...effect.Key) error {
 
 // ForgetRuns drops the riders of calls that runs of a project made. Runs are ids.
 func (b *Batcher) ForgetRuns(ctx context.Context, project string, runs ...string) error {
-	return b.deps.Store.LeaveRuns(ctx, project, runs...)
+	keys, err := b.deps.Store.LeaveRuns(ctx, project, runs...)
+	for _, key := range keys {
+		b.deps.Changed(key, nil)
+	}
+	return err
 }
 
 // List returns batches of a project, or of all if that is empty, the newest first: those before another one if its id

@@ -498,6 +498,7 @@ func TestABatchIsCancelled(t *testing.T) {
 				batches, err := b.List(t.Context(), "p", "", 9)
 				require.NoError(t, err)
 				assert.Equal(t, batch.Ended, batches[0].Phase)
+				assert.Empty(t, f.notes)
 			})
 		})
 	}

@@ -97,7 +97,7 @@ func (r *Ride) late(rider Rider) bool { return r.timeout > 0 && time.Since(rider
 // pending is the error of a deferred call.
 func (r *Ride) pending(rider Rider) error {
 	after := min(max(planOf(r.setting).tick, time.Since(rider.Created)/askShare), mostAsk)
-	return rpcerr.BatchPending(r.model.FullName(), r.key.ID, after, "%s answers the call in a batch; ask again later", r.model.FullName())
+	return rpcerr.BatchPending(r.model.FullName(), r.key.ID, after, "the call waits for a batch of %s", r.model.FullName())
 }
 
 // Carry implements [provider.Carrier].
@@ -123,7 +123,7 @@ func (r *Ride) Carry(ctx context.Context, post provider.Post) (*http.Response, e
 		return nil, err
 	}
 	if rider.State == Waiting {
-		b.drive(rider.Group, true)
+		b.drive(rider.Group, true) //nolint:contextcheck // what drives a group lives as long as Run
 	}
 	return r.await(ctx, rider)
 }
@@ -149,6 +149,7 @@ func (r *Ride) await(ctx context.Context, rider Rider) (*http.Response, error) {
 		case Told, Left:
 			done()
 			return nil, r.fault(provider.Final, "the request was dropped from its batch")
+		case Waiting, Sent:
 		}
 		if r.late(current) {
 			done()

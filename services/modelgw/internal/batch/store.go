@@ -126,8 +126,8 @@ type Store interface {
 	Tell(ctx context.Context, id int64) error
 	// Leave drops a rider that waits or is answered, and marks one in a batch as left.
 	Leave(ctx context.Context, ids ...int64) error
-	// LeaveRuns leaves the riders whose keys the runs of a project issued. Runs are ids.
-	LeaveRuns(ctx context.Context, project string, runs ...string) error
+	// LeaveRuns leaves the riders whose keys the runs of a project issued, and returns those keys. Runs are ids.
+	LeaveRuns(ctx context.Context, project string, runs ...string) ([]effect.Key, error)
 
 	// Lead returns the process that sends and looks after batches. If there is none, or if it is the one that is named as
 	// dead, owner becomes it.

@@ -65,7 +65,17 @@ func fieldOf(d protoreflect.FieldDescriptor) field {
 // What we declare is what xAI publishes, field by field; enums and methods too.
 func TestTheProtocolIsThePublishedOne(t *testing.T) {
 	t.Parallel()
-	files, own := published(t), xai.File_xai_api_v1_chat_proto
+	for _, own := range []protoreflect.FileDescriptor{xai.File_xai_api_v1_chat_proto, xai.File_xai_api_v1_batch_proto} {
+		t.Run(own.Path(), func(t *testing.T) {
+			t.Parallel()
+			same(t, published(t), own)
+		})
+	}
+}
+
+// same holds a file of ours to the published ones.
+func same(t *testing.T, files *protoregistry.Files, own protoreflect.FileDescriptor) {
+	t.Helper()
 	for i := range own.Messages().Len() {
 		m := own.Messages().Get(i)
 		theirs := found(t, files, m)

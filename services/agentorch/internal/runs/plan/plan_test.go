@@ -315,22 +315,22 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 			`spec.steps[1].params_json/model: "jugde" is no model; write provider/name, such as mockllm/model, or a role of the run: grader, judge`,
 		},
 		"a batch of the run": {
-			func(s *agentv1.RunSpec) { s.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.config.batch: batch processing",
+			func(s *agentv1.RunSpec) { s.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "spec.config.batch: mockllm/",
 		},
 		"a batch of the model": {
-			func(s *agentv1.RunSpec) { s.Model.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.model.config.batch: batch processing",
+			func(s *agentv1.RunSpec) { s.Model.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "spec.model.config.batch: mockllm/",
 		},
 		"a batch of a role's model": {
 			func(s *agentv1.RunSpec) {
 				s.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "mockllm/g", Config: batch}}
 			},
-			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, `spec.model_roles["grader"].config.batch: batch processing`,
+			errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, `spec.model_roles["grader"].config.batch: mockllm/`,
 		},
 		"a batch of a step": {
 			func(s *agentv1.RunSpec) {
 				s.Config, s.Steps[0].ParamsJson = &modelv1.GenerateConfig{Temperature: new(0.5)}, `{"config": {"batch": true}}`
 			},
-			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.steps[0].params_json/config/batch: batch processing",
+			errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "spec.steps[0].params_json/config/batch: mockllm/",
 		},
 		"what a step's options need": {
 			func(s *agentv1.RunSpec) {

@@ -129,15 +129,16 @@ func (s *Store) leave(id int64) {
 }
 
 // LeaveRuns implements [batch.Store].
-func (s *Store) LeaveRuns(_ context.Context, project string, runs ...string) error {
+func (s *Store) LeaveRuns(_ context.Context, project string, runs ...string) (keys []effect.Key, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.sorted() {
 		if r.Key.Project == project && r.Key.ID != "" && slices.Contains(runs, r.Key.Run()) {
+			keys = append(keys, r.Key)
 			s.leave(r.ID)
 		}
 	}
-	return nil
+	return keys, nil
 }
 
 // Lead implements [batch.Store].

@@ -251,13 +251,18 @@ func leave(tx *store.Tx, ids []int64) error {
 }
 
 // LeaveRuns implements [batch.Store].
-func (s *Store) LeaveRuns(ctx context.Context, project string, runs ...string) error {
-	return s.db.Write(ctx, func(tx *store.Tx) error {
+func (s *Store) LeaveRuns(ctx context.Context, project string, runs ...string) (keys []effect.Key, err error) {
+	err = s.db.Write(ctx, func(tx *store.Tx) error {
+		keys = nil
 		for _, run := range runs {
 			// "0" follows "/", so these are the keys that begin with the run's id and a slash.
-			ids, err := all(&tx.View, scanOne[int64], "SELECT id FROM modelgw_batch_riders WHERE project = ?1 AND key >= ?2 || '/' AND key < ?2 || '0'", project, run)
+			riders, err := all(&tx.View, scanRider, riderColumns+"WHERE project = ?1 AND key >= ?2 || '/' AND key < ?2 || '0'", project, run)
 			if err != nil {
 				return err
+			}
+			var ids []int64
+			for _, r := range riders {
+				ids, keys = append(ids, r.ID), append(keys, r.Key)
 			}
 			if err := leave(tx, ids); err != nil {
 				return err
@@ -265,6 +270,7 @@ func (s *Store) LeaveRuns(ctx context.Context, project string, runs ...string) e
 		}
 		return nil
 	})
+	return keys, err
 }
 
 // Lead implements [batch.Store].

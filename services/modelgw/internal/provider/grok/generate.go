@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -35,6 +36,9 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	further, err := headers(r.Config.GetExtraHeaders().GetValues())
 	if err != nil {
 		return nil, err
+	}
+	if r.Carrier != nil {
+		request.ServiceTier = xai.ServiceTier_SERVICE_TIER_UNSPECIFIED
 	}
 	a := &attempt{model: m, request: r, sent: request, asked: &asked{name: m.name, tools: r.Tools, sent: request.GetTools()}}
 	run := a.whole
@@ -74,7 +78,10 @@ func (a *attempt) options() []grpc.CallOption {
 
 // whole asks for the answer when it is complete.
 func (a *attempt) whole(ctx context.Context) (*modelv1.ModelOutput, []byte, error) {
-	response, err := a.client.GetCompletion(ctx, a.sent, a.options()...)
+	response, err := a.complete(ctx)
+	if _, said := status.FromError(err); err != nil && !said {
+		return nil, nil, err // of the carrier
+	}
 	if err != nil {
 		output, err := a.meaning(ctx, err, a.trailer, false)
 		return output, a.refusal(output, err), err
@@ -87,6 +94,14 @@ func (a *attempt) whole(ctx context.Context) (*modelv1.ModelOutput, []byte, erro
 		err = invalid(err)
 	}
 	return output, a.kept(response, err), err
+}
+
+// complete asks for the answer as the attempt wants it. The server's refusals are statuses of gRPC.
+func (a *attempt) complete(ctx context.Context) (*xai.GetChatCompletionResponse, error) {
+	if a.request.Carrier != nil {
+		return a.carried(ctx)
+	}
+	return a.client.GetCompletion(ctx, a.sent, a.options()...)
 }
 
 // invalid is the failure of an answer that has no meaning.

@@ -105,6 +105,7 @@ type model struct {
 	client xai.ChatClient
 	// redact redacts the account's key in the server's messages.
 	redact func(string) string
+	batch  *provider.BatchSupport
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -124,6 +125,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	m.client, m.redact = xai.NewChatClient(connection), transport.RedactText(access.APIKey)
+	m.batch = m.batchesOf(connection)
 	return m, nil
 }
 
@@ -150,10 +152,14 @@ func (m *model) dropped() []string {
 
 // Overruled implements provider.OptionDropper.
 func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	var all []provider.Unsent
 	if m.name.takesEffort() && c.GetReasoningEffort() == "none" {
-		return []provider.Unsent{{Option: "reasoning_effort", Why: "which is left to its own default, since inspect_ai does not send this effort"}}
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "which is left to its own default, since inspect_ai does not send this effort"})
 	}
-	return nil
+	if c.GetBatch().GetEnabled() && m.args.ServiceTier != "" {
+		all = append(all, provider.Unsent{Option: provider.ModelArgument + "service_tier", Why: "whose batches have no tiers"})
+	}
+	return all
 }
 
 // Capabilities implements provider.Provider.
@@ -166,7 +172,9 @@ func (m *model) Capabilities() provider.Capabilities {
 		ExtraBody:     []string{},
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: m.name.reasons(),
+			Batch: true,
 		},
+		Batch: m.batch,
 	}
 }
 

@@ -34,8 +34,14 @@ func XAIServer(t testing.TB, answers ...Answer) string {
 // serveGRPC serves xAI's chat API until the test ends, beside what a handler serves over HTTP; nil serves nothing.
 func serveGRPC(t testing.TB, handler http.Handler, chat xai.ChatServer) *httptest.Server {
 	t.Helper()
+	return serveXAI(t, handler, func(rpc *grpc.Server) { xai.RegisterChatServer(rpc, chat) })
+}
+
+// serveXAI is serveGRPC for the services that register adds.
+func serveXAI(t testing.TB, handler http.Handler, register func(*grpc.Server)) *httptest.Server {
+	t.Helper()
 	rpc := grpc.NewServer()
-	xai.RegisterChatServer(rpc, chat)
+	register(rpc)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
