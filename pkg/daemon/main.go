@@ -6,8 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os/signal"
+	"reflect"
+	"sync"
 	"syscall"
 	"time"
 
@@ -86,12 +89,33 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	if c.Ready != nil {
 		c.Ready(p.base.Listener.Addr())
 	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { reloader(file, c, cfg, p, log).Watch(watching) })
+	defer watch.Wait()
+	defer stop()
 	select {
 	case err = <-p.Failed():
 	case <-ctx.Done():
 		log.InfoContext(ctx, "stopping", "service", program.Name)
 	}
 	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), grace))
+}
+
+// reloader reloads the configuration of a process, which is read into a new value of its type.
+func reloader(file string, c Command, cfg Configuration, p *Process, log *slog.Logger) *Reloader {
+	_, program := cfg.Process()
+	return &Reloader{
+		File: file, Current: cfg, Takes: Takes(program), Logger: log,
+		Load: func(ctx context.Context) (any, error) {
+			next := reflect.New(reflect.TypeOf(cfg).Elem()).Interface()
+			return next, config.Load(ctx, next, file, c.Env)
+		},
+		Apply: func(ctx context.Context, next any) error {
+			_, program := next.(Configuration).Process()
+			return p.Reload(ctx, program)
+		},
+	}
 }
 
 // configFile reads the arguments.
