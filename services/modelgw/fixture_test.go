@@ -43,6 +43,7 @@ type gateway struct {
 	limits  modelv1.LimitServiceClient
 	web     http.Handler
 	log     string
+	service *modelgw.Service
 	close   func()
 }
 
@@ -74,7 +75,7 @@ func start(t testing.TB, changes ...setup) *gateway {
 	server, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: authtest.Allow{Name: "tester"}})
 	require.NoError(t, err)
 	service.Register(server)
-	g.web = service.Handler()
+	g.web, g.service = service.Handler(), service
 	listener := inprocess.Listen()
 	served := make(chan struct{})
 	go func() {

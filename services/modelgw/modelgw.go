@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,6 +48,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
 // cancelGrace is the default of [Config.CancelGrace]. Connections of providers end within milliseconds.
@@ -78,6 +80,15 @@ type Config struct {
 	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or a
 	// budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
+	// Models are facts of models, by model such as `openai/gpt-4o`. They replace built-in ones, fact by fact.
+	Models map[string]modeldata.Facts `yaml:"models"`
+	// Fallbacks are the models that answer in place of another one, by its name and in their order, such as
+	// `openai/gpt-4o: [anthropic/claude-sonnet-4-5]`. They answer if its provider cannot be reached, is overloaded, limits
+	// the rate, refuses the key or is not configured. They use the account `default` of their provider.
+	Fallbacks map[string][]string `yaml:"fallbacks"`
+	// EvaluationFallbacks allows fallbacks for calls on behalf of evaluations that do not ask for them: their results are
+	// then those of several models.
+	EvaluationFallbacks bool `yaml:"evaluation_fallbacks" env:"EVALFLEET_MODELGW_EVALUATION_FALLBACKS"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
 	// Anthropic is Anthropic's API, with its accounts.
@@ -141,6 +152,8 @@ func (c *Config) Validate() error {
 	}
 	faults = append(faults, priceFaults("prices.", c.Prices)...)
 	faults = append(faults, c.Services.Validate())
+	faults = append(faults, c.keyFaults()...)
+	faults = append(faults, c.modelFaults()...)
 	faults = append(faults, c.accountFaults()...)
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
@@ -189,6 +202,8 @@ type Deps struct {
 	Registerer prometheus.Registerer
 	// Logger logs. Prompts and outputs are never logged.
 	Logger *slog.Logger
+	// Own are the addresses at which the platform serves clients; an account that leads to one is refused.
+	Own []string
 }
 
 // Service is the model gateway. It is safe for concurrent use.
@@ -198,13 +213,20 @@ type Service struct {
 	effects   *effectrpc.Owner
 	responses *generate.Cache
 	registry  *provider.Registry
+	settings  *settings.Current
+	budgets   *budget.Memory
 	log       *slog.Logger
+
+	// reloading is held while the configuration is replaced.
+	reloading sync.Mutex
+	cfg       Config
+	deps      Deps
 	closers   []func() error
 }
 
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
-	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, log: deps.Logger}
+	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, settings: settings.New(settingsOf(&cfg)), budgets: budget.NewMemory(bounds(cfg.Budgets)), log: deps.Logger, cfg: cfg, deps: deps}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -225,20 +247,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
 	generate.MeasurePools(limiter, deps.Registerer)
-	budgets := budget.NewMemory(bounds(cfg.Budgets))
-	known := modeldata.Default()
-	prices := pricesOf(known, cfg.Prices)
 	stages := []generate.Stage{
-		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
+		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(deps.Logger),
+		generate.Admit(limiter, cfg.MaxWaiting),
 	}
 	calls := call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage),
 		Effects:  effects,
-		Budgets:  budgets,
-		Prices:   prices,
+		Budgets:  s.budgets,
+		Settings: s.settings,
 		Memory:   prefixcache.New(bound.KeptConversationBytes),
 		Blobs:    deps.Blobs,
+		Logger:   deps.Logger,
 	})
 	s.server = server.New(server.Deps{
 		Registry: s.registry,
@@ -246,14 +267,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Effects:  effects,
 		Cache:    store,
 		Limiter:  limiter,
-		Budgets:  budgets,
-		Prices:   prices,
-		Data:     known,
-		Priced:   func(model string) bool { _, given := cfg.Prices[model]; return given },
-		Accounts: cfg.accountScopes(),
+		Budgets:  s.budgets,
+		Settings: s.settings,
 	})
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
-		Auth: deps.Auth, Registry: s.registry, Models: calls, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
+		Auth: deps.Auth, Registry: s.registry, Models: calls, Settings: s.settings, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil
 }

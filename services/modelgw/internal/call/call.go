@@ -4,6 +4,7 @@ package call
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -16,9 +17,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
-// Deps are the dependencies of calls. All but Prices and Blobs are required.
+// Deps are the dependencies of calls. All but Blobs are required.
 type Deps struct {
 	Registry *provider.Registry
 	// Pipeline answers calls.
@@ -26,11 +28,14 @@ type Deps struct {
 	// Effects executes calls with a key once.
 	Effects *effectrpc.Owner
 	Budgets *budget.Memory
-	Prices  generate.Prices
+	// Settings are the prices and the fallbacks.
+	Settings *settings.Current
 	// Memory keeps conversations for calls that continue them.
 	Memory *prefixcache.Cache
 	// Blobs reads a body of a project; nil without a blob store.
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+	// Logger logs.
+	Logger *slog.Logger
 }
 
 // Calls makes model calls. It is safe for concurrent use.

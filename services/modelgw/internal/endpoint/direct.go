@@ -34,8 +34,11 @@ type relay struct {
 	endpoints *Endpoints
 	model     *provider.Model
 	upstream  *provider.Upstream
-	url       string
-	body      spliced
+	// below is what follows the upstream's address: a path, and the query.
+	below string
+	body  spliced
+	// more means that a failure that another model might cure is returned, and not answered.
+	more bool
 
 	// refused is the vendor's last answer that was an error.
 	refused *refused
@@ -54,6 +57,11 @@ type refused struct {
 	body   []byte
 }
 
+// upstreamOf is the target of the client's format with an instance of the model; nil if it has none.
+func (r *relay) upstreamOf(m *provider.Model) *provider.Upstream {
+	return m.Capabilities().Upstream(r.about.Name)
+}
+
 // run makes the call, with the stages around each attempt.
 func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.Stage) error {
 	outcome := &generate.Outcome{}
@@ -68,10 +76,11 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	case err == nil || r.begun:
 		return err
 	}
-	if failure, ok := provider.As(err); ok && r.refused != nil {
+	failed := provider.RPC(err)
+	if failure, ok := provider.As(err); ok && r.refused != nil && !(r.more && generate.Curable(failed)) {
 		return r.passRefused(r.refused, failure)
 	}
-	return provider.RPC(err)
+	return failed
 }
 
 // passRefused relays a vendor's error unchanged. An error about our credential is replaced: the credential is not the
@@ -97,7 +106,8 @@ func (r *relay) passRefused(refused *refused, failure *provider.Error) error {
 }
 
 // attempt makes one attempt. An answer with a success status is relayed at once; any other is held.
-func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outcome) (*provider.Response, error) {
+func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outcome) (*provider.Response, error) {
+	r.upstream = r.upstreamOf(c.Model)
 	ctx := call
 	start := time.Now()
 	o.Attempts++
@@ -153,7 +163,7 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 
 // send posts the request.
 func (r *relay) send(ctx context.Context) (*http.Response, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, r.body.reader())
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.upstream.URL+r.below, r.body.reader())
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +185,7 @@ func (r *relay) unreached(cut, err error) error {
 	r.refused = nil
 	failure := &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: err}
 	if cut != nil {
-		failure.Message = cut.Error()
+		failure.Message, failure.Cause = cut.Error(), errors.Join(provider.ErrCut, err)
 	}
 	return failure
 }

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -12,6 +13,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
+
+// keySuffix precedes the number of a credential in the name of its pool. The account's own has none.
+const keySuffix = "@key"
 
 // fixedSuffix distinguishes the pool of a fixed limit from the adaptive pool of the same account.
 const fixedSuffix = "@fixed"
@@ -68,6 +72,12 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 	key := c.Model.Kind.Name + "/" + c.Model.Account
 	if caps.ConnectionKey != "" {
 		key += "/" + caps.ConnectionKey
+	}
+	if c.Model.Key > 0 {
+		if caps.ConnectionKey == "" {
+			key += "/default"
+		}
+		key += keySuffix + strconv.Itoa(c.Model.Key)
 	}
 	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: again}
 	bounds, err := chat.Adaptive(c.Config)

@@ -70,7 +70,7 @@ func endSpan(ctx context.Context, span trace.Span, o *Outcome, response *provide
 	}
 	defer span.End()
 	span.SetAttributes(attribute.Float64("evalfleet.queued_seconds", o.Queued.Seconds()), attribute.Float64("evalfleet.retry_wait_seconds", o.RetryWait.Seconds()),
-		attribute.Int("evalfleet.attempts", o.Attempts))
+		attribute.Int("evalfleet.attempts", o.Attempts), attribute.Int("evalfleet.key", o.Key))
 	if o.FirstPiece > 0 {
 		span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(o.FirstPiece.Seconds()))
 	}

@@ -27,7 +27,7 @@ func TestAnAnswerOfAFallbackModelHasItsPrice(t *testing.T) {
 			}
 			return response, err
 		})
-		spend := generate.Spend(g.budgets, prices)(func(ctx context.Context, _ *generate.Call, _ *generate.Outcome) (*provider.Response, error) {
+		spend := generate.Spend(g.budgets, func() generate.Prices { return prices })(func(ctx context.Context, _ *generate.Call, _ *generate.Outcome) (*provider.Response, error) {
 			return g.provider.Generate(ctx, nil)
 		})
 		response, err := spend(t.Context(), g.call(nil), &generate.Outcome{})

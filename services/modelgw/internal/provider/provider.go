@@ -232,6 +232,9 @@ type Spec struct {
 	BaseURL string
 	// Args are the arguments of the provider, a JSON object as text; empty is none.
 	Args string
+
+	// credentials selects a credential of the account, and takes all of them; nil selects the first.
+	credentials *selection
 }
 
 // Arguments decodes Args into a struct, which is unchanged if there are none. Members that the struct does not have,

@@ -3,6 +3,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Version is the version of the API. Default 2026-10-21.
 	Version string `yaml:"version" env:"EVALFLEET_MODELGW_ANTHROPIC_VERSION"`
 	// Betas are preview features that each request enables.
@@ -87,22 +90,16 @@ func Kind(c Config) (provider.Kind, func() error) {
 	}
 	maps.Copy(h.accounts.Named, c.Accounts)
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
+		APIKey: cmp.Or(c.AuthToken, c.APIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}
 	h.azure = c.Azure.all()
-	listed := h.accounts
-	listed.Named = maps.Clone(listed.Named)
-	if token := listed.Named[provider.DefaultAccount]; !c.AuthToken.IsZero() {
-		token.APIKey = c.AuthToken
-		listed.Named[provider.DefaultAccount] = token
-	}
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Anthropic, and servers that behave like it",
 		Dialect:     format.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    listed.Usable(),
+		Accounts:    h.accounts.Usable(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -170,26 +167,31 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if onAzure {
 		accounts = &h.azure
 	}
-	access, err := accounts.Open(spec.Account, spec.BaseURL)
+	access, err := accounts.Open(spec)
 	if err != nil {
 		return nil, err
 	}
 	m.endpoint, m.headers = access.Endpoint, http.Header{versionHeader: {h.Version}}
-	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey, h.AuthToken), Provider: Name}
+	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.RedactSecrets(h.http, access.APIKey), Provider: Name}
 	switch {
 	case onAzure:
 		if !access.APIKey.IsZero() {
 			m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 			m.headers.Set(azureKeyHeader, access.APIKey.Reveal())
 		}
-	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
-		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
+	case spec.Account == provider.DefaultAccount && access.Key == 0 && !h.AuthToken.IsZero():
+		m.headers.Set("Authorization", "Bearer "+access.APIKey.Reveal())
 		m.betas = append(m.betas, betaOAuth)
 	case !access.APIKey.IsZero():
 		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
 	m.upstreams = []*provider.Upstream{m.exchange.Upstream(m.endpoint+path, string(m.name), m.authorize)}
 	return m, nil
+}
+
+// Listing implements provider.Lister: https://platform.claude.com/docs/en/api/models-list.
+func (m *model) Listing() (provider.Listing, bool) {
+	return provider.Listing{URL: m.endpoint + "/v1/models", Query: "limit=1000", Model: string(m.name), HTTP: m.exchange.HTTP, Authorize: m.authorize}, !m.onAzure
 }
 
 // settle converts the model arguments to the form that requests need.

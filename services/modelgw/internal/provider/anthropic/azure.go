@@ -28,6 +28,8 @@ type AzureConfig struct {
 	// AllowedBaseURLs are further addresses that requests with the account `default` may use, with the paths below
 	// them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_AZURE_ALLOWED_BASE_URLS"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }
@@ -39,7 +41,7 @@ func (c AzureConfig) all() provider.Accounts {
 	}}
 	maps.Copy(a.Named, c.Accounts)
 	a.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs,
+		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, Keys: c.Keys,
 	}
 	return a
 }

@@ -52,6 +52,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_GOOGLE_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }
@@ -73,7 +75,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}
 	kind := provider.Kind{
 		Name:        Name,
@@ -145,7 +147,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if m.safety, err = safetySettings(m.args.SafetySettings); err != nil {
 		return nil, provider.InvalidArguments(err)
 	}
-	access, err := h.accounts.Open(spec.Account, spec.BaseURL)
+	access, err := h.accounts.Open(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +166,12 @@ func (m *model) authorize(h http.Header) {
 	h.Del("Authorization")
 	h.Del("X-Goog-Api-Key")
 	maps.Copy(h, m.header)
+}
+
+// Listing implements provider.Lister: https://ai.google.dev/api/models.
+func (m *model) Listing() (provider.Listing, bool) {
+	list, _, _ := strings.Cut(m.base, "/models/")
+	return provider.Listing{URL: list + "/models", Query: "pageSize=1000", Model: string(m.name), HTTP: m.exchange.HTTP, Authorize: m.authorize}, true
 }
 
 // isSet reports whether an argument is given, and not as false or null.

@@ -44,6 +44,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_MISTRAL_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// ConversationAPI selects the API for the models of the account `default`: true is the Conversations API, false is
 	// chat completions. If it is omitted, it is the Conversations API, except for models that hear (voxtral).
 	ConversationAPI *bool `yaml:"conversation_api"`
@@ -65,6 +67,8 @@ type Azure struct {
 	AzureBaseURL string `yaml:"azure_base_url" env:"AZURE_MISTRAL_BASE_URL"`
 	// AllowedBaseURLs are further addresses that requests may use, with the paths below them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
+	// Keys are further credentials, among which conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// ConversationAPI selects the API, as for the account `default`. A deployment that has chat completions alone needs
 	// false.
 	ConversationAPI *bool `yaml:"conversation_api"`
@@ -81,7 +85,7 @@ func (a Azure) Address() string {
 // account is the deployment as an account.
 func (a Azure) account() Account {
 	return Account{ConversationAPI: a.ConversationAPI, Account: provider.Account{
-		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs,
+		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs, Keys: a.Keys,
 	}}
 }
 
@@ -124,7 +128,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	accounts := map[string]Account{}
 	maps.Copy(accounts, c.Accounts)
 	accounts[provider.DefaultAccount] = Account{ConversationAPI: c.ConversationAPI, Account: provider.Account{
-		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}}
 	h := &host{
 		http: transport.NewClient(),
@@ -197,10 +201,10 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 // open returns access through the account of a request.
 func (s *site) open(spec provider.Spec) (provider.Access, error) {
 	account := s.accounts[spec.Account]
-	if s.plain.Vendor == "" && account.BaseURL == "" && spec.BaseURL == "" {
+	if s.plain.Vendor == "" && account.BaseURL == "" && spec.BaseURL == "" && len(account.Keys) == 0 {
 		return provider.Access{}, rpcerr.ProviderNotConfigured(s.plain.Provider, spec.Account, "%s has no address: set AZUREAI_MISTRAL_BASE_URL, or azure.base_url in the configuration of modelgw", s.plain.Provider)
 	}
-	return s.plain.Open(spec.Account, spec.BaseURL)
+	return s.plain.Open(spec)
 }
 
 // selectAPI selects the API: what the model's arguments ask for, else what the account does, else the Conversations
@@ -227,6 +231,11 @@ func (m *model) authorize(h http.Header) {
 	if !m.key.IsZero() {
 		h.Set("Authorization", "Bearer "+m.key.Reveal())
 	}
+}
+
+// Listing implements provider.Lister: https://docs.mistral.ai/api/endpoint/models.
+func (m *model) Listing() (provider.Listing, bool) {
+	return provider.Listing{URL: strings.TrimSuffix(m.url, m.api.path) + "/models", Model: m.name, HTTP: m.exchange.HTTP, Authorize: m.authorize}, m.name == m.shown
 }
 
 // Close implements provider.Provider.

@@ -39,6 +39,8 @@ type AzureConfig struct {
 	APIVersion string `yaml:"api_version" env:"AZUREAI_OPENAI_API_VERSION"`
 	// OpenAIAPIVersion is used if APIVersion is not set.
 	OpenAIAPIVersion string `yaml:"openai_api_version" env:"OPENAI_API_VERSION"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }
@@ -57,19 +59,19 @@ func (c AzureConfig) all() azure {
 	}}
 	maps.Copy(a.accounts.Named, c.Accounts)
 	a.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs,
+		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs, Keys: c.Keys,
 	}
 	return a
 }
 
 // open gives a model access to its deployment. The name of a deployment decides about its API as OpenAI's names do.
 func (a *azure) open(m *model, client *http.Client, spec provider.Spec, deployment string) error {
-	access, err := a.accounts.Open(spec.Account, spec.BaseURL)
+	access, err := a.accounts.Open(spec)
 	if err != nil {
 		return err
 	}
 	root := access.Endpoint + "/openai"
-	m.served, m.byName = deployment, true
+	m.served, m.byName, m.onAzure = deployment, true, true
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(client, access.APIKey), quirks)
 	m.client.BaseURL = root + "/deployments/" + url.PathEscape(deployment)
 	version := "?api-version=" + url.QueryEscape(cmp.Or(m.args.APIVersion, a.version))

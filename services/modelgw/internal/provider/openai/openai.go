@@ -44,6 +44,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Organization is sent with each request, if it is set.
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, if it is set.
@@ -90,7 +92,7 @@ func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) 
 	h := &host{vendor: vendor, byName: byName, accounts: map[string]Account{}, azure: c.Azure.all(), headers: map[string]string{}, http: transport.NewClient()}
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
-		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}}
 	h.plain = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	for name, account := range h.accounts {
@@ -147,6 +149,8 @@ type model struct {
 	responses    exchange.Exchange
 	responsesURL string
 	unverified   *unverified
+	// onAzure means that Azure serves the model.
+	onAzure bool
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
 	// upstreams are the targets for unchanged requests: of the API that is set for the model, or else of both at OpenAI's
@@ -174,7 +178,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if m.args.APIVersion != "" {
 		return nil, provider.InvalidArguments(errors.New("api_version is for models on Azure"))
 	}
-	access, err := h.plain.Open(spec.Account, spec.BaseURL)
+	access, err := h.plain.Open(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +203,14 @@ func (m *model) connect(responsesURL string) {
 	if asked := m.args.ResponsesAPI; asked == nil && m.atVendor || asked != nil && *asked {
 		m.upstreams = append(m.upstreams, m.responses.Upstream(responsesURL, m.served, m.client.Authorize))
 	}
+}
+
+// Listing implements provider.Lister. Azure lists other names than those of its deployments.
+func (m *model) Listing() (provider.Listing, bool) {
+	if m.onAzure {
+		return provider.Listing{}, false
+	}
+	return m.client.Listing(m.served), true
 }
 
 // isVendor reports whether an address is OpenAI's own, in any of its regions. Servers at other addresses speak chat
