@@ -20,14 +20,11 @@ type walked struct {
 		Size int           `yaml:"size"`
 		Key  config.Secret `yaml:"key"`
 	} `yaml:"inner"`
-	credentials `yaml:",inline"`
-	Embedded    `yaml:",inline"`
-	Named       map[string]Embedded `yaml:"named"`
-	Name        *string             `yaml:"name"`
-	hidden      int
+	Embedded `yaml:",inline"`
+	Named    map[string]Embedded `yaml:"named"`
+	Name     *string             `yaml:"name"`
+	hidden   int
 }
-
-type credentials struct{}
 
 // Embedded has its keys among those of its struct.
 type Embedded struct {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os/signal"
 	"reflect"
-	"sync"
 	"syscall"
 	"time"
 
@@ -85,15 +84,11 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
+	defer reloader(file, c, cfg, p, log).Watch(ctx)()
 	log.InfoContext(ctx, "serving", "service", program.Name, "address", p.Address())
 	if c.Ready != nil {
 		c.Ready(p.base.Listener.Addr())
 	}
-	watching, stop := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { reloader(file, c, cfg, p, log).Watch(watching) })
-	defer watch.Wait()
-	defer stop()
 	select {
 	case err = <-p.Failed():
 	case <-ctx.Done():

@@ -69,18 +69,26 @@ type Reloader struct {
 // Kubernetes a symbolic link is replaced, which leaves no event at the file.
 const pollEvery = 10 * time.Second
 
-// Watch reloads on SIGHUP and when the content of the file changes, until ctx ends. Without a file it does nothing, and
-// the signal ends the process as usual.
-func (r *Reloader) Watch(ctx context.Context) {
+// Watch reloads on SIGHUP and when the content of the file changes, until the returned function is called, which waits
+// for a reload in progress. Without a file it does nothing, and the signal ends the process as usual.
+func (r *Reloader) Watch(ctx context.Context) (stop func()) {
 	if r.File == "" {
-		return
+		return func() {}
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGHUP)
-	defer signal.Stop(asked)
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	r.Follow(ctx, asked, poll.C)
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		poll := time.NewTicker(pollEvery)
+		defer poll.Stop()
+		r.Follow(ctx, asked, poll.C)
+	})
+	return func() {
+		signal.Stop(asked)
+		cancel()
+		watch.Wait()
+	}
 }
 
 // Follow reloads when it is asked, and looks at the file at each tick, until ctx ends.

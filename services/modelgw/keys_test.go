@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -188,4 +189,6 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	}
 	c.Google.Keys[1].BaseURL = "http://127.0.0.1:7460/v1"
 	assert.ErrorContains(t, c.RefuseOwn("127.0.0.1:7460"), "google.keys[1]")
+	_, err = modelgw.Program(c).Build(t.Context(), daemon.Parts{Listen: "0.0.0.0:7460"})
+	require.ErrorContains(t, err, "google.keys[1]", "modelgw alone knows its own address")
 }

@@ -61,7 +61,7 @@ func keyNumber(n int32) string {
 }
 
 func checkWord(result modelv1.AccountCheckResult) string {
-	switch result { //nolint:exhaustive // Others are of a newer server.
+	switch result {
 	case modelv1.AccountCheckResult_ACCOUNT_CHECK_RESULT_PROVEN:
 		return "ok"
 	case modelv1.AccountCheckResult_ACCOUNT_CHECK_RESULT_FAILED:

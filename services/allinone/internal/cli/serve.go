@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,12 +110,10 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config, load func(context.
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	served := a.serverFor(cfg, dir, lock)
-	watching, stop := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer stop()
+	unwatch := func() {}
+	defer func() { unwatch() }()
 	return a.serveUntilInterrupt(ctx, served, func(s server) error {
-		watch.Go(func() { a.reloader(s, cfg, load).Watch(watching) })
+		unwatch = a.reloader(s, cfg, load).Watch(ctx)
 		return a.sayServing(s, cfg, dir)
 	})
 }

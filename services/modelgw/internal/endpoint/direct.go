@@ -33,7 +33,9 @@ type relay struct {
 	*exchange
 	endpoints *Endpoints
 	model     *provider.Model
-	upstream  *provider.Upstream
+	// upstream is the target with the credential of the latest attempt, whose instance is at.
+	upstream *provider.Upstream
+	at       *provider.Model
 	// below is what follows the upstream's address: a path, and the query.
 	below string
 	body  spliced
@@ -107,7 +109,9 @@ func (r *relay) passRefused(refused *refused, failure *provider.Error) error {
 
 // attempt makes one attempt. An answer with a success status is relayed at once; any other is held.
 func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outcome) (*provider.Response, error) {
-	r.upstream = r.upstreamOf(c.Model)
+	if c.Model != r.at {
+		r.at, r.upstream = c.Model, r.upstreamOf(c.Model)
+	}
 	ctx := call
 	start := time.Now()
 	o.Attempts++

@@ -37,7 +37,7 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	below := cmp.Or(x.address.below(), "/count_tokens")
 	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
-		return r.run(ctx, &generate.Call{Model: r.model.Pick(beginning(r.body.Bytes), nil, r.serves), Origin: x.origin()}, nil)
+		return r.run(ctx, &generate.Call{Model: r.model.Pick(nil, nil, r.serves), Origin: x.origin()}, nil)
 	}, e.estimate)
 }
 
@@ -114,7 +114,7 @@ func (e *Endpoints) lane(
 	if found.model.Found() {
 		body = splice(b, found.model, x.modelPrefix+upstream.Model)
 	}
-	return false, direct(&relay{exchange: x, endpoints: e, model: m, upstream: upstream, below: below, body: body, more: more}, found)
+	return false, direct(&relay{exchange: x, endpoints: e, model: m, at: m, upstream: upstream, below: below, body: body, more: more}, found)
 }
 
 // origin identifies on whose behalf a call is made.

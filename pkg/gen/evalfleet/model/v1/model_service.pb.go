@@ -3329,7 +3329,7 @@ func (x *AccountCheck) GetFailed() bool {
 // AccountCheckStep is one question about a credential.
 type AccountCheckStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question: `key`, `address`, `list` or `model`. Open.
+	// The question: `key`, `address`, `list` or `model`. Open: newer servers ask further ones.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The answer.
 	Result AccountCheckResult `protobuf:"varint,2,opt,name=result,proto3,enum=evalfleet.model.v1.AccountCheckResult" json:"result,omitempty"`
