@@ -82,6 +82,7 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 	assert.Equal(t, 3, found["openai"])
 	assert.Equal(t, 1, found["google"])
 	assert.Zero(t, found["deepseek"], "what is not configured is left out")
+	assert.Zero(t, found["ollama"], "also if it would need no key")
 	_, err = g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: "nobody/x"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND), err)
 	for len(v.asked) > 0 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -66,7 +67,8 @@ func TestAnotherKeyAnswersAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := vendorWith(t, byKey(map[string]http.HandlerFunc{"key-one": failure}))
-			g := serveWeb(t, v, twoKeys)
+			registry := prometheus.NewRegistry()
+			g := serveWeb(t, v, twoKeys, func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
 			passedOver := false
 			for n := range 12 {
 				r := openaiAsks(strings.Repeat("q", n+1))
@@ -90,6 +92,15 @@ func TestAnotherKeyAnswersAtOnce(t *testing.T) {
 				counts[key]++
 			}
 			assert.Equal(t, map[string]int{"key-one": 1, "key-two": 12}, counts, "the first rests")
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			rests := 0.0
+			for _, family := range families {
+				if family.GetName() == "evalfleet_model_key_rests_total" {
+					rests += family.GetMetric()[0].GetCounter().GetValue()
+				}
+			}
+			assert.InDelta(t, 1, rests, 0)
 		})
 	}
 }

@@ -247,8 +247,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
 	generate.MeasurePools(limiter, deps.Registerer)
+	metrics := generate.NewMetrics(deps.Registerer)
 	stages := []generate.Stage{
-		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(deps.Logger),
+		generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
 		generate.Admit(limiter, cfg.MaxWaiting),
 	}
 	calls := call.New(call.Deps{

@@ -111,7 +111,7 @@ func questions(registry *provider.Registry, r *modelv1.CheckAccountsRequest) ([]
 		for _, account := range kind.Accounts {
 			switch {
 			case r.GetAccount() != "" && account.GetName() != r.GetAccount():
-			case wanted == "" && !account.GetUsable() && account.GetName() == provider.DefaultAccount:
+			case wanted == "" && account.GetName() == provider.DefaultAccount && unset(kind, account):
 			case kind.AccountInModel && model != "" && !strings.HasPrefix(model, account.GetName()+"/"):
 			default:
 				all = append(all, question{kind, account, model})
@@ -122,6 +122,12 @@ func questions(registry *provider.Registry, r *modelv1.CheckAccountsRequest) ([]
 		return nil, rpcerr.ModelNotFound(cmp.Or(r.GetModel(), wanted+"/"), names, "unknown provider %q; known: %s", wanted, strings.Join(names, ", "))
 	}
 	return all, nil
+}
+
+// unset reports whether a default account is as if nothing had been configured: without a key, or, of servers that need
+// none, at the address at which they are by default.
+func unset(kind provider.Kind, account *modelv1.Account) bool {
+	return !account.GetUsable() || account.GetKeyless() && kind.Vendor != "" && account.GetBaseUrl() == provider.ShownURL(kind.Vendor)
 }
 
 // credential is a credential that is checked. Model is nil if it is known to be of no use.

@@ -29,19 +29,29 @@ func beginning(body []byte) []byte {
 		if !span.Found() {
 			continue
 		}
-		list := span.Of(body)
-		at := bytes.Index(list, userRole)
-		if at < 0 {
-			return list
-		}
-		first := bytes.LastIndexByte(list[:at], '{')
-		if first < 0 {
-			return list
-		}
-		end := first + objectEnd(list[first:])
-		return list[:end]
+		return untilUser(span.Of(body))
 	}
 	return body
+}
+
+// untilUser is a list of messages up to the first one of the user; all of it if there is none, or if it is no list.
+func untilUser(list []byte) []byte {
+	for at := 1; at < len(list); {
+		switch list[at] {
+		case ' ', '\t', '\r', '\n', ',':
+			at++
+			continue
+		case '{':
+		default:
+			return list
+		}
+		end := at + objectEnd(list[at:])
+		if bytes.Contains(list[at:end], userRole) {
+			return list[:end]
+		}
+		at = end
+	}
+	return list
 }
 
 // objectEnd is the length of the object at the beginning of a text; that of the text if the object does not end.

@@ -69,7 +69,7 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	outcome := &generate.Outcome{}
 	_, err := generate.Chain(r.attempt, stages...)(ctx, call, outcome)
 	if log := r.endpoints.deps.Logger; log.Enabled(ctx, slog.LevelDebug) {
-		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "attempts", outcome.Attempts, "queued", outcome.Queued,
+		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "key", outcome.Key, "attempts", outcome.Attempts, "queued", outcome.Queued,
 			"response_id", r.facts.ID, "stop_reason", r.facts.StopReason, "usage", r.facts.Usage, "request_id", r.id)
 	}
 	switch {

@@ -12,7 +12,7 @@ import (
 
 // Credential makes each attempt with one of the account's credentials: the conversation's own, or another one while that
 // rests after a failure. Metrics and budgets are those of the account.
-func Credential(log *slog.Logger) Stage {
+func Credential(m *Metrics, log *slog.Logger) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			if !c.Model.HasKeys() {
@@ -24,6 +24,7 @@ func Credential(log *slog.Logger) Stage {
 			response, err := next(ctx, &own, o)
 			if rest, why := own.Model.Rest(err); rest > 0 {
 				o.another = c.Model.Ready(o.tried, c.Serves)
+				m.rested(own.Model, why)
 				log.WarnContext(ctx, "a credential of an account is passed over for a time", "provider", c.Model.Kind.Name, "account", c.Model.Account, "key", own.Model.Key,
 					"model", c.Model.FullName(), "why", why, "for", rest)
 			}

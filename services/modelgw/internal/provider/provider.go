@@ -212,6 +212,8 @@ type Kind struct {
 	Models []string
 	// Accounts are the configured accounts.
 	Accounts []*modelv1.Account
+	// Vendor is the vendor's own address; empty if that is not known.
+	Vendor string
 	// AccountInModel means that a model's name begins with its account, and that requests name no account beside it.
 	AccountInModel bool
 	// Open gives access to a model. It does no I/O.
