@@ -41,6 +41,7 @@ var (
 		"overloaded":  overloaded,
 		"rate limit":  refuses("3600"),
 		"refused":     says(http.StatusUnauthorized, "application/json", `{"error":{"message":"no"}}`),
+		"spent":       says(http.StatusTooManyRequests, "application/json", `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`),
 		"forbidden":   says(http.StatusForbidden, "application/json", `{"error":{"message":"no"}}`),
 		"unreachable": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	}

@@ -54,6 +54,7 @@ func openaiAsks(question string) *modelv1.GenerateRequest {
 var failuresOfKeys = map[string]http.HandlerFunc{
 	"rate limit": refuses("30"),
 	"refused":    says(http.StatusUnauthorized, "application/json", `{"error":{"message":"Incorrect API key provided: key-one"}}`),
+	"spent":      says(http.StatusTooManyRequests, "application/json", `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`),
 	"forbidden":  says(http.StatusForbidden, "application/json", `{"error":{"message":"not for this key"}}`),
 	"unreachable": func(http.ResponseWriter, *http.Request) {
 		panic(http.ErrAbortHandler)

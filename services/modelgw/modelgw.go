@@ -84,7 +84,7 @@ type Config struct {
 	Models map[string]modeldata.Facts `yaml:"models"`
 	// Fallbacks are the models that answer in place of another one, by its name and in their order, such as
 	// `openai/gpt-4o: [anthropic/claude-sonnet-4-5]`. They answer if its provider cannot be reached, is overloaded, limits
-	// the rate, refuses the key or is not configured. They use the account `default` of their provider.
+	// the rate, refuses the key or finds it spent, or is not configured. They use the account `default` of their provider.
 	Fallbacks map[string][]string `yaml:"fallbacks"`
 	// EvaluationFallbacks allows fallbacks for calls on behalf of evaluations that do not ask for them: their results are
 	// then those of several models.

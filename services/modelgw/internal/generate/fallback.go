@@ -2,6 +2,7 @@ package generate
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -16,8 +17,11 @@ import (
 // PatienceBefore is how often a call without a bound is retried at a model that has a fallback.
 const PatienceBefore = 3
 
+// ofTheKey are the statuses of refusals that are about what a key may do or spend.
+var ofTheKey = []string{strconv.Itoa(http.StatusPaymentRequired), strconv.Itoa(http.StatusForbidden), strconv.Itoa(http.StatusTooManyRequests)}
+
 // Curable reports whether another model might answer a call that failed with err: its provider cannot be reached, is
-// overloaded, limits the rate, refuses the key, or is not configured. A request that is wrong, a bound that is reached
+// overloaded, limits the rate, refuses the key or finds it spent, or is not configured. A request that is wrong, a bound that is reached
 // and an end of the caller are the same with each model.
 func Curable(err error) bool {
 	switch rpcerr.Reason(err) { //nolint:exhaustive // All others are not.
@@ -26,7 +30,7 @@ func Curable(err error) bool {
 		return true
 	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED:
 		fault, _ := rpcerr.As(err)
-		return fault.Metadata["status"] == strconv.Itoa(http.StatusForbidden)
+		return slices.Contains(ofTheKey, fault.Metadata["status"])
 	}
 	return false
 }

@@ -84,7 +84,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"provider", "account", "model"}),
 		rests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "evalfleet_model_key_rests_total",
-			Help: "Times that a credential, of several of an account, was passed over for a while: it was rate_limited, refused or unreachable.",
+			Help: "Times that a credential, of several of an account, was passed over for a while: it was rate_limited, refused, spent or unreachable.",
 		}, []string{"provider", "account", "key", "reason"}),
 		projectCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "evalfleet_project_model_calls_total", Help: "Calls of models by the project on whose behalf they were made, and by how they ended.",

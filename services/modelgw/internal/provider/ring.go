@@ -140,14 +140,14 @@ func (r *ring) order(beginning []byte) []*Model {
 const (
 	// limitedRest is after a rate limit without a Retry-After; maxLimitedRest bounds one.
 	limitedRest, maxLimitedRest = 10 * time.Second, 5 * time.Minute
-	// refusedRest is after the API refused the credential.
+	// refusedRest is after the API refused the credential, or what it may spend is spent.
 	refusedRest = time.Minute
 	// unreachableRest is after the address could not be reached.
 	unreachableRest = 10 * time.Second
 )
 
 // Rest makes the model's credential rest if a failure of an attempt is the credential's or its address's own: a rate
-// limit, which concerns the pool of the model alone, a refused key, or a connection that failed. It returns for how long,
+// limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns for how long,
 // and why in a word; zero if it does not rest. Accounts with one credential have no rest.
 func (m *Model) Rest(err error) (rest time.Duration, why string) {
 	failure, ok := As(err)
@@ -161,6 +161,8 @@ func (m *Model) Rest(err error) (rest time.Duration, why string) {
 		rest, why = refusedRest, "refused"
 	case failure.Status == http.StatusForbidden: // It may concern this model alone.
 		rest, why, key = refusedRest, "refused", pool
+	case failure.Status == http.StatusPaymentRequired, failure.Status == http.StatusTooManyRequests && failure.Class == Final:
+		rest, why = refusedRest, "spent" // A limit that no retry outlasts is one of money.
 	case failure.Class == RateLimit:
 		rest, why, key = limitedRest, "rate_limited", pool
 		if failure.RetryAfter > 0 {

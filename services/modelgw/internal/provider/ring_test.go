@@ -165,6 +165,8 @@ func TestACredentialRestsAfterItsOwnFailures(t *testing.T) {
 		{&provider.Error{Class: provider.RateLimit, Status: 429, RetryAfter: time.Hour}, 5 * time.Minute, "rate_limited"},
 		{&provider.Error{Auth: true, Status: 401}, time.Minute, "refused"},
 		{&provider.Error{Status: http.StatusForbidden}, time.Minute, "refused"},
+		{&provider.Error{Status: http.StatusPaymentRequired}, time.Minute, "spent"},
+		{&provider.Error{Status: http.StatusTooManyRequests}, time.Minute, "spent"},
 		{&provider.Error{Class: provider.Transient}, 10 * time.Second, "unreachable"},
 		{&provider.Error{Class: provider.Transient, Cause: provider.ErrCut}, 0, ""},
 		{&provider.Error{Class: provider.Transient, Status: 503}, 0, ""},
