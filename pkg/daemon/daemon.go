@@ -42,6 +42,11 @@ type Program struct {
 	Stateless bool
 	// Forward makes calls to peers carry the caller's credential instead of the process's own.
 	Forward bool
+	// Reload applies the program's configuration to the service that runs, which an earlier program of the name built. Calls
+	// in flight are not disturbed; if it fails, nothing has changed. Nil: nothing can change while the service runs.
+	Reload func(ctx context.Context, running Backend) error
+	// Reloads are the keys of the service's configuration that Reload takes, with all below them.
+	Reloads []string
 	// Build builds the service from its parts. Its background work outlives ctx, which bounds the start alone.
 	Build func(ctx context.Context, parts Parts) (Server, error)
 }
@@ -56,6 +61,8 @@ type Parts struct {
 	Alive func(ctx context.Context, owner string) (bool, error)
 	// Replica is this process among those of its service; nil for a program that is stateless or idle.
 	Replica *replica.Process
+	// Running takes the service, for [Program.Reload]; nil does not.
+	Running *Running
 	// Services are all services of the process.
 	Services []string
 	// Idle makes the service leave unfinished work alone: the process only reads.

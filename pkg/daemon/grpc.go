@@ -46,6 +46,7 @@ func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) 
 	if isWeb {
 		pages.Handle("/", web.Handler())
 	}
+	parts.Running.add(parts.Name, backend)
 	s := &grpcServer{backend: backend, calls: connmux.New(connmux.Config{GRPC: rpcs, Handler: pages, Connections: parts.Connections, Logger: parts.Logger})}
 	s.running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if isWeb {

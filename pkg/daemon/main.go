@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os/signal"
+	"reflect"
 	"syscall"
 	"time"
 
@@ -82,6 +84,7 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
+	defer reloader(file, c, cfg, p, log).Watch(ctx)()
 	log.InfoContext(ctx, "serving", "service", program.Name, "address", p.Address())
 	if c.Ready != nil {
 		c.Ready(p.base.Listener.Addr())
@@ -92,6 +95,22 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 		log.InfoContext(ctx, "stopping", "service", program.Name)
 	}
 	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), grace))
+}
+
+// reloader reloads the configuration of a process, which is read into a new value of its type.
+func reloader(file string, c Command, cfg Configuration, p *Process, log *slog.Logger) *Reloader {
+	_, program := cfg.Process()
+	return &Reloader{
+		File: file, Current: cfg, Takes: Takes(program), Logger: log,
+		Load: func(ctx context.Context) (any, error) {
+			next := reflect.New(reflect.TypeOf(cfg).Elem()).Interface()
+			return next, config.Load(ctx, next, file, c.Env)
+		},
+		Apply: func(ctx context.Context, next any) error {
+			_, program := next.(Configuration).Process()
+			return p.Reload(ctx, program)
+		},
+	}
 }
 
 // configFile reads the arguments.

@@ -26,6 +26,7 @@ type Process struct {
 	group   lifecycle.Group
 	base    *Base
 	parts   Parts
+	running Running
 	failed  chan error
 }
 
@@ -45,6 +46,7 @@ func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Pro
 			Logger: log, Metrics: telemetry.NewCallMetrics(registry).Of(program.Name), Registerer: registry, Gatherer: registry,
 		},
 	}
+	p.parts.Running = &p.running
 	WarnInClear(base.Listen, log)
 	p.group.Add(p.base.Parts()...)
 	p.group.Add(p.service(), p.base.Announcement())
@@ -59,6 +61,9 @@ func (p *Process) Start(ctx context.Context) error { return p.group.Start(ctx) }
 func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	return p.group.Stop(ctx, grace)
 }
+
+// Reload applies another configuration of the program to the service that runs.
+func (p *Process) Reload(ctx context.Context, next Program) error { return p.running.Reload(ctx, next) }
 
 // Failed brings the error of a service that ended by itself.
 func (p *Process) Failed() <-chan error { return p.failed }

@@ -58,6 +58,7 @@ type Server struct {
 	internal map[string]config.Secret // the credential of each service that calls others
 	parts    daemon.Parts             // what the services share
 	within   map[string]*inprocess.Listener
+	running  daemon.Running
 	listener *countedListener
 	failed   chan error
 }
@@ -89,6 +90,7 @@ func New(cfg Config, deps Deps) *Server {
 			Handlers: map[string]http.Handler{}, Room: offload.NewRoom(bound.HeldBytes), Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
+	s.parts.Running = &s.running
 	daemon.WarnInClear(base.Listen, deps.Logger)
 	s.group.Add(s.base.Parts()...)
 	s.group.Add(lifecycle.Part{Name: "shared parts", Start: func(context.Context) error { s.share(programs); return nil }})
@@ -109,6 +111,19 @@ func (s *Server) Start(ctx context.Context) error { return s.group.Start(ctx) }
 // directory, and sandboxes to their leases.
 func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	return s.group.Stop(ctx, grace)
+}
+
+// Reload applies another configuration to the services that run, as far as they take it.
+func (s *Server) Reload(ctx context.Context, next Config) error {
+	if err := next.Modelgw.RefuseOwn(s.Address()); err != nil {
+		return err
+	}
+	for _, program := range next.programs() {
+		if err := s.running.Reload(ctx, program); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Failed brings the error of a part that ended by itself.

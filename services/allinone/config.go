@@ -55,6 +55,9 @@ func (c *Config) Program(name string) (daemon.Program, bool) {
 	return daemon.Program{}, false
 }
 
+// Reloads are the keys that a process takes while it runs, with all below them.
+func (c *Config) Reloads() []string { return daemon.Takes(c.programs()...) }
+
 // programs are the services, callees first.
 func (c *Config) programs() []daemon.Program {
 	return []daemon.Program{

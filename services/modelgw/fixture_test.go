@@ -46,6 +46,7 @@ type gateway struct {
 	limits  modelv1.LimitServiceClient
 	web     http.Handler
 	log     string
+	service *modelgw.Service
 	close   func()
 }
 
@@ -83,7 +84,7 @@ func start(t testing.TB, changes ...setup) *gateway {
 		defer close(ran)
 		_ = service.Run(life)
 	}()
-	g.web = service.Handler()
+	g.web, g.service = service.Handler(), service
 	listener := inprocess.Listen()
 	served := make(chan struct{})
 	go func() {

@@ -50,6 +50,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/sagemaker"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
 // cancelGrace is the default of [Config.CancelGrace]. Connections of providers end within milliseconds.
@@ -85,6 +86,15 @@ type Config struct {
 	// `evalfleet models` shows. Without a price the cost of a model is unknown, and the model is refused if a limit or a
 	// budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
+	// Models are facts of models, by model such as `openai/gpt-4o`. They replace built-in ones, fact by fact.
+	Models map[string]modeldata.Facts `yaml:"models"`
+	// Fallbacks are the models that answer in place of another one, by its name and in their order, such as
+	// `openai/gpt-4o: [anthropic/claude-sonnet-4-5]`. They answer if its provider cannot be reached, is overloaded, limits
+	// the rate, refuses the key or finds it spent, or is not configured. They use the account `default` of their provider.
+	Fallbacks map[string][]string `yaml:"fallbacks"`
+	// EvaluationFallbacks allows fallbacks for calls on behalf of evaluations that do not ask for them: their results are
+	// then those of several models.
+	EvaluationFallbacks bool `yaml:"evaluation_fallbacks" env:"EVALFLEET_MODELGW_EVALUATION_FALLBACKS"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
 	// Anthropic is Anthropic's API, with its accounts.
@@ -148,6 +158,8 @@ func (c *Config) Validate() error {
 	}
 	faults = append(faults, priceFaults("prices.", c.Prices)...)
 	faults = append(faults, c.Services.Validate())
+	faults = append(faults, c.keyFaults()...)
+	faults = append(faults, c.modelFaults()...)
 	faults = append(faults, c.accountFaults()...)
 	bases := c.baseURLs()
 	for _, name := range slices.Sorted(maps.Keys(bases)) {
@@ -200,6 +212,8 @@ type Deps struct {
 	Registerer prometheus.Registerer
 	// Logger logs. Prompts and outputs are never logged.
 	Logger *slog.Logger
+	// Own are the addresses at which the platform serves clients; an account that leads to one is refused.
+	Own []string
 }
 
 // Service is the model gateway. It is safe for concurrent use.
@@ -211,13 +225,23 @@ type Service struct {
 	idle      bool
 	responses *generate.Cache
 	registry  *provider.Registry
+	settings  *settings.Current
+	budgets   *budget.Memory
 	log       *slog.Logger
+
+	// reloading is held while the configuration is replaced.
+	reloading sync.Mutex
+	cfg       Config
+	deps      Deps
 	closers   []func() error
 }
 
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
-	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, log: deps.Logger, idle: deps.Idle}
+	s := &Service{
+		registry: &provider.Registry{Logger: deps.Logger}, settings: settings.New(settingsOf(&cfg)), budgets: budget.NewMemory(bounds(cfg.Budgets)),
+		log: deps.Logger, cfg: cfg, deps: deps, idle: deps.Idle,
+	}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -250,19 +274,18 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.closers = append(s.closers, stores.closers...)
 	s.responses = generate.NewCache(stores.responses, deps.Logger)
 	generate.MeasurePools(stores.limiter, deps.Registerer)
-	budgets := budget.NewMemory(bounds(cfg.Budgets))
-	known := modeldata.Default()
-	prices := pricesOf(known, cfg.Prices)
+	metrics := generate.NewMetrics(deps.Registerer)
 	stages := []generate.Stage{
-		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(stores.limiter, cfg.MaxWaiting),
+		generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
+		generate.Admit(stores.limiter, cfg.MaxWaiting),
 	}
 	calls = call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage),
 		Effects:  effects,
 		Batches:  s.batches,
-		Budgets:  budgets,
-		Prices:   prices,
+		Budgets:  s.budgets,
+		Settings: s.settings,
 		Memory:   prefixcache.New(bound.KeptConversationBytes),
 		Blobs:    deps.Blobs,
 		Logger:   deps.Logger,
@@ -274,18 +297,16 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Batches:  s.batches,
 		Cache:    stores.responses,
 		Limiter:  stores.limiter,
-		Budgets:  budgets,
-		Prices:   prices,
-		Data:     known,
-		Priced:   func(model string) bool { _, given := cfg.Prices[model]; return given },
-		Accounts: cfg.accountScopes(),
+		Budgets:  s.budgets,
+		Settings: s.settings,
 	})
 	var fetch endpoint.Fetcher
 	if hosts := cfg.Endpoints.FetchMedia.Hosts; len(hosts) > 0 {
 		fetch = webfetch.New(hosts)
 	}
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
-		Auth: deps.Auth, Registry: s.registry, Models: calls, Fetch: fetch, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
+		Auth: deps.Auth, Registry: s.registry, Models: calls, Settings: s.settings, Fetch: fetch, Stages: stages, AttemptTimeout: cfg.AttemptTimeout,
+		Metrics: deps.Metrics, Traces: deps.Traces, Logger: deps.Logger,
 	})
 	return s, nil
 }

@@ -21,12 +21,18 @@ func Program(cfg Config) daemon.Program {
 		Listen:  "127.0.0.1:7463",
 		Effects: true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
+			own := []string{parts.Listen}
+			if !parts.Idle { // One that only looks calls no model.
+				if err := cfg.RefuseOwn(own...); err != nil {
+					return nil, err
+				}
+			}
 			batches, err := sqlite.New(ctx, parts.DB)
 			if err != nil {
 				return nil, err
 			}
 			service, err := New(cfg, Deps{ //nolint:contextcheck // What it reads, a file of certificates, it reads at once.
-				Batches: batches, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
+				Own: own, Batches: batches, Idle: parts.Idle, Ledger: parts.Ledger, Owner: parts.Owner, Alive: parts.Alive, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Traces: parts.Traces,
 				Registerer: parts.Registerer, Logger: parts.Logger,
 			})
 			if err != nil {
@@ -34,6 +40,17 @@ func Program(cfg Config) daemon.Program {
 			}
 			return daemon.GRPC(ctx, parts, service, blobserver.New(parts.Blobs))
 		},
+		Reload: func(ctx context.Context, running daemon.Backend) error {
+			service, ok := running.(*Service)
+			if !ok {
+				return errors.New("the service that runs is not modelgw")
+			}
+			if err := cfg.RefuseOwn(service.deps.Own...); err != nil {
+				return err
+			}
+			return service.Reload(ctx, cfg)
+		},
+		Reloads: reloaded(),
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/azureauth"
@@ -23,6 +25,8 @@ import (
 // vendor is a provider and its part of the configuration.
 type vendor struct {
 	name string
+	// key is the key of its configuration; empty is the name.
+	key string
 	// kind returns the provider, and a function that closes what it opened.
 	kind func(*Config, *Deps) (provider.Kind, func() error, error)
 	// own are the addresses of the account `default`, by the names under which an operator sets them; nil if there are
@@ -137,6 +141,7 @@ var vendors = []vendor{
 	},
 	{
 		name: openaicompat.Name, // Its services are models of one account.
+		key:  openaiAPIKey,
 		kind: plain(openaicompat.Kind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
 		own: func(c *Config) map[string]string {
 			return keyed("openai_api.services", bases(c.OpenAIAPI.Services, baseURL))
@@ -144,6 +149,7 @@ var vendors = []vendor{
 	},
 	{
 		name: openaicompat.RawName,
+		key:  openaiAPIKey,
 		kind: plain(openaicompat.RawKind, func(c *Config) openaicompat.Config { return c.OpenAIAPI }),
 	},
 	{
@@ -157,6 +163,9 @@ var vendors = []vendor{
 		},
 	},
 }
+
+// openaiAPIKey is the key of servers of others that speak OpenAI's format.
+const openaiAPIKey = "openai_api"
 
 // plain is the kind of a provider that needs nothing but its configuration.
 func plain[C any](kind func(C) (provider.Kind, func() error), of func(*Config) C) func(*Config, *Deps) (provider.Kind, func() error, error) {
@@ -207,7 +216,48 @@ func (c *Config) baseURLs() map[string]string {
 	for name, address := range c.Services.BaseURLs() {
 		all["modelgw.services."+name] = address
 	}
+	for path, key := range config.All[provider.Key](c) {
+		all["modelgw."+path+".base_url"] = key.BaseURL
+		if strings.HasPrefix(path, grok.Name+".") {
+			all["modelgw."+path+".base_url"] = grok.WithScheme(key.BaseURL)
+		}
+	}
 	return all
+}
+
+// keyFaults are the errors in the credentials of accounts.
+func (c *Config) keyFaults() (faults []error) {
+	for path, key := range config.All[provider.Key](c) {
+		if err := key.Check(); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return faults
+}
+
+// modelFaults are the errors in the facts of models and in the fallbacks.
+func (c *Config) modelFaults() (faults []error) {
+	check := func(key, model string) {
+		if _, _, err := provider.SplitName(model); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(c.Models)) {
+		check("models", model)
+		if err := c.Models[model].Check(); err != nil {
+			faults = append(faults, fmt.Errorf("models.%s.%w", model, err))
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(c.Fallbacks)) {
+		check("fallbacks", model)
+		for _, other := range c.Fallbacks[model] {
+			check("fallbacks."+model, other)
+			if other == model {
+				faults = append(faults, fmt.Errorf("fallbacks.%s: a model cannot be its own fallback", model))
+			}
+		}
+	}
+	return faults
 }
 
 // accountFaults are the errors for further accounts that have the name of the default one, which would hide them.

@@ -148,7 +148,13 @@ func kind(t reflect.Type) string {
 	return "text"
 }
 
-func plural(kind string) string { return kind + "s" }
+// plural is of a kind, or of a list or map of kinds.
+func plural(kind string) string {
+	if collection, of, ok := strings.Cut(kind, " of "); ok {
+		return collection + "s of " + of
+	}
+	return kind + "s"
+}
 
 // key is the field's name in the file.
 func key(f reflect.StructField) string {

@@ -217,14 +217,19 @@ func (a *app) look(ctx context.Context, f func(ctx context.Context, s *session) 
 	return err
 }
 
+// configFile is the file of the configuration; empty is none.
+func (a *app) configFile() string {
+	if a.config != "" {
+		return a.config
+	}
+	file, _ := a.Env("EVALFLEET_CONFIG")
+	return file
+}
+
 // loadConfig is the configuration of a server that is started here: file, environment, flags.
 func (a *app) loadConfig(ctx context.Context) (allinone.Config, error) {
 	var cfg allinone.Config
-	file := a.config
-	if file == "" {
-		file, _ = a.Env("EVALFLEET_CONFIG")
-	}
-	if err := config.Load(ctx, &cfg, file, a.Env); err != nil {
+	if err := config.Load(ctx, &cfg, a.configFile(), a.Env); err != nil {
 		return cfg, usageError{err}
 	}
 	if a.costs != "" {

@@ -162,6 +162,18 @@ func (s *server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (
 	return &modelv1.ListProvidersResponse{Providers: all}, nil
 }
 
+// CheckAccounts finds what is in keyed.
+func (s *server) CheckAccounts(_ context.Context, r *modelv1.CheckAccountsRequest) (*modelv1.CheckAccountsResponse, error) {
+	provider, _, _ := strings.Cut(r.GetModel(), "/")
+	check := &modelv1.AccountCheck{Provider: provider, Account: "default", Key: 1, Steps: []*modelv1.AccountCheckStep{
+		{Name: "key", Result: modelv1.AccountCheckResult_ACCOUNT_CHECK_RESULT_PROVEN, Detail: "it is set"},
+	}}
+	if check.Failed = !slices.Contains(s.keyed, provider); check.GetFailed() {
+		check.Steps = append(check.Steps, &modelv1.AccountCheckStep{Name: "list", Result: modelv1.AccountCheckResult_ACCOUNT_CHECK_RESULT_FAILED, Detail: "the key is refused (status 401)"})
+	}
+	return &modelv1.CheckAccountsResponse{Checks: []*modelv1.AccountCheck{check}}, nil
+}
+
 func (s *server) ListModels(context.Context, *modelv1.ListModelsRequest) (*modelv1.ListModelsResponse, error) {
 	return &modelv1.ListModelsResponse{Models: []*modelv1.Model{{ShortName: "mockllm/model"}, {ShortName: "openai/ft-ours"}}}, nil
 }

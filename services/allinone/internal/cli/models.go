@@ -16,18 +16,26 @@ import (
 
 func (a *app) modelsCommand() *cobra.Command {
 	var provider string
+	var check bool
 	c := &cobra.Command{
 		Use:   "models [MODEL...]",
 		Short: "List providers, their accounts, and models known by name; or show what is known of models",
 		Long: `Models are named provider/name. A provider also takes names that are not listed; it needs a configured account (docs/config.md, modelgw.accounts).
 
-Limits and prices are built in, with their source and date; prices in the configuration (modelgw.prices) or in the file of --model-cost-config replace them.`,
+Limits and prices are built in, with their source and date; those in the configuration (modelgw.models, modelgw.prices), and prices in the file of --model-cost-config, replace them.
+
+With --check it asks the vendors, for each credential of each account: is there a key, can the address be reached, does the list of models answer to the key, and is MODEL in it. No model is called. The
+exit code is 1 if one of these fails; what a vendor's API does not report is shown as not proven.`,
 		Example: `  evalfleet models
   evalfleet models openai/gpt-5.5 anthropic/claude-opus-5
   evalfleet models --provider openai
+  evalfleet models --check openai/gpt-4o
   evalfleet models --json | jq -r .shortName`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				if check {
+					return s.checkAccounts(ctx, provider, args)
+				}
 				if len(args) > 0 {
 					return s.showModels(ctx, args)
 				}
@@ -36,6 +44,7 @@ Limits and prices are built in, with their source and date; prices in the config
 		},
 	}
 	c.Flags().StringVar(&provider, "provider", "", "only of this provider")
+	c.Flags().BoolVar(&check, "check", false, "ask the vendors whether the accounts, or MODEL, can be used; no model is called")
 	return c
 }
 
@@ -132,6 +141,8 @@ func keyOf(account *modelv1.Account) string {
 	switch {
 	case account.GetKeyless():
 		return "not needed"
+	case account.GetKeys() > 1:
+		return fmt.Sprintf("yes, %d keys", account.GetKeys())
 	case account.GetUsable():
 		return "yes"
 	default:

@@ -29,28 +29,32 @@ func (a *app) serveCommand() *cobra.Command {
 endpoints in the shapes of model vendors under /v1/. Metrics are at /metrics. Every call needs the token in the data directory. One process serves a data directory at a time.
 
 With --target it runs one service, which calls the others at the addresses of peers (EVALFLEET_MODELGW_ADDRESS and so on; docs/config.md). Each process then has a data directory of its own, and its
-metrics at its own address; all share one --token-file and one folder of bodies (EVALFLEET_BLOB_DIR).`,
+metrics at its own address; all share one --token-file and one folder of bodies (EVALFLEET_BLOB_DIR).
+
+If there is a configuration file, the server reads it again when its content changes and on SIGHUP: accounts, prices, aliases, fallbacks and budgets change without a restart (docs/accounts.md).`,
 		Example: `  evalfleet serve
   evalfleet serve --listen 127.0.0.1:0 --data-dir ./data
   curl -H "Authorization: Bearer $(cat ~/.local/share/evalfleet/token)" http://127.0.0.1:7460/api/v1/projects/default/evals
   evalfleet serve --target modelgw --data-dir ./modelgw --token-file ./token`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := a.loadConfig(c.Context())
+			load := func(ctx context.Context) (allinone.Config, error) {
+				cfg, err := a.loadConfig(ctx)
+				if err != nil {
+					return cfg, err
+				}
+				cfg.Listen, cfg.Target = cmp.Or(listen, cfg.Listen), cmp.Or(target, cfg.Target)
+				cfg.AllowRemote = cfg.AllowRemote || allowRemote
+				if err := config.Validate(&cfg); err != nil {
+					return cfg, usageError{err}
+				}
+				return cfg, nil
+			}
+			cfg, err := load(c.Context())
 			if err != nil {
 				return err
 			}
-			if listen != "" {
-				cfg.Listen = listen
-			}
-			cfg.AllowRemote = cfg.AllowRemote || allowRemote
-			if target != "" {
-				cfg.Target = target
-			}
-			if err := config.Validate(&cfg); err != nil {
-				return usageError{err}
-			}
-			return a.serve(c.Context(), cfg)
+			return a.serve(c.Context(), cfg, load)
 		},
 	}
 	f := c.Flags()
@@ -83,7 +87,7 @@ func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *dirlock.Lock
 	return daemon.New(cfg.Config, program, lock, log)
 }
 
-func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
+func (a *app) serve(ctx context.Context, cfg allinone.Config, load func(context.Context) (allinone.Config, error)) (err error) {
 	address := gateway.DefaultListen
 	if program, alone := cfg.Program(cfg.Target); alone {
 		address = program.Listen
@@ -105,7 +109,32 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	return a.serveUntilInterrupt(ctx, a.serverFor(cfg, dir, lock), func(s server) error { return a.sayServing(s, cfg, dir) })
+	served := a.serverFor(cfg, dir, lock)
+	unwatch := func() {}
+	defer func() { unwatch() }()
+	return a.serveUntilInterrupt(ctx, served, func(s server) error {
+		unwatch = a.reloader(s, cfg, load).Watch(ctx)
+		return a.sayServing(s, cfg, dir)
+	})
+}
+
+// reloader reloads the configuration of a server, which load reads.
+func (a *app) reloader(s server, cfg allinone.Config, load func(context.Context) (allinone.Config, error)) *daemon.Reloader {
+	return &daemon.Reloader{
+		File: a.configFile(), Current: &cfg, Takes: cfg.Reloads(), Logger: telemetry.NewLogger(cfg.Log, a.Stderr),
+		Load: func(ctx context.Context) (any, error) {
+			next, err := load(ctx)
+			return &next, err
+		},
+		Apply: func(ctx context.Context, loaded any) error {
+			next := loaded.(*allinone.Config)
+			if alone, ok := s.(*daemon.Process); ok {
+				program, _ := next.Program(cfg.Target)
+				return alone.Reload(ctx, program)
+			}
+			return s.(*allinone.Server).Reload(ctx, *next)
+		},
+	}
 }
 
 // serveUntilInterrupt runs a server until an interrupt, also one that comes while it starts. Started is called once it

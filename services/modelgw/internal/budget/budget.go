@@ -42,6 +42,15 @@ func (b Bounds) Check() (key string, err error) {
 	return "", nil
 }
 
+// Equal reports whether two bounds bound the same.
+func (b Bounds) Equal(other Bounds) bool {
+	return equal(b.MaxTokens, other.MaxTokens) && equal(b.MaxCost, other.MaxCost)
+}
+
+func equal[T comparable](a, b *T) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
+}
+
 // CheckScope fails for a scope that no call has, of which nothing would ever be spent.
 func CheckScope(scope string) error {
 	parts := strings.Split(scope, "/")

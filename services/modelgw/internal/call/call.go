@@ -18,9 +18,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
-// Deps are the dependencies of calls. All but Prices and Blobs are required.
+// Deps are the dependencies of calls. All but Blobs are required.
 type Deps struct {
 	Registry *provider.Registry
 	// Pipeline answers calls.
@@ -30,11 +31,13 @@ type Deps struct {
 	// Batches transports calls in batches.
 	Batches *batch.Batcher
 	Budgets *budget.Memory
-	Prices  generate.Prices
+	// Settings are the prices and the fallbacks.
+	Settings *settings.Current
 	// Memory keeps conversations for calls that continue them.
 	Memory *prefixcache.Cache
 	// Blobs reads a body of a project; nil without a blob store.
-	Blobs  func(ctx context.Context, project, hash string) ([]byte, error)
+	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+	// Logger logs.
 	Logger *slog.Logger
 }
 
@@ -89,7 +92,7 @@ func (c *Calls) Stream(ctx context.Context, r *modelv1.GenerateRequest, emit Emi
 // Answer is Generate for a client who waits on a connection of its own: the call fails if the wait before another
 // attempt would be longer than maxWait. Its media may be addresses which the provider fetches.
 func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error) {
-	w, err := c.planOf(r, true)
+	w, err := c.planWith(r, true)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait 
 // Follow is Answer as a stream, for a client that cannot discard received pieces: a call without a key fails with the
 // first failure after a piece of its answer. emit is called from one goroutine; when it fails, so does the call.
 func (c *Calls) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit Emit) error {
-	w, err := c.planOf(r, true)
+	w, err := c.planWith(r, true)
 	if err != nil {
 		return err
 	}

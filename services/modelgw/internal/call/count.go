@@ -31,6 +31,7 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 	if err != nil {
 		return nil, err
 	}
+	model = model.Pick(nil, nil, nil)
 	counter, counts := model.Provider.(provider.TokenCounter)
 	if !counts || len(r.GetMessages())+len(r.GetTools()) == 0 {
 		return &modelv1.CountTokensResponse{

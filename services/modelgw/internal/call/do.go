@@ -58,14 +58,14 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		if since := call.Past.Since; !since.IsZero() {
 			outcome.Queued, outcome.Start = time.Since(since), since
 		}
-		answer, err := c.answer(ctx, &call, outcome)
+		answer, answered, err := c.answerOr(ctx, w, &call, outcome)
 		if rpcerr.NotStarted(err) {
 			err = effect.NotStarted(err)
 		}
 		if err != nil {
 			return nil, timed(err, reissued(outcome.Timing(), attempt.Reissued))
 		}
-		answer.UnsentOptions, answer.Warnings = w.unsentOptions(), append(w.warnings(), answer.Warnings...)
+		answer.UnsentOptions, answer.Warnings = answered.unsentOptions(), append(answered.warnings(), answer.Warnings...)
 		if w.request.GetKeep() {
 			answer.Prefix = c.keep(w, answer.GetOutput())
 		}
@@ -148,6 +148,10 @@ func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *genera
 		Warnings:       response.Warnings,
 		FailedAttempts: outcome.FailedAttempts(),
 		BrokenOff:      response.BrokenOff,
+		Model:          call.Model.FullName(),
+	}
+	if outcome.Cache != modelv1.CacheUse_CACHE_USE_READ {
+		answer.Account, answer.Key = call.Model.Account, int32(outcome.Key)
 	}
 	if call.Changed && call.Record == provider.RecordAll {
 		answer.PreparedMessages = prepared
@@ -213,6 +217,6 @@ func content(w *work) *modelv1.GenerateRequest {
 	return &modelv1.GenerateRequest{
 		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),
 		Prefix: w.asked.Prefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
-		Raw: r.GetRaw(), RecordCall: r.GetRecordCall(),
+		Raw: r.GetRaw(), RecordCall: r.GetRecordCall(), Fallbacks: r.Fallbacks,
 	}
 }

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -17,19 +18,19 @@ import (
 
 // validate fails as the call would if that is known without making it, and returns how the call would be made.
 func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateResponse, error) {
-	r, call := w.request, &w.call
-	ref := provider.Ref{Project: call.Origin.Project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
-	if err := c.deps.Registry.Check(ctx, ref); err != nil {
+	call := &w.call
+	prices := c.deps.Settings.Prices()
+	if err := c.deps.Registry.Check(ctx, w.ref); err != nil {
 		return nil, err
 	}
 	if err := call.Model.Check(call.Config); err != nil {
 		return nil, err
 	}
-	if err := generate.Affordable(c.deps.Budgets, c.deps.Prices, call); err != nil {
+	if err := generate.Affordable(c.deps.Budgets, prices, call); err != nil {
 		return nil, err
 	}
 	return &modelv1.GenerateResponse{
-		Config: call.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: c.deps.Prices[call.Model.FullName()],
+		Config: call.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: prices[call.Model.FullName()], Model: call.Model.FullName(),
 	}, nil
 }
 
@@ -39,7 +40,13 @@ type work struct {
 	// asked is the request's conversation, with its prefix, if something must identify it.
 	asked prefixcache.Conversation
 	key   effect.Key
-	call  generate.Call
+	// ref is what the call is made of, which is the request's or a fallback's.
+	ref  provider.Ref
+	call generate.Call
+	// fallbacks may answer if the call's model cannot. missing is why the call is not the requested model's already; nil
+	// if it is.
+	fallbacks []string
+	missing   error
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
 	unsent []provider.Unsent
 }
@@ -63,10 +70,10 @@ func (w *work) warnings() []string {
 }
 
 // plan validates a request and prepares its call. A failure here has no effect and is not stored under a key.
-func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) { return c.planOf(r, false) }
+func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) { return c.planWith(r, false) }
 
-// planOf is plan. addresses means that media may be addresses which the provider fetches.
-func (c *Calls) planOf(r *modelv1.GenerateRequest, addresses bool) (*work, error) {
+// planWith is plan. addresses means that media may be addresses which the provider fetches.
+func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, error) {
 	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -77,19 +84,38 @@ func (c *Calls) planOf(r *modelv1.GenerateRequest, addresses bool) (*work, error
 	if err := chat.CheckConfig(r.GetConfig()); err != nil {
 		return nil, err
 	}
-	model, err := c.deps.Registry.Open(provider.Ref{
-		Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(),
-	})
+	ref := provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
+	model, ref, fallbacks, missing, err := c.open(ref, c.fallbacks(r))
 	if err != nil {
 		return nil, err
 	}
-	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(), Addresses: addresses}
 	var asked prefixcache.Conversation
 	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
 		if asked, err = c.conversation(project, r.GetPrefix(), r.GetMessages()); err != nil {
 			return nil, err
 		}
+	}
+	w, err := c.prepared(r, asked, ref, model, len(fallbacks), addresses)
+	if err != nil {
+		return nil, err
+	}
+	w.fallbacks, w.missing = fallbacks, missing
+	if r.GetRequestId() != "" {
+		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
+	}
+	return w, c.board(w)
+}
+
+// prepared prepares the call of a request for a model. Asked is its conversation if something must identify it. Left is
+// the number of models that may answer after this one; addresses is as in planWith.
+func (c *Calls) prepared(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, left int, addresses bool) (*work, error) {
+	given := prepare.Conversation{Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(), Addresses: addresses}
+	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
 		given.Messages, given.Summary, given.Given = asked.Messages(), new(asked.Summary()), asked.Content
+	}
+	var withheld []provider.Unsent
+	if kind, _, _ := strings.Cut(r.GetModel(), "/"); kind != model.Kind.Name {
+		given.Config, withheld = ofAnother(chat.Merge(given.Config))
 	}
 	conversation, err := prepare.Prepare(given, provider.CapabilitiesOf(model.Provider, given.Config))
 	if err != nil {
@@ -97,16 +123,13 @@ func (c *Calls) planOf(r *modelv1.GenerateRequest, addresses bool) (*work, error
 	}
 	sent, unsent := provider.Sent(model.Provider, conversation.Config)
 	conversation.Config = sent
-	w := &work{request: r, asked: asked, unsent: unsent, call: generate.Call{
-		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
-		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
+	w := &work{request: r, asked: asked, ref: ref, unsent: append(withheld, unsent...), call: generate.Call{
+		Model: model, BaseURL: ref.BaseURL, Args: ref.Args, Conversation: conversation,
+		Origin: provider.Origin{Project: ref.Project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Record: recordOf(r),
 	}}
-	if r.GetRequestId() != "" {
-		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
-	}
-	if err := c.board(w); err != nil {
-		return nil, err
+	if left > 0 {
+		w.call.Patience = generate.PatienceBefore
 	}
 	if eval := r.GetAttribution().GetEval(); eval != "" {
 		w.call.Scopes = []string{eval}

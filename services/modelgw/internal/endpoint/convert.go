@@ -34,6 +34,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		Parent: resource.Project(x.project), RequestId: x.request.Header.Get(keyHeader), Model: m.FullName(), Account: x.account,
 		Messages: a.Messages, Tools: a.Tools, ToolChoice: a.Choice, Config: a.Config,
 	}
+	if x.fallback { // The fallbacks are those of the requested model.
+		r.Fallbacks = new(false)
+	}
 	if len(r.GetRequestId()) > maxKeyBytes {
 		return refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
 	}
@@ -68,6 +71,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	}
 	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
 		return &refusal{Failure: x.TooLong(said)}
+	}
+	if answer.GetOutput().GetFallback() != nil && answer.GetModel() != "" && answer.GetModel() != r.GetModel() {
+		x.out.Header().Set(modelHeader, answer.GetModel())
 	}
 	encoded, err := buffer.Of(func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, answer.GetOutput(), about) })
 	if err != nil {

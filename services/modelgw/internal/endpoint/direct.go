@@ -33,9 +33,14 @@ type relay struct {
 	*exchange
 	endpoints *Endpoints
 	model     *provider.Model
-	upstream  *provider.Upstream
-	url       string
-	body      spliced
+	// upstream is the target with the credential of the latest attempt, whose instance is at.
+	upstream *provider.Upstream
+	at       *provider.Model
+	// below is what follows the upstream's address: a path, and the query.
+	below string
+	body  spliced
+	// more means that a failure that another model might cure is returned, and not answered.
+	more bool
 
 	// refused is the vendor's last answer that was an error.
 	refused *refused
@@ -54,12 +59,17 @@ type refused struct {
 	body   []byte
 }
 
+// upstreamOf is the target of the client's format with an instance of the model; nil if it has none.
+func (r *relay) upstreamOf(m *provider.Model) *provider.Upstream {
+	return m.Capabilities().Upstream(r.about.Name)
+}
+
 // run makes the call, with the stages around each attempt.
 func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.Stage) error {
 	outcome := &generate.Outcome{}
 	_, err := generate.Chain(r.attempt, stages...)(ctx, call, outcome)
 	if log := r.endpoints.deps.Logger; log.Enabled(ctx, slog.LevelDebug) {
-		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "attempts", outcome.Attempts, "queued", outcome.Queued,
+		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "key", outcome.Key, "attempts", outcome.Attempts, "queued", outcome.Queued,
 			"response_id", r.facts.ID, "stop_reason", r.facts.StopReason, "usage", r.facts.Usage, "request_id", r.id)
 	}
 	switch {
@@ -68,10 +78,11 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	case err == nil || r.begun:
 		return err
 	}
-	if failure, ok := provider.As(err); ok && r.refused != nil {
+	failed := provider.RPC(err)
+	if failure, ok := provider.As(err); ok && r.refused != nil && !(r.more && generate.Curable(failed)) {
 		return r.passRefused(r.refused, failure)
 	}
-	return provider.RPC(err)
+	return failed
 }
 
 // passRefused relays a vendor's error unchanged. An error about our credential is replaced: the credential is not the
@@ -97,7 +108,10 @@ func (r *relay) passRefused(refused *refused, failure *provider.Error) error {
 }
 
 // attempt makes one attempt. An answer with a success status is relayed at once; any other is held.
-func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outcome) (*provider.Response, error) {
+func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outcome) (*provider.Response, error) {
+	if c.Model != r.at {
+		r.at, r.upstream = c.Model, r.upstreamOf(c.Model)
+	}
 	ctx := call
 	start := time.Now()
 	o.Attempts++
@@ -156,7 +170,7 @@ func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outc
 
 // send posts the request.
 func (r *relay) send(ctx context.Context) (*http.Response, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, r.body.reader())
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.upstream.URL+r.below, r.body.reader())
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +195,7 @@ func (r *relay) unreached(cut, err error) error {
 	}
 	failure := &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: err}
 	if cut != nil {
-		failure.Message = cut.Error()
+		failure.Message, failure.Cause = cut.Error(), errors.Join(provider.ErrCut, err)
 	}
 	return failure
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/webfetch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
 // Config sets the endpoints up.
@@ -113,6 +114,8 @@ type Deps struct {
 	Models Models
 	// Fetch fetches media; nil refuses addresses that the provider does not fetch.
 	Fetch Fetcher
+	// Settings are the aliases, in place of those of [Config], and the fallbacks; nil: there are none but those.
+	Settings *settings.Current
 	// Stages wrap each relayed call: budget, retry, admission, the outermost first.
 	Stages []generate.Stage
 	// AttemptTimeout bounds one attempt of such a call; zero is none.
@@ -140,6 +143,9 @@ func New(cfg Config, deps Deps) *Endpoints {
 		deps.Metrics = telemetry.NewCallMetrics(nil)
 	}
 	e := &Endpoints{cfg: cfg, deps: deps, fetching: make(chan struct{}, fetching)}
+	if deps.Settings == nil {
+		e.deps.Settings = settings.New(settings.Settings{Aliases: cfg.Aliases})
+	}
 	for _, route := range e.routes() {
 		e.mux.HandleFunc(route.path, e.serve(route))
 	}
@@ -187,6 +193,8 @@ type exchange struct {
 	triesAgain bool
 	// project and account are named by the client.
 	project, account string
+	// fallback means that the model of the request has failed, and that another one is to answer.
+	fallback bool
 	// address is what the address of the request says beside its format; zero in formats that have all in the body.
 	address address
 }
@@ -199,6 +207,8 @@ const (
 	accountHeader = "Evalfleet-Account"
 	// cacheHeader switches the response cache on: how long an answer is kept, such as 1W.
 	cacheHeader = "Evalfleet-Cache"
+	// modelHeader of an answer is the model that gave it in place of the requested one.
+	modelHeader = "Evalfleet-Model"
 	// keyHeader is the key under which a call happens once.
 	keyHeader = "Idempotency-Key"
 )

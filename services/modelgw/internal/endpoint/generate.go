@@ -10,6 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -19,8 +21,11 @@ const modelMember = "model"
 
 // generate answers a request for an answer of a model, in the lane that fits.
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
-	return e.choose(ctx, x, x.address.below(), func(r *relay, found *members) error {
-		call := &generate.Call{Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait}
+	return e.choose(ctx, x, true, x.address.below(), func(r *relay, found *members) error {
+		call := &generate.Call{
+			Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait, Serves: r.serves,
+			Beginning: func() []byte { return beginning(r.body.Bytes) },
+		}
 		call.Config = &modelv1.GenerateConfig{MaxTokens: found.outputBound, MaxRetries: new(int32(e.cfg.MaxRetries))}
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
@@ -31,15 +36,16 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	below := cmp.Or(x.address.below(), "/count_tokens")
-	return e.choose(ctx, x, below, func(r *relay, _ *members) error {
-		return r.run(ctx, &generate.Call{Model: r.model, Origin: x.origin()}, nil)
+	return e.choose(ctx, x, false, below, func(r *relay, _ *members) error {
+		return r.run(ctx, &generate.Call{Model: r.model.Pick(nil, nil, r.serves), Origin: x.origin()}, nil)
 	}, e.estimate)
 }
 
 // choose reads a request and selects the lane: direct if the model's provider speaks the client's format below its
-// path, else converted.
+// path, else converted. Fallbacks may answer for a model that cannot, if fall is set: those of a converted request are
+// the canonical lane's affair, unless its model is a fallback itself.
 func (e *Endpoints) choose(
-	ctx context.Context, x *exchange, below string, direct func(*relay, *members) error,
+	ctx context.Context, x *exchange, fall bool, below string, direct func(*relay, *members) error,
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,
 ) error {
 	b, err := readBody(x.request, e.cfg.MaxBodyBytes)
@@ -58,26 +64,57 @@ func (e *Endpoints) choose(
 	if name == "" {
 		return dialect.Required(modelMember)
 	}
+	if query := x.query(); query != "" {
+		below += "?" + query
+	}
+	now := e.deps.Settings.Get()
+	model := served(now.Aliases, name)
+	left := now.Fallbacks[model]
+	if !fall {
+		left = nil
+	}
+	var first error
+	for {
+		final, err := e.lane(ctx, x, name, b, found, below, len(left) > 0 || x.fallback, direct, converted)
+		if first == nil {
+			first = err
+		}
+		switch {
+		case err == nil:
+			return nil
+		case final || x.begun || len(left) == 0 || ctx.Err() != nil || !generate.Curable(err):
+			x.out.Header().Del(modelHeader)
+			return first
+		}
+		e.deps.Logger.WarnContext(ctx, "a fallback is asked", "model", model, "fallback", left[0], "reason", rpcerr.ReasonName(rpcerr.Reason(err)), "request_id", x.id)
+		x.fallback, x.account = true, "" // The account is one of the requested model's provider.
+		name, left = left[0], left[1:]
+		x.out.Header().Set(modelHeader, name)
+	}
+}
+
+// lane answers a request with a model. More means that a failure that another model might cure is returned, and not
+// answered. Final means that no other model is to be asked.
+func (e *Endpoints) lane(
+	ctx context.Context, x *exchange, name string, b *buffer.Buffer, found *members, below string, more bool, direct func(*relay, *members) error,
+	converted func(context.Context, *exchange, *provider.Model, []byte) error,
+) (final bool, err error) {
 	m, err := e.open(x, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	upstream := m.Capabilities().Upstream(x.about.Name)
 	if upstream == nil || x.address.list || x.request.Header.Get(cacheHeader) != "" {
 		if !jsonscan.AtMost(b.Bytes, bound.RequestValues) {
-			return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
+			return true, refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
 		}
-		return converted(ctx, x, m, b.Bytes)
-	}
-	url := upstream.URL + below
-	if query := x.query(); query != "" {
-		url += "?" + query
+		return !x.fallback, converted(ctx, x, m, b.Bytes)
 	}
 	body := spliced{Buffer: b}
 	if found.model.Found() {
 		body = splice(b, found.model, x.modelPrefix+upstream.Model)
 	}
-	return direct(&relay{exchange: x, endpoints: e, model: m, upstream: upstream, url: url, body: body}, found)
+	return false, direct(&relay{exchange: x, endpoints: e, model: m, at: m, upstream: upstream, below: below, body: body, more: more}, found)
 }
 
 // origin identifies on whose behalf a call is made.

@@ -23,7 +23,7 @@ type model struct{ name, owner string }
 
 // open opens the model of a request. An unknown model is answered as the vendor does, with the way to list the models.
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
-	name = e.cfg.served(name)
+	name = served(e.deps.Settings.Get().Aliases, name)
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
 	unknown := rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND)
@@ -37,9 +37,9 @@ func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 }
 
 // served returns the model that serves a name.
-func (c *Config) served(name string) string {
+func served(aliases map[string]string, name string) string {
 	best, model := -1, name
-	for alias, served := range c.Aliases {
+	for alias, served := range aliases {
 		stem, pattern := strings.CutSuffix(alias, "*")
 		switch {
 		case alias == name:
@@ -77,8 +77,9 @@ func cut(name string) string {
 // listModels lists the aliases, and the models of providers that have an account. Providers accept other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
-	for _, name := range slices.Sorted(maps.Keys(e.cfg.Aliases)) {
-		if owner, _, _ := strings.Cut(e.cfg.Aliases[name], "/"); !strings.HasSuffix(name, "*") {
+	aliases := e.deps.Settings.Get().Aliases
+	for _, name := range slices.Sorted(maps.Keys(aliases)) {
+		if owner, _, _ := strings.Cut(aliases[name], "/"); !strings.HasSuffix(name, "*") {
 			all = append(all, model{name, owner})
 		}
 	}

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -13,9 +14,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// fixedSuffix and batchSuffix distinguish the pools of a fixed limit, and of calls in batches, from the adaptive pool of
-// the same account.
+// keySuffix precedes the number of a credential in the name of its pool. The account's own has none. fixedSuffix and
+// batchSuffix distinguish the pools of a fixed limit, and of calls in batches, from the adaptive pool of the same
+// credential.
 const (
+	keySuffix   = "@key"
 	fixedSuffix = "@fixed"
 	batchSuffix = "@batch"
 )
@@ -75,6 +78,12 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 	key := c.Model.Kind.Name + "/" + c.Model.Account
 	if caps.ConnectionKey != "" {
 		key += "/" + caps.ConnectionKey
+	}
+	if c.Model.Key > 0 {
+		if caps.ConnectionKey == "" {
+			key += "/default"
+		}
+		key += keySuffix + strconv.Itoa(c.Model.Key)
 	}
 	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: again}
 	bounds, err := chat.Adaptive(c.Config)

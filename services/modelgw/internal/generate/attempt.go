@@ -83,19 +83,19 @@ func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*pro
 
 // cutAfter ends an attempt after a while; why is the reason, with the while in it.
 func cutAfter(d time.Duration, cut context.CancelCauseFunc, why string) *time.Timer {
-	return time.AfterFunc(d, func() { cut(fmt.Errorf("%w: "+why, errCut, d)) })
+	return time.AfterFunc(d, func() { cut(fmt.Errorf("%w: "+why, provider.ErrCut, d)) })
 }
-
-// errCut marks attempts that the gateway ended.
-var errCut = errors.New("cut short")
 
 // explain makes a transient failure of an attempt that the gateway cut.
 func (c *Call) explain(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errCut) {
+	if cause := context.Cause(ctx); errors.Is(cause, provider.ErrCut) {
 		return &provider.Error{Provider: c.Model.Kind.Name, Class: provider.Transient, Cause: cause}
 	}
 	return err
 }
+
+// number is that of the attempt within its call, those at other models included.
+func (o *Outcome) number() int { return o.Earlier + o.Attempts }
 
 // request returns the provider's request, and notifies the sink that an attempt begins.
 func (c *Call) request(o *Outcome) *provider.Request {
@@ -104,7 +104,7 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		Tools:      c.Tools,
 		ToolChoice: c.Choice,
 		Config:     c.Config,
-		Attempt:    o.Attempts,
+		Attempt:    o.number(),
 		Origin:     c.Origin,
 		Record:     c.Record,
 		Tokens:     c.Tokens,
@@ -113,9 +113,9 @@ func (c *Call) request(o *Outcome) *provider.Request {
 		return r
 	}
 	if o.streamed {
-		c.Sink.Restart(o.Attempts)
+		c.Sink.Restart(o.number())
 	} else {
-		c.Sink.Started(o.Attempts)
+		c.Sink.Started(o.number())
 	}
 	o.streamed = false
 	began := time.Now()

@@ -113,7 +113,7 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 	return generate.Chain(
 		generate.Attempt(0, provider.DefaultMaxAnswerBytes),
 		g.responses.Stage,
-		generate.Spend(g.budgets, nil),
+		generate.Spend(g.budgets, func() generate.Prices { return nil }),
 		generate.Retry(schedule, log),
 		generate.Admit(limiter, 0),
 	)

@@ -1,7 +1,7 @@
 // Package generate is the pipeline around a provider. Each stage is a decorator of one function type, independent of
 // the others: it reads the call, which no stage modifies, and adds to the outcome, which all share.
 //
-//	cache → measure → budget → retry → admission → attempt
+//	cache → measure → budget → retry → credential → admission → attempt
 //
 // The order matters. An answer from the cache takes no slot, costs nothing and is not measured as a call. A call
 // reserves its budget once, however often it is retried. Each attempt takes a slot of its own, so that a call which
@@ -56,6 +56,12 @@ type Call struct {
 	// OnRetry is called with every failure that another attempt follows, before the call sleeps, and with nil after it
 	// has slept. Nil ignores retries.
 	OnRetry func(*modelv1.FailedAttempt)
+	// Patience is how often the call is retried if its configuration has no bound; zero is without a bound.
+	Patience int
+	// Serves reports whether the instance of the model for another credential serves the call too; nil if each does.
+	Serves func(*provider.Model) bool
+	// Beginning identifies the conversation of a call that is relayed unread; nil: the messages do.
+	Beginning func() []byte
 	// Committed makes the call fail with the first failure after a piece of the answer: the follower cannot discard
 	// received pieces.
 	Committed bool
@@ -99,6 +105,14 @@ type Outcome struct {
 	// FirstPiece is how long after its beginning the latest attempt had the first piece of its answer; zero if the answer
 	// was not streamed.
 	FirstPiece time.Duration
+	// Key is the number of the credential of the latest attempt.
+	Key int
+	// tried are the credentials of all attempts; another means that the latest attempt failed by its own credential, and
+	// that another one is ready.
+	tried   []int
+	another bool
+	// Earlier are the attempts at other models before.
+	Earlier int
 	// streamed means that the current attempt has delivered a piece of an answer.
 	streamed bool
 }

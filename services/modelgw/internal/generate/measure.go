@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ const (
 // model, so that the number of series is a sum and not a product.
 type Metrics struct {
 	duration, queued, firstPiece *prometheus.HistogramVec
-	tokens, cost, retries        *prometheus.CounterVec
+	tokens, cost, retries, rests *prometheus.CounterVec
 
 	projectCalls, projectTokens, projectCost *prometheus.CounterVec
 
@@ -81,6 +82,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "evalfleet_model_retries_total", Help: "Attempts of calls of models that failed and were followed by another.",
 		}, []string{"provider", "account", "model"}),
+		rests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "evalfleet_model_key_rests_total",
+			Help: "Times that a credential, of several of an account, was passed over for a while: it was rate_limited, refused, spent or unreachable.",
+		}, []string{"provider", "account", "key", "reason"}),
 		projectCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "evalfleet_project_model_calls_total", Help: "Calls of models by the project on whose behalf they were made, and by how they ended.",
 		}, []string{"project", "outcome"}),
@@ -92,7 +97,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"project"}),
 	}
 	if r != nil {
-		r.MustRegister(m.duration, m.tokens, m.queued, m.firstPiece, m.cost, m.retries, m.projectCalls, m.projectTokens, m.projectCost)
+		r.MustRegister(m.duration, m.tokens, m.queued, m.firstPiece, m.cost, m.retries, m.rests, m.projectCalls, m.projectTokens, m.projectCost)
 	}
 	return m
 }
@@ -126,6 +131,11 @@ func Measure(m *Metrics) Stage {
 			return response, err
 		}
 	}
+}
+
+// rested counts a credential that is passed over. Accounts and their credentials are those of the configuration.
+func (m *Metrics) rested(of *provider.Model, why string) {
+	m.rests.WithLabelValues(of.Kind.Name, of.Account, strconv.Itoa(of.Key), why).Inc()
 }
 
 // series are the labels of a call.

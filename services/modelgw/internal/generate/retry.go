@@ -22,10 +22,13 @@ import (
 // Retry repeats an attempt that failed with a transient error, after a wait: the one that the upstream API asks for,
 // else that of the schedule. It ends as the call's configuration says; without a setting it never gives up by itself.
 // The last failure is converted to the caller's form.
+//
+// A failure of a credential is followed at once by an attempt with another one that is ready, whatever the class of the
+// failure and the bound of retries: each credential is tried so at most once.
 func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-			policy := policyOf(c.Config)
+			policy := policyOf(c)
 			start := time.Now()
 			if !c.Past.Since.IsZero() {
 				start = c.Past.Since
@@ -40,22 +43,27 @@ func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 					o.BrokenOff = true
 					return nil, provider.RPC(err)
 				}
-				if !upstream || failure.Class == provider.Final || !policy.Allows(failures, time.Since(start)) {
+				var wait time.Duration
+				switch {
+				case upstream && o.another && policy.Allows(0, time.Since(start)):
+					failures--
+				case !upstream || failure.Class == provider.Final || !policy.Allows(failures, time.Since(start)):
 					return nil, provider.RPC(err)
-				}
-				wait := schedule.Delay(failures, failure.RetryAfter)
-				if c.MaxWait > 0 && wait > c.MaxWait {
-					return nil, provider.RPC(err)
+				default:
+					if wait = schedule.Delay(failures, failure.RetryAfter); c.MaxWait > 0 && wait > c.MaxWait {
+						return nil, provider.RPC(err)
+					}
 				}
 				failed := &modelv1.FailedAttempt{
 					Error:   failure.Error(),
 					Status:  int32(failure.Status),
 					EndTime: timestamppb.Now(),
 					Wait:    durationpb.New(wait),
+					Key:     int32(o.Key),
 				}
 				o.fail(failed, failure.Call)
 				log.InfoContext(ctx, "model call is retried", "model", c.Model.FullName(), "account", c.Model.Account,
-					"attempt", o.Attempts, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
+					"key", o.Key, "attempt", o.Attempts, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
 				if err := c.sleep(ctx, o, wait, failed); err != nil {
 					return nil, err
 				}
@@ -138,8 +146,12 @@ func history(failed []*modelv1.FailedAttempt) string {
 	return strings.Join(words, ", ")
 }
 
-func policyOf(config *modelv1.GenerateConfig) retry.Policy {
+func policyOf(c *Call) retry.Policy {
 	var p retry.Policy
+	config := c.Config
+	if c.Patience > 0 && config.MaxRetries == nil && config.Timeout == nil {
+		p.MaxRetries = &c.Patience
+	}
 	if config.MaxRetries != nil {
 		p.MaxRetries = new(int(config.GetMaxRetries()))
 	}

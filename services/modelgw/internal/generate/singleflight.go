@@ -25,6 +25,8 @@ type route struct {
 	terms string
 	// maxWait is how long the call may wait before another attempt.
 	maxWait time.Duration
+	// patience is how often the call is retried if its configuration has no bound.
+	patience int
 	// alone is set for a call that flies alone: whether a committed call may be retried depends on what its own
 	// follower has seen.
 	alone *Call
@@ -32,7 +34,7 @@ type route struct {
 
 func routeOf(c *Call, key cache.Key) (route, error) {
 	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Config)
-	r := route{Key: key, terms: strings.Join(slices.Concat(c.Scopes, []string{string(terms)}), "\n"), maxWait: c.MaxWait}
+	r := route{Key: key, terms: strings.Join(slices.Concat(c.Scopes, []string{string(terms)}), "\n"), maxWait: c.MaxWait, patience: c.Patience}
 	if c.Committed {
 		r.alone = c
 	}

@@ -69,7 +69,7 @@ func describe(ctx context.Context, span trace.Span, o *Outcome, response *provid
 		return
 	}
 	span.SetAttributes(attribute.Float64("evalfleet.queued_seconds", o.Queued.Seconds()), attribute.Float64("evalfleet.retry_wait_seconds", o.RetryWait.Seconds()),
-		attribute.Int("evalfleet.attempts", o.Attempts))
+		attribute.Int("evalfleet.attempts", o.Attempts), attribute.Int("evalfleet.key", o.Key))
 	if o.FirstPiece > 0 {
 		span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(o.FirstPiece.Seconds()))
 	}

@@ -45,9 +45,10 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 // account and its further scopes, and settles its actual cost, abandoned streams included. An answer without usage, or
 // with impossible usage, is settled with an estimate that is not part of the answer. Spend sets the cost of the usage
 // if the price is known and the provider did not report the cost.
-func Spend(budgets Budgets, prices Prices) Stage {
+func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
+			prices := pricesNow()
 			if err := Affordable(budgets, prices, c); err != nil {
 				return nil, err
 			}

@@ -28,7 +28,7 @@ func TestAnAnswerOfAFallbackModelHasItsPrice(t *testing.T) {
 			}
 			return response, err
 		})
-		spend := generate.Spend(g.budgets, prices)(func(ctx context.Context, _ *generate.Call, _ *generate.Outcome) (*provider.Response, error) {
+		spend := generate.Spend(g.budgets, func() generate.Prices { return prices })(func(ctx context.Context, _ *generate.Call, _ *generate.Outcome) (*provider.Response, error) {
 			return g.provider.Generate(ctx, nil)
 		})
 		response, err := spend(t.Context(), g.call(nil), &generate.Outcome{})
@@ -86,7 +86,7 @@ func TestAnAnswerIsPricedAsItIsBilled(t *testing.T) {
 		"a mode":       {dialect.Billing{Mode: "fast"}, nil},
 	} {
 		g := newRig(says("x"))
-		response, err := generate.Spend(g.budgets, prices)(func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {
+		response, err := generate.Spend(g.budgets, func() generate.Prices { return prices })(func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {
 			return &provider.Response{Billing: tt.billing, Output: &modelv1.ModelOutput{Usage: &modelv1.ModelUsage{InputTokensCacheWrite: new(int64(100)), TotalTokens: 100}}}, nil
 		})(t.Context(), g.call(nil), &generate.Outcome{})
 		require.NoError(t, err, name)

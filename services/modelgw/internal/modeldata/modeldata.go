@@ -118,6 +118,8 @@ type Data struct {
 	// byName has each canonical name in its normal form, aliases included.
 	byName map[string]*Model
 	keys   map[string]bool
+	// own has what an operator sets, by full name.
+	own map[string]Facts
 }
 
 // Parse reads data. It fails for a name that occurs twice.

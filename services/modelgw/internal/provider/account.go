@@ -24,6 +24,8 @@ type Account struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials, among which the account's conversations are distributed.
+	Keys []Key `yaml:"keys"`
 }
 
 // Endpoint returns the base URL of a request without a trailing slash: the requested one if the account allows it, else
@@ -44,7 +46,11 @@ func (a Account) Endpoint(asked, vendor string) (string, error) {
 			return asked, nil
 		}
 	}
-	return "", rpcerr.InvalidField("base_url", "%q is not allowed for the account; add it to the account's allowed_base_urls", asked)
+	return "", notAllowed(asked)
+}
+
+func notAllowed(asked string) error {
+	return rpcerr.InvalidField("base_url", "%q is not allowed for the account; add it to the account's allowed_base_urls", strings.TrimRight(asked, "/"))
 }
 
 // plainPath reports whether every server reads a path unchanged: names of letters, digits and `-._~:@`, none of them
@@ -92,53 +98,71 @@ type Accounts struct {
 	Lacks func(name string) string
 }
 
-// Access is the access through an account: its credentials, and the address of the API.
+// Access is the access through an account: a credential of it, and the address of the API.
 type Access struct {
+	// Account is the account as if it had this credential alone.
 	Account
 	// Endpoint is the base URL without a slash at its end.
 	Endpoint string
+	// Key is the number of the credential: 0 is the account's own, n the n-th of its Keys.
+	Key int
 }
 
-// Open returns access through an account, at the address that a request asks for; empty is the account's own. It fails
-// if the account is not configured, the address is not allowed, or the key is missing.
-func (a *Accounts) Open(name, baseURL string) (Access, error) {
+// Open returns access through the account that spec names, at the address that it asks for; empty is the account's own.
+// Of several credentials it is the one that the registry selects. It fails if the account is not configured, the
+// address is not allowed, or the key is missing.
+func (a *Accounts) Open(spec Spec) (Access, error) {
+	name := spec.Account
 	account, known := a.Named[name]
 	if !known {
 		return Access{}, NoSuchAccount(a.Provider, name, slices.Sorted(maps.Keys(a.Named)))
 	}
-	endpoint, err := account.Endpoint(baseURL, a.Vendor)
+	usable, err := account.credentialsFor(spec.BaseURL, a.Vendor)
+	if err != nil {
+		return Access{}, err
+	}
+	chosen := spec.credentials.choose(a.Provider+"/"+name, usable)
+	own := chosen.BaseURL != "" // An address of its own lacks nothing of the account's.
+	account = account.with(chosen)
+	endpoint, err := account.Endpoint(spec.BaseURL, a.Vendor)
 	switch {
 	case err != nil:
 		return Access{}, err
-	case a.lacks(name) != "":
+	case !own && a.lacks(name) != "":
 		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "%s's account %q cannot be used: %s", a.Provider, name, a.lacks(name))
 	case endpoint == "":
 		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "the service %q of %s has no base_url in the configuration of modelgw", name, a.Provider)
 	case account.APIKey.IsZero() && !account.KeyOptional:
 		return Access{}, NoKey(a.Provider, name, a.KeyHint(name))
 	default:
-		return Access{Account: account, Endpoint: endpoint}, nil
+		return Access{Account: account, Endpoint: endpoint, Key: chosen.number}, nil
 	}
 }
 
 // Usable reports by name whether requests can be made through the accounts.
 func (a *Accounts) Usable() []*modelv1.Account {
-	var all []*modelv1.Account
+	var accounts []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(a.Named)) {
-		account := a.Named[name]
-		endpoint, _ := account.Endpoint("", a.Vendor) // Fails only for a requested address.
+		all, account := a.Named[name].credentials(), a.Named[name]
+		first := account.with(all[0])
+		endpoint, _ := first.Endpoint("", a.Vendor) // Fails only for a requested address.
 		info := &modelv1.Account{
-			Name: name, Usable: account.KeyOptional || !account.APIKey.IsZero(), Keyless: account.KeyOptional && account.APIKey.IsZero(), BaseUrl: ShownURL(endpoint),
+			Name: name, Usable: first.KeyOptional || !first.APIKey.IsZero(), Keyless: first.KeyOptional && first.APIKey.IsZero(), BaseUrl: ShownURL(endpoint),
+		}
+		for _, c := range all {
+			if !c.APIKey.IsZero() {
+				info.Keys++
+			}
 		}
 		if !info.GetUsable() {
 			info.Problem = a.KeyHint(name)
 		}
-		if lacks := a.lacks(name); lacks != "" {
+		if lacks := a.lacks(name); lacks != "" && all[0].BaseURL == "" {
 			info.Usable, info.Keyless, info.Problem = false, false, lacks
 		}
-		all = append(all, info)
+		accounts = append(accounts, info)
 	}
-	return all
+	return accounts
 }
 
 func (a *Accounts) lacks(name string) string {

@@ -235,6 +235,8 @@ type Kind struct {
 	Models []string
 	// Accounts are the configured accounts.
 	Accounts []*modelv1.Account
+	// Vendor is the vendor's own address; empty if that is not known.
+	Vendor string
 	// AccountInModel means that a model's name begins with its account, and that requests name no account beside it.
 	AccountInModel bool
 	// Open gives access to a model. It does no I/O.
@@ -255,6 +257,9 @@ type Spec struct {
 	BaseURL string
 	// Args are the arguments of the provider, a JSON object as text; empty is none.
 	Args string
+
+	// credentials selects a credential of the account, and takes all of them; nil selects the first.
+	credentials *selection
 }
 
 // Arguments decodes Args into a struct, which is unchanged if there are none. Members that the struct does not have,

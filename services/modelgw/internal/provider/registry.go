@@ -33,6 +33,8 @@ type Registry struct {
 
 	mu   sync.Mutex
 	open *lru.Cache[Ref, *Model]
+
+	resting resting
 }
 
 // Ref identifies the target of a request.
@@ -51,7 +53,12 @@ type Model struct {
 	Kind    Kind
 	Name    string
 	Account string
+	// Key is the number of the credential: 0 is the account's own, n the n-th of its keys.
+	Key int
 	Provider
+
+	// ring has the instances for all credentials of the account; nil if there is one.
+	ring *ring
 }
 
 // FullName returns `provider/name`.
@@ -70,8 +77,39 @@ func (r *Registry) Register(k Kind) error {
 	return nil
 }
 
+// Replace replaces kinds of the same names, and closes the opened models of these. Calls in flight end with the old
+// ones. Unlike Register it may be called at any time.
+func (r *Registry) Replace(kinds ...Kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := maps.Clone(r.kinds)
+	replaced := map[string]bool{}
+	for _, k := range kinds {
+		k.Models = slices.Sorted(slices.Values(k.Models))
+		all[k.Name], replaced[k.Name] = k, true
+	}
+	r.kinds = all
+	if r.open == nil {
+		return
+	}
+	var old []Ref
+	for ref := range r.open.All() {
+		if kind, _, _ := strings.Cut(ref.Model, "/"); replaced[kind] {
+			old = append(old, ref)
+		}
+	}
+	for _, ref := range old {
+		if model, ok := r.open.Remove(ref); ok {
+			model.closeAll()
+		}
+	}
+	r.resting.clear()
+}
+
 // Kinds returns the registered kinds by name.
 func (r *Registry) Kinds() []Kind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	kinds := make([]Kind, 0, len(r.kinds))
 	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
 		kinds = append(kinds, r.kinds[name])
@@ -103,6 +141,8 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	k, known := r.kinds[kind]
 	if !known {
 		names := slices.Sorted(maps.Keys(r.kinds))
@@ -112,8 +152,6 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	if ref.Account == "" {
 		ref.Account, named = DefaultAccount, "model"
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.open == nil {
 		r.open = lru.New[Ref, *Model](maxOpen)
 		r.seldom.Interval = logEvery
@@ -121,7 +159,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	if model, ok := r.open.Get(ref); ok {
 		return model, nil
 	}
-	p, err := k.Open(Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
+	model, err := r.openAll(k, Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
 	if err != nil {
 		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED) {
 			r.logUnusable(k.Name, ref.Account, err)
@@ -129,9 +167,8 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 		}
 		return nil, err
 	}
-	model := &Model{Kind: k, Name: name, Account: ref.Account, Provider: p}
 	for _, unused := range r.open.Put(ref, model, 1) {
-		_ = unused.Close()
+		unused.closeAll()
 	}
 	return model, nil
 }
@@ -155,6 +192,18 @@ const (
 	maxLogged = 300
 )
 
+// All returns the instances of a model for all credentials of its account.
+func (r *Registry) All(ref Ref) ([]*Model, error) {
+	model, err := r.Open(ref)
+	if err != nil {
+		return nil, err
+	}
+	if model.ring == nil {
+		return []*Model{model}, nil
+	}
+	return slices.Clone(model.ring.models), nil
+}
+
 // Check opens a model and validates the references in its arguments. It makes no call.
 func (r *Registry) Check(ctx context.Context, ref Ref) error {
 	model, err := r.Open(ref)
@@ -172,7 +221,7 @@ func (r *Registry) Close() error {
 		return nil
 	}
 	for _, model := range r.open.All() {
-		_ = model.Close()
+		model.closeAll()
 	}
 	r.open = nil
 	return nil

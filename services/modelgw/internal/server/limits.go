@@ -123,11 +123,11 @@ func isAccount(name string) bool {
 
 // checkAccount fails for a name that is not that of a configured account.
 func (s *Server) checkAccount(field, name string) error {
-	switch {
-	case !isAccount(name):
+	if !isAccount(name) {
 		return rpcerr.InvalidField(field, "%q is not of the form accounts/{provider}/{account}", name)
-	case !slices.Contains(s.Accounts, name):
-		return rpcerr.InvalidField(field, "%q is no account that is configured; known are %s", name, strings.Join(s.Accounts, ", "))
+	}
+	if known := s.Settings.Get().Accounts; !slices.Contains(known, name) {
+		return rpcerr.InvalidField(field, "%q is no account that is configured; known are %s", name, strings.Join(known, ", "))
 	}
 	return nil
 }

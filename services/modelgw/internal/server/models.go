@@ -9,6 +9,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 		Name: "providers/" + kind + "/models/" + name, ShortName: model, CanonicalName: model,
 		DefaultMaxConnections: int32(provider.Capabilities{}.Connections()),
 	}
-	s.addData(known)
+	configured := s.addData(known)
 	opened, err := s.Registry.Open(provider.Ref{Model: model})
 	switch {
 	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED):
@@ -55,7 +56,7 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	if caps.MaxTokens > 0 {
 		known.DefaultMaxTokens = new(caps.MaxTokens)
 	}
-	if w, ok := opened.Provider.(provider.Windowed); ok {
+	if w, ok := opened.Provider.(provider.Windowed); ok && !configured["context"] {
 		if tokens, told := w.ContextTokens(); told {
 			known.ContextTokens = &tokens
 		}
@@ -63,22 +64,26 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	return known, nil
 }
 
-// addData adds what is known of a model without its provider: its facts, and its prices.
-func (s *Server) addData(m *modelv1.Model) {
-	if facts, known := s.Data.Find(m.GetShortName()); known {
+// addData adds what is known of a model without its provider: its facts, and its prices. It returns the facts that the
+// configuration sets.
+func (s *Server) addData(m *modelv1.Model) (configured map[string]bool) {
+	now := s.Settings.Get()
+	facts, configured, known := now.Data.Describe(m.GetShortName())
+	if known {
 		m.CanonicalName, m.DisplayName, m.Organization = facts.Key, facts.Display, facts.Organization
 		m.ContextTokens, m.InputTokens, m.OutputTokens = tokensOf(facts.Context), tokensOf(facts.Input), tokensOf(facts.Output)
 		m.ReleaseDate, m.KnowledgeCutoffDate = facts.Released, facts.Cutoff
 		m.Reasoning, m.DefaultReasoningEffort = facts.Reasoning, facts.Effort
-		m.FactsSource = s.Data.Facts.String()
+		m.FactsSource = now.Data.SourceOf(m.GetShortName())
 	}
-	if m.Prices = s.Prices[m.GetShortName()]; m.GetPrices() == nil {
-		return
+	if m.Prices = now.Prices[m.GetShortName()]; m.GetPrices() == nil {
+		return configured
 	}
-	m.PricesSource = s.Data.Charges.String()
-	if s.Priced != nil && s.Priced(m.GetShortName()) {
-		m.PricesSource = "configuration"
+	m.PricesSource = now.Data.Charges.String()
+	if now.Priced[m.GetShortName()] {
+		m.PricesSource = modeldata.Configuration
 	}
+	return configured
 }
 
 // tokensOf is a number of tokens; nil for 0, which means that it is not known.

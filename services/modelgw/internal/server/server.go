@@ -14,12 +14,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/batch"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
 )
 
-// Deps are the dependencies of the services. All but Prices, Priced and Accounts are required.
+// Deps are the dependencies of the services. All are required.
 type Deps struct {
 	Registry *provider.Registry
 	Calls    *call.Calls
@@ -30,13 +29,8 @@ type Deps struct {
 	Cache   cache.Cache
 	Limiter limit.Limiter
 	Budgets *budget.Memory
-	Prices  generate.Prices
-	// Data is what is known of models.
-	Data *modeldata.Data
-	// Priced reports whether the price of a model is the configuration's; nil means that none is.
-	Priced func(model string) bool
-	// Accounts are the names of the accounts that calls may use, such as `accounts/openai/default`.
-	Accounts []string
+	// Settings are the prices, the accounts and what is known of models.
+	Settings *settings.Current
 }
 
 // Server implements ModelService, CacheService, BatchService and LimitService.

@@ -2971,7 +2971,13 @@ type ModelOutcome struct {
 	// extra_body is `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,9,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// True if the call was stopped while its run continues: it has no answer and is no failure.
-	Interrupted   bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	Interrupted bool `protobuf:"varint,10,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// The model that answered, `provider/name`: the intent's, or its fallback.
+	Model string `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`
+	// The account of its provider; empty if the answer came from the cache.
+	Account string `protobuf:"bytes,12,opt,name=account,proto3" json:"account,omitempty"`
+	// The credential of the account: 0 is the account's own, n the n-th of its `keys`.
+	Key           int32 `protobuf:"varint,13,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3074,6 +3080,27 @@ func (x *ModelOutcome) GetInterrupted() bool {
 		return x.Interrupted
 	}
 	return false
+}
+
+func (x *ModelOutcome) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ModelOutcome) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ModelOutcome) GetKey() int32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
 }
 
 // ModelOutcomeContent is the content of a model's answer.
@@ -7064,7 +7091,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"client_key\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\tclientKey\"\x84\x01\n" +
 	"\x12ModelIntentContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x121\n" +
-	"\x05tools\x18\x02 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\x9e\x04\n" +
+	"\x05tools\x18\x02 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\"\xec\x04\n" +
 	"\fModelOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x124\n" +
 	"\x05usage\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12?\n" +
@@ -7077,7 +7104,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\x12+\n" +
 	"\x0eunsent_options\x18\t \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12 \n" +
 	"\vinterrupted\x18\n" +
-	" \x01(\bR\vinterrupted\"\xf2\x01\n" +
+	" \x01(\bR\vinterrupted\x12\x1a\n" +
+	"\x05model\x18\v \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
+	"\aaccount\x18\f \x01(\tB\x04\xb8\xbb\x18\x01R\aaccount\x12\x10\n" +
+	"\x03key\x18\r \x01(\x05R\x03key\"\xf2\x01\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +

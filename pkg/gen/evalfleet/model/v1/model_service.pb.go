@@ -83,6 +83,63 @@ func (CacheUse) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{0}
 }
 
+// AccountCheckResult is the answer to a question about a credential.
+type AccountCheckResult int32
+
+const (
+	// Not set.
+	AccountCheckResult_ACCOUNT_CHECK_RESULT_UNSPECIFIED AccountCheckResult = 0
+	// It is so.
+	AccountCheckResult_ACCOUNT_CHECK_RESULT_PROVEN AccountCheckResult = 1
+	// It is not known without a call that costs.
+	AccountCheckResult_ACCOUNT_CHECK_RESULT_UNPROVEN AccountCheckResult = 2
+	// It is not so.
+	AccountCheckResult_ACCOUNT_CHECK_RESULT_FAILED AccountCheckResult = 3
+)
+
+// Enum value maps for AccountCheckResult.
+var (
+	AccountCheckResult_name = map[int32]string{
+		0: "ACCOUNT_CHECK_RESULT_UNSPECIFIED",
+		1: "ACCOUNT_CHECK_RESULT_PROVEN",
+		2: "ACCOUNT_CHECK_RESULT_UNPROVEN",
+		3: "ACCOUNT_CHECK_RESULT_FAILED",
+	}
+	AccountCheckResult_value = map[string]int32{
+		"ACCOUNT_CHECK_RESULT_UNSPECIFIED": 0,
+		"ACCOUNT_CHECK_RESULT_PROVEN":      1,
+		"ACCOUNT_CHECK_RESULT_UNPROVEN":    2,
+		"ACCOUNT_CHECK_RESULT_FAILED":      3,
+	}
+)
+
+func (x AccountCheckResult) Enum() *AccountCheckResult {
+	p := new(AccountCheckResult)
+	*p = x
+	return p
+}
+
+func (x AccountCheckResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AccountCheckResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_model_v1_model_service_proto_enumTypes[1].Descriptor()
+}
+
+func (AccountCheckResult) Type() protoreflect.EnumType {
+	return &file_evalfleet_model_v1_model_service_proto_enumTypes[1]
+}
+
+func (x AccountCheckResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AccountCheckResult.Descriptor instead.
+func (AccountCheckResult) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{1}
+}
+
 // ConnectionPoolChangeReason is the reason why the limit of a pool changed.
 type ConnectionPoolChangeReason int32
 
@@ -128,11 +185,11 @@ func (x ConnectionPoolChangeReason) String() string {
 }
 
 func (ConnectionPoolChangeReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_evalfleet_model_v1_model_service_proto_enumTypes[1].Descriptor()
+	return file_evalfleet_model_v1_model_service_proto_enumTypes[2].Descriptor()
 }
 
 func (ConnectionPoolChangeReason) Type() protoreflect.EnumType {
-	return &file_evalfleet_model_v1_model_service_proto_enumTypes[1]
+	return &file_evalfleet_model_v1_model_service_proto_enumTypes[2]
 }
 
 func (x ConnectionPoolChangeReason) Number() protoreflect.EnumNumber {
@@ -141,7 +198,7 @@ func (x ConnectionPoolChangeReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConnectionPoolChangeReason.Descriptor instead.
 func (ConnectionPoolChangeReason) EnumDescriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{1}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{2}
 }
 
 // GenerateRequest is a conversation for a model to continue.
@@ -197,6 +254,10 @@ type GenerateRequest struct {
 	// repeat the request, in place of waiting for the answer of the batch; not part of the content. `timeout` then bounds
 	// each request for itself.
 	DeferBatched bool `protobuf:"varint,20,opt,name=defer_batched,json=deferBatched,proto3" json:"defer_batched,omitempty"`
+	// Optional. Whether a model that the configuration names as a fallback may answer if the requested one cannot. Default
+	// true, but for calls on behalf of an evaluation, for which the configuration decides; there the default is false. A
+	// call in a batch has none.
+	Fallbacks *bool `protobuf:"varint,21,opt,name=fallbacks,proto3,oneof" json:"fallbacks,omitempty"`
 	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -362,6 +423,13 @@ func (x *GenerateRequest) GetKeep() bool {
 func (x *GenerateRequest) GetDeferBatched() bool {
 	if x != nil {
 		return x.DeferBatched
+	}
+	return false
+}
+
+func (x *GenerateRequest) GetFallbacks() bool {
+	if x != nil && x.Fallbacks != nil {
+		return *x.Fallbacks
 	}
 	return false
 }
@@ -718,6 +786,12 @@ type GenerateResponse struct {
 	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// With validate_only: dollars per million tokens; unset: unknown.
 	Prices *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
+	// The model that answered, `provider/name`: the requested one, or its fallback.
+	Model string `protobuf:"bytes,14,opt,name=model,proto3" json:"model,omitempty"`
+	// The account of its provider; empty if the answer came from the cache.
+	Account string `protobuf:"bytes,15,opt,name=account,proto3" json:"account,omitempty"`
+	// The credential of the account: 0 is the account's own, n the n-th of its `keys`.
+	Key int32 `protobuf:"varint,16,opt,name=key,proto3" json:"key,omitempty"`
 	// Values that are too large for this message: BlobService has them.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -845,6 +919,27 @@ func (x *GenerateResponse) GetPrices() *Prices {
 	return nil
 }
 
+func (x *GenerateResponse) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *GenerateResponse) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *GenerateResponse) GetKey() int32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
 func (x *GenerateResponse) GetOffloaded() []*v12.OffloadedField {
 	if x != nil {
 		return x.Offloaded
@@ -865,7 +960,11 @@ type FailedAttempt struct {
 	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Optional. The exchange with the provider, if record_call or record_failed_call was set: for the latest three
 	// attempts before an answer, at most 32 KiB each way.
-	Call          *ModelCall `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
+	Call *ModelCall `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
+	// The credential of the account: 0 is the account's own, n the n-th of its `keys`.
+	Key int32 `protobuf:"varint,6,opt,name=key,proto3" json:"key,omitempty"`
+	// The model, `provider/name`, if it is not the one that answered.
+	Model         string `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -933,6 +1032,20 @@ func (x *FailedAttempt) GetCall() *ModelCall {
 		return x.Call
 	}
 	return nil
+}
+
+func (x *FailedAttempt) GetKey() int32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *FailedAttempt) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
 }
 
 // StreamGenerateRequest is a call whose output is streamed.
@@ -2937,7 +3050,9 @@ type Account struct {
 	// Projects that may use it; empty: all.
 	Projects []string `protobuf:"bytes,5,rep,name=projects,proto3" json:"projects,omitempty"`
 	// Whether it is usable without a key: it has none, and needs none.
-	Keyless       bool `protobuf:"varint,6,opt,name=keyless,proto3" json:"keyless,omitempty"`
+	Keyless bool `protobuf:"varint,6,opt,name=keyless,proto3" json:"keyless,omitempty"`
+	// How many credentials it has: its own key, and those of its `keys`.
+	Keys          int32 `protobuf:"varint,7,opt,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3014,6 +3129,279 @@ func (x *Account) GetKeyless() bool {
 	return false
 }
 
+func (x *Account) GetKeys() int32 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+// CheckAccountsRequest selects what is checked.
+type CheckAccountsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. Only accounts of the model's provider, and whether the vendor lists the model: `provider/name`.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// Optional. Only accounts of the provider.
+	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Optional. Only the account of this name.
+	Account       string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckAccountsRequest) Reset() {
+	*x = CheckAccountsRequest{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAccountsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAccountsRequest) ProtoMessage() {}
+
+func (x *CheckAccountsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAccountsRequest.ProtoReflect.Descriptor instead.
+func (*CheckAccountsRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *CheckAccountsRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *CheckAccountsRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *CheckAccountsRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+// CheckAccountsResponse has a check for each credential of the accounts; without a model or a provider, accounts that
+// are not configured are left out.
+type CheckAccountsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The checks, by provider, account and credential.
+	Checks        []*AccountCheck `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckAccountsResponse) Reset() {
+	*x = CheckAccountsResponse{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAccountsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAccountsResponse) ProtoMessage() {}
+
+func (x *CheckAccountsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAccountsResponse.ProtoReflect.Descriptor instead.
+func (*CheckAccountsResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CheckAccountsResponse) GetChecks() []*AccountCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// AccountCheck is what is known of a credential.
+type AccountCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the provider.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Name of the account.
+	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// The credential: 0 is the account's own, n the n-th of its `keys`.
+	Key int32 `protobuf:"varint,3,opt,name=key,proto3" json:"key,omitempty"`
+	// Base URL.
+	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	// What was checked, in order; nothing is checked after a step that failed.
+	Steps []*AccountCheckStep `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Whether a step failed.
+	Failed        bool `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountCheck) Reset() {
+	*x = AccountCheck{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountCheck) ProtoMessage() {}
+
+func (x *AccountCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountCheck.ProtoReflect.Descriptor instead.
+func (*AccountCheck) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *AccountCheck) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *AccountCheck) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *AccountCheck) GetKey() int32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *AccountCheck) GetBaseUrl() string {
+	if x != nil {
+		return x.BaseUrl
+	}
+	return ""
+}
+
+func (x *AccountCheck) GetSteps() []*AccountCheckStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *AccountCheck) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+// AccountCheckStep is one question about a credential.
+type AccountCheckStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The question: `key`, `address`, `list` or `model`. Open: newer servers ask further ones.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The answer.
+	Result AccountCheckResult `protobuf:"varint,2,opt,name=result,proto3,enum=evalfleet.model.v1.AccountCheckResult" json:"result,omitempty"`
+	// What was found, for people.
+	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountCheckStep) Reset() {
+	*x = AccountCheckStep{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountCheckStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountCheckStep) ProtoMessage() {}
+
+func (x *AccountCheckStep) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountCheckStep.ProtoReflect.Descriptor instead.
+func (*AccountCheckStep) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *AccountCheckStep) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AccountCheckStep) GetResult() AccountCheckResult {
+	if x != nil {
+		return x.Result
+	}
+	return AccountCheckResult_ACCOUNT_CHECK_RESULT_UNSPECIFIED
+}
+
+func (x *AccountCheckStep) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // GetCacheSizeRequest requests sizes.
 type GetCacheSizeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3027,7 +3415,7 @@ type GetCacheSizeRequest struct {
 
 func (x *GetCacheSizeRequest) Reset() {
 	*x = GetCacheSizeRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3427,7 @@ func (x *GetCacheSizeRequest) String() string {
 func (*GetCacheSizeRequest) ProtoMessage() {}
 
 func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3440,7 @@ func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeRequest.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetCacheSizeRequest) GetParent() string {
@@ -3080,7 +3468,7 @@ type GetCacheSizeResponse struct {
 
 func (x *GetCacheSizeResponse) Reset() {
 	*x = GetCacheSizeResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3480,7 @@ func (x *GetCacheSizeResponse) String() string {
 func (*GetCacheSizeResponse) ProtoMessage() {}
 
 func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3493,7 @@ func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeResponse.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
@@ -3134,7 +3522,7 @@ type ListCacheEntriesRequest struct {
 
 func (x *ListCacheEntriesRequest) Reset() {
 	*x = ListCacheEntriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3534,7 @@ func (x *ListCacheEntriesRequest) String() string {
 func (*ListCacheEntriesRequest) ProtoMessage() {}
 
 func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3547,7 @@ func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListCacheEntriesRequest) GetParent() string {
@@ -3210,7 +3598,7 @@ type ListCacheEntriesResponse struct {
 
 func (x *ListCacheEntriesResponse) Reset() {
 	*x = ListCacheEntriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3610,7 @@ func (x *ListCacheEntriesResponse) String() string {
 func (*ListCacheEntriesResponse) ProtoMessage() {}
 
 func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3623,7 @@ func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListCacheEntriesResponse) GetEntries() []*CacheEntry {
@@ -3269,7 +3657,7 @@ type CacheEntry struct {
 
 func (x *CacheEntry) Reset() {
 	*x = CacheEntry{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3669,7 @@ func (x *CacheEntry) String() string {
 func (*CacheEntry) ProtoMessage() {}
 
 func (x *CacheEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3682,7 @@ func (x *CacheEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEntry.ProtoReflect.Descriptor instead.
 func (*CacheEntry) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CacheEntry) GetId() string {
@@ -3342,7 +3730,7 @@ type ClearCacheRequest struct {
 
 func (x *ClearCacheRequest) Reset() {
 	*x = ClearCacheRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3742,7 @@ func (x *ClearCacheRequest) String() string {
 func (*ClearCacheRequest) ProtoMessage() {}
 
 func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3755,7 @@ func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheRequest.ProtoReflect.Descriptor instead.
 func (*ClearCacheRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ClearCacheRequest) GetParent() string {
@@ -3409,7 +3797,7 @@ type ClearCacheResponse struct {
 
 func (x *ClearCacheResponse) Reset() {
 	*x = ClearCacheResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3421,7 +3809,7 @@ func (x *ClearCacheResponse) String() string {
 func (*ClearCacheResponse) ProtoMessage() {}
 
 func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3434,7 +3822,7 @@ func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheResponse.ProtoReflect.Descriptor instead.
 func (*ClearCacheResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ClearCacheResponse) GetRemoved() int64 {
@@ -3471,7 +3859,7 @@ type ConnectionPool struct {
 
 func (x *ConnectionPool) Reset() {
 	*x = ConnectionPool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3871,7 @@ func (x *ConnectionPool) String() string {
 func (*ConnectionPool) ProtoMessage() {}
 
 func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3884,7 @@ func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionPool.ProtoReflect.Descriptor instead.
 func (*ConnectionPool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ConnectionPool) GetName() string {
@@ -3574,7 +3962,7 @@ type ConnectionPoolChange struct {
 
 func (x *ConnectionPoolChange) Reset() {
 	*x = ConnectionPoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +3974,7 @@ func (x *ConnectionPoolChange) String() string {
 func (*ConnectionPoolChange) ProtoMessage() {}
 
 func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +3987,7 @@ func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionPoolChange.ProtoReflect.Descriptor instead.
 func (*ConnectionPoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ConnectionPoolChange) GetTime() *timestamppb.Timestamp {
@@ -3652,7 +4040,7 @@ type ListConnectionPoolsRequest struct {
 
 func (x *ListConnectionPoolsRequest) Reset() {
 	*x = ListConnectionPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +4052,7 @@ func (x *ListConnectionPoolsRequest) String() string {
 func (*ListConnectionPoolsRequest) ProtoMessage() {}
 
 func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4065,7 @@ func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListConnectionPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListConnectionPoolsRequest) GetParent() string {
@@ -3714,7 +4102,7 @@ type ListConnectionPoolsResponse struct {
 
 func (x *ListConnectionPoolsResponse) Reset() {
 	*x = ListConnectionPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +4114,7 @@ func (x *ListConnectionPoolsResponse) String() string {
 func (*ListConnectionPoolsResponse) ProtoMessage() {}
 
 func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +4127,7 @@ func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListConnectionPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListConnectionPoolsResponse) GetConnectionPools() []*ConnectionPool {
@@ -3770,7 +4158,7 @@ type UpdateConnectionPoolRequest struct {
 
 func (x *UpdateConnectionPoolRequest) Reset() {
 	*x = UpdateConnectionPoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +4170,7 @@ func (x *UpdateConnectionPoolRequest) String() string {
 func (*UpdateConnectionPoolRequest) ProtoMessage() {}
 
 func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +4183,7 @@ func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConnectionPoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConnectionPoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UpdateConnectionPoolRequest) GetConnectionPool() *ConnectionPool {
@@ -3839,7 +4227,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +4239,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4252,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Budget) GetName() string {
@@ -3938,7 +4326,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3950,7 +4338,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3963,7 +4351,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -4000,7 +4388,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4400,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4413,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -4057,7 +4445,7 @@ type UpdateBudgetRequest struct {
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4457,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4470,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -4103,7 +4491,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\a\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\b\n" +
 	"\x0fGenerateRequest\x12<\n" +
 	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
 	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -4129,8 +4517,11 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x12,\n" +
 	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\x12\x12\n" +
 	"\x04keep\x18\x13 \x01(\bR\x04keep\x12#\n" +
-	"\rdefer_batched\x18\x14 \x01(\bR\fdeferBatched\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedJ\x04\b\x0f\x10\x10R\rbudget_scopes\"Q\n" +
+	"\rdefer_batched\x18\x14 \x01(\bR\fdeferBatched\x12!\n" +
+	"\tfallbacks\x18\x15 \x01(\bH\x00R\tfallbacks\x88\x01\x01\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedB\f\n" +
+	"\n" +
+	"_fallbacksJ\x04\b\x0f\x10\x10R\rbudget_scopes\"Q\n" +
 	"\rMessagePrefix\x12\x1e\n" +
 	"\x04hash\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04hash\x12 \n" +
@@ -4159,7 +4550,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\x86\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\xc8\x06\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
@@ -4175,14 +4566,19 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"broken_off\x18\v \x01(\bR\tbrokenOff\x12%\n" +
 	"\x0eunsent_options\x18\f \x03(\tR\runsentOptions\x122\n" +
-	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xe2\x01\n" +
+	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\x12\x14\n" +
+	"\x05model\x18\x0e \x01(\tR\x05model\x12\x18\n" +
+	"\aaccount\x18\x0f \x01(\tR\aaccount\x12\x10\n" +
+	"\x03key\x18\x10 \x01(\x05R\x03key\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x8a\x02\n" +
 	"\rFailedAttempt\x12\x1a\n" +
 	"\x05error\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x127\n" +
-	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallB\x04\xb0\xbb\x18\x01R\x04call\"a\n" +
+	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallB\x04\xb0\xbb\x18\x01R\x04call\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05model\x18\a \x01(\tR\x05model\"a\n" +
 	"\x15StreamGenerateRequest\x12H\n" +
 	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\xfd\x03\n" +
 	"\x16StreamGenerateResponse\x12\x16\n" +
@@ -4342,14 +4738,32 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
 	"\bdialects\x18\x03 \x03(\tR\bdialects\x127\n" +
 	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\x12(\n" +
-	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\xa0\x01\n" +
+	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\xb4\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x19\n" +
 	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12\x1a\n" +
 	"\bprojects\x18\x05 \x03(\tR\bprojects\x12\x18\n" +
-	"\akeyless\x18\x06 \x01(\bR\akeyless\"k\n" +
+	"\akeyless\x18\x06 \x01(\bR\akeyless\x12\x12\n" +
+	"\x04keys\x18\a \x01(\x05R\x04keys\"b\n" +
+	"\x14CheckAccountsRequest\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1a\n" +
+	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x18\n" +
+	"\aaccount\x18\x03 \x01(\tR\aaccount\"Q\n" +
+	"\x15CheckAccountsResponse\x128\n" +
+	"\x06checks\x18\x01 \x03(\v2 .evalfleet.model.v1.AccountCheckR\x06checks\"\xc5\x01\n" +
+	"\fAccountCheck\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x18\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\x05R\x03key\x12\x19\n" +
+	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12:\n" +
+	"\x05steps\x18\x05 \x03(\v2$.evalfleet.model.v1.AccountCheckStepR\x05steps\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\bR\x06failed\"~\n" +
+	"\x10AccountCheckStep\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
+	"\x06result\x18\x02 \x01(\x0e2&.evalfleet.model.v1.AccountCheckResultR\x06result\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"k\n" +
 	"\x13GetCacheSizeRequest\x12<\n" +
 	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
 	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
@@ -4443,13 +4857,18 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bCacheUse\x12\x19\n" +
 	"\x15CACHE_USE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCACHE_USE_READ\x10\x01\x12\x13\n" +
-	"\x0fCACHE_USE_WRITE\x10\x02*\x84\x02\n" +
+	"\x0fCACHE_USE_WRITE\x10\x02*\x9f\x01\n" +
+	"\x12AccountCheckResult\x12$\n" +
+	" ACCOUNT_CHECK_RESULT_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bACCOUNT_CHECK_RESULT_PROVEN\x10\x01\x12!\n" +
+	"\x1dACCOUNT_CHECK_RESULT_UNPROVEN\x10\x02\x12\x1f\n" +
+	"\x1bACCOUNT_CHECK_RESULT_FAILED\x10\x03*\x84\x02\n" +
 	"\x1aConnectionPoolChangeReason\x12-\n" +
 	")CONNECTION_POOL_CHANGE_REASON_UNSPECIFIED\x10\x00\x12,\n" +
 	"(CONNECTION_POOL_CHANGE_REASON_SLOW_START\x10\x01\x121\n" +
 	"-CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP\x10\x02\x12,\n" +
 	"(CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT\x10\x03\x12(\n" +
-	"$CONNECTION_POOL_CHANGE_REASON_MANUAL\x10\x042\xd7\x0e\n" +
+	"$CONNECTION_POOL_CHANGE_REASON_MANUAL\x10\x042\xe1\x0f\n" +
 	"\fModelService\x12\x8d\x01\n" +
 	"\bGenerate\x12#.evalfleet.model.v1.GenerateRequest\x1a$.evalfleet.model.v1.GenerateResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{parent=projects/*}/models:generate\x12\xb5\x01\n" +
 	"\x0eStreamGenerate\x12).evalfleet.model.v1.StreamGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"J\x82\xd3\xe4\x93\x02D:\arequest\"9/api/v1/{request.parent=projects/*}/models:streamGenerate0\x01\x12\x9f\x01\n" +
@@ -4463,7 +4882,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bGetModel\x12#.evalfleet.model.v1.GetModelRequest\x1a\x19.evalfleet.model.v1.Model\"/\x82\xd3\xe4\x93\x02&\x12$/api/v1/{name=providers/*/models/**}\x90\x02\x01\x12v\n" +
 	"\n" +
 	"ListModels\x12%.evalfleet.model.v1.ListModelsRequest\x1a&.evalfleet.model.v1.ListModelsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v1/models\x90\x02\x01\x12\x82\x01\n" +
-	"\rListProviders\x12(.evalfleet.model.v1.ListProvidersRequest\x1a).evalfleet.model.v1.ListProvidersResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/api/v1/providers\x90\x02\x012\xe0\x03\n" +
+	"\rListProviders\x12(.evalfleet.model.v1.ListProvidersRequest\x1a).evalfleet.model.v1.ListProvidersResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/api/v1/providers\x90\x02\x01\x12\x87\x01\n" +
+	"\rCheckAccounts\x12(.evalfleet.model.v1.CheckAccountsRequest\x1a).evalfleet.model.v1.CheckAccountsResponse\"!\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/accounts:check\x90\x02\x012\xe0\x03\n" +
 	"\fCacheService\x12\x94\x01\n" +
 	"\fGetCacheSize\x12'.evalfleet.model.v1.GetCacheSizeRequest\x1a(.evalfleet.model.v1.GetCacheSizeResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/cache:size\x90\x02\x01\x12\xa3\x01\n" +
 	"\x10ListCacheEntries\x12+.evalfleet.model.v1.ListCacheEntriesRequest\x1a,.evalfleet.model.v1.ListCacheEntriesResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/cache/entries\x90\x02\x01\x12\x92\x01\n" +
@@ -4488,186 +4908,196 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_model_v1_model_service_proto_rawDescData
 }
 
-var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
-	(ConnectionPoolChangeReason)(0),     // 1: evalfleet.model.v1.ConnectionPoolChangeReason
-	(*GenerateRequest)(nil),             // 2: evalfleet.model.v1.GenerateRequest
-	(*MessagePrefix)(nil),               // 3: evalfleet.model.v1.MessagePrefix
-	(*ExtendPrefixRequest)(nil),         // 4: evalfleet.model.v1.ExtendPrefixRequest
-	(*ExtendPrefixResponse)(nil),        // 5: evalfleet.model.v1.ExtendPrefixResponse
-	(*RawRequest)(nil),                  // 6: evalfleet.model.v1.RawRequest
-	(*RawResponse)(nil),                 // 7: evalfleet.model.v1.RawResponse
-	(*GenerateResponse)(nil),            // 8: evalfleet.model.v1.GenerateResponse
-	(*FailedAttempt)(nil),               // 9: evalfleet.model.v1.FailedAttempt
-	(*StreamGenerateRequest)(nil),       // 10: evalfleet.model.v1.StreamGenerateRequest
-	(*StreamGenerateResponse)(nil),      // 11: evalfleet.model.v1.StreamGenerateResponse
-	(*GenerateStarted)(nil),             // 12: evalfleet.model.v1.GenerateStarted
-	(*GenerateDelta)(nil),               // 13: evalfleet.model.v1.GenerateDelta
-	(*ToolCallDelta)(nil),               // 14: evalfleet.model.v1.ToolCallDelta
-	(*GenerateRestart)(nil),             // 15: evalfleet.model.v1.GenerateRestart
-	(*GenerateHeartbeat)(nil),           // 16: evalfleet.model.v1.GenerateHeartbeat
-	(*AttachGenerateRequest)(nil),       // 17: evalfleet.model.v1.AttachGenerateRequest
-	(*WatchRetriesRequest)(nil),         // 18: evalfleet.model.v1.WatchRetriesRequest
-	(*WatchRetriesResponse)(nil),        // 19: evalfleet.model.v1.WatchRetriesResponse
-	(*CancelGenerateRequest)(nil),       // 20: evalfleet.model.v1.CancelGenerateRequest
-	(*CancelGenerateResponse)(nil),      // 21: evalfleet.model.v1.CancelGenerateResponse
-	(*ReleaseGenerateRequest)(nil),      // 22: evalfleet.model.v1.ReleaseGenerateRequest
-	(*ReleaseGenerateResponse)(nil),     // 23: evalfleet.model.v1.ReleaseGenerateResponse
-	(*ReleaseRunGeneratesRequest)(nil),  // 24: evalfleet.model.v1.ReleaseRunGeneratesRequest
-	(*ReleaseRunGeneratesResponse)(nil), // 25: evalfleet.model.v1.ReleaseRunGeneratesResponse
-	(*CountTokensRequest)(nil),          // 26: evalfleet.model.v1.CountTokensRequest
-	(*CountTokensResponse)(nil),         // 27: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                       // 28: evalfleet.model.v1.Model
-	(*Capabilities)(nil),                // 29: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                      // 30: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),             // 31: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),           // 32: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 33: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),        // 34: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),       // 35: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                    // 36: evalfleet.model.v1.Provider
-	(*Account)(nil),                     // 37: evalfleet.model.v1.Account
-	(*GetCacheSizeRequest)(nil),         // 38: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),        // 39: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),     // 40: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil),    // 41: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),                  // 42: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),           // 43: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),          // 44: evalfleet.model.v1.ClearCacheResponse
-	(*ConnectionPool)(nil),              // 45: evalfleet.model.v1.ConnectionPool
-	(*ConnectionPoolChange)(nil),        // 46: evalfleet.model.v1.ConnectionPoolChange
-	(*ListConnectionPoolsRequest)(nil),  // 47: evalfleet.model.v1.ListConnectionPoolsRequest
-	(*ListConnectionPoolsResponse)(nil), // 48: evalfleet.model.v1.ListConnectionPoolsResponse
-	(*UpdateConnectionPoolRequest)(nil), // 49: evalfleet.model.v1.UpdateConnectionPoolRequest
-	(*Budget)(nil),                      // 50: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),          // 51: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),         // 52: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),         // 53: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                                 // 54: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                                 // 55: evalfleet.model.v1.RawResponse.HeadersEntry
-	nil,                                 // 56: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 57: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 58: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 59: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 60: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 61: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 62: google.protobuf.Duration
-	(*v12.OffloadedField)(nil),          // 63: evalfleet.content.v1.OffloadedField
-	(*ModelOutput)(nil),                 // 64: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 65: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 66: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 67: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 68: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 69: evalfleet.effect.v1.Note
-	(*fieldmaskpb.FieldMask)(nil),       // 70: google.protobuf.FieldMask
+	(AccountCheckResult)(0),             // 1: evalfleet.model.v1.AccountCheckResult
+	(ConnectionPoolChangeReason)(0),     // 2: evalfleet.model.v1.ConnectionPoolChangeReason
+	(*GenerateRequest)(nil),             // 3: evalfleet.model.v1.GenerateRequest
+	(*MessagePrefix)(nil),               // 4: evalfleet.model.v1.MessagePrefix
+	(*ExtendPrefixRequest)(nil),         // 5: evalfleet.model.v1.ExtendPrefixRequest
+	(*ExtendPrefixResponse)(nil),        // 6: evalfleet.model.v1.ExtendPrefixResponse
+	(*RawRequest)(nil),                  // 7: evalfleet.model.v1.RawRequest
+	(*RawResponse)(nil),                 // 8: evalfleet.model.v1.RawResponse
+	(*GenerateResponse)(nil),            // 9: evalfleet.model.v1.GenerateResponse
+	(*FailedAttempt)(nil),               // 10: evalfleet.model.v1.FailedAttempt
+	(*StreamGenerateRequest)(nil),       // 11: evalfleet.model.v1.StreamGenerateRequest
+	(*StreamGenerateResponse)(nil),      // 12: evalfleet.model.v1.StreamGenerateResponse
+	(*GenerateStarted)(nil),             // 13: evalfleet.model.v1.GenerateStarted
+	(*GenerateDelta)(nil),               // 14: evalfleet.model.v1.GenerateDelta
+	(*ToolCallDelta)(nil),               // 15: evalfleet.model.v1.ToolCallDelta
+	(*GenerateRestart)(nil),             // 16: evalfleet.model.v1.GenerateRestart
+	(*GenerateHeartbeat)(nil),           // 17: evalfleet.model.v1.GenerateHeartbeat
+	(*AttachGenerateRequest)(nil),       // 18: evalfleet.model.v1.AttachGenerateRequest
+	(*WatchRetriesRequest)(nil),         // 19: evalfleet.model.v1.WatchRetriesRequest
+	(*WatchRetriesResponse)(nil),        // 20: evalfleet.model.v1.WatchRetriesResponse
+	(*CancelGenerateRequest)(nil),       // 21: evalfleet.model.v1.CancelGenerateRequest
+	(*CancelGenerateResponse)(nil),      // 22: evalfleet.model.v1.CancelGenerateResponse
+	(*ReleaseGenerateRequest)(nil),      // 23: evalfleet.model.v1.ReleaseGenerateRequest
+	(*ReleaseGenerateResponse)(nil),     // 24: evalfleet.model.v1.ReleaseGenerateResponse
+	(*ReleaseRunGeneratesRequest)(nil),  // 25: evalfleet.model.v1.ReleaseRunGeneratesRequest
+	(*ReleaseRunGeneratesResponse)(nil), // 26: evalfleet.model.v1.ReleaseRunGeneratesResponse
+	(*CountTokensRequest)(nil),          // 27: evalfleet.model.v1.CountTokensRequest
+	(*CountTokensResponse)(nil),         // 28: evalfleet.model.v1.CountTokensResponse
+	(*Model)(nil),                       // 29: evalfleet.model.v1.Model
+	(*Capabilities)(nil),                // 30: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                      // 31: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),             // 32: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),           // 33: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 34: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),        // 35: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),       // 36: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                    // 37: evalfleet.model.v1.Provider
+	(*Account)(nil),                     // 38: evalfleet.model.v1.Account
+	(*CheckAccountsRequest)(nil),        // 39: evalfleet.model.v1.CheckAccountsRequest
+	(*CheckAccountsResponse)(nil),       // 40: evalfleet.model.v1.CheckAccountsResponse
+	(*AccountCheck)(nil),                // 41: evalfleet.model.v1.AccountCheck
+	(*AccountCheckStep)(nil),            // 42: evalfleet.model.v1.AccountCheckStep
+	(*GetCacheSizeRequest)(nil),         // 43: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),        // 44: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),     // 45: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil),    // 46: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),                  // 47: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),           // 48: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),          // 49: evalfleet.model.v1.ClearCacheResponse
+	(*ConnectionPool)(nil),              // 50: evalfleet.model.v1.ConnectionPool
+	(*ConnectionPoolChange)(nil),        // 51: evalfleet.model.v1.ConnectionPoolChange
+	(*ListConnectionPoolsRequest)(nil),  // 52: evalfleet.model.v1.ListConnectionPoolsRequest
+	(*ListConnectionPoolsResponse)(nil), // 53: evalfleet.model.v1.ListConnectionPoolsResponse
+	(*UpdateConnectionPoolRequest)(nil), // 54: evalfleet.model.v1.UpdateConnectionPoolRequest
+	(*Budget)(nil),                      // 55: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 56: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 57: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 58: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 59: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 60: evalfleet.model.v1.RawResponse.HeadersEntry
+	nil,                                 // 61: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 62: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 63: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 64: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 65: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 66: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 67: google.protobuf.Duration
+	(*v12.OffloadedField)(nil),          // 68: evalfleet.content.v1.OffloadedField
+	(*ModelOutput)(nil),                 // 69: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 70: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 71: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 72: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 73: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 74: evalfleet.effect.v1.Note
+	(*fieldmaskpb.FieldMask)(nil),       // 75: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	57, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	58, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	3,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	59, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	60, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	61, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
-	6,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	62, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	63, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	3,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	58, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	63, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	3,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	54, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	55, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
-	64, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	65, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	62, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	63, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	4,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	64, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	65, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	66, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	7,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
+	67, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	68, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	4,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	63, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	68, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	4,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	59, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	60, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
+	69, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	70, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	66, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	61, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
-	7,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	3,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	9,  // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	58, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	30, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	63, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	67, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	62, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	66, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
-	2,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	12, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	13, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	15, // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	16, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	8,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	7,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	63, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	14, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	68, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	69, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	58, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	59, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	63, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	29, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	30, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	30, // 45: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
-	28, // 46: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	36, // 47: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	37, // 48: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	56, // 49: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	42, // 50: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	67, // 51: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	46, // 52: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	67, // 53: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	1,  // 54: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
-	45, // 55: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	45, // 56: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	70, // 57: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	50, // 58: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	50, // 59: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	70, // 60: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 61: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	10, // 62: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	17, // 63: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	18, // 64: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	20, // 65: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	22, // 66: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	24, // 67: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	4,  // 68: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	26, // 69: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	31, // 70: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	32, // 71: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	34, // 72: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	38, // 73: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	40, // 74: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	43, // 75: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	47, // 76: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	49, // 77: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	51, // 78: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	53, // 79: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	8,  // 80: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	11, // 81: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	11, // 82: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	19, // 83: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	21, // 84: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	23, // 85: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	25, // 86: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	5,  // 87: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	27, // 88: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	28, // 89: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	33, // 90: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	35, // 91: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	39, // 92: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	41, // 93: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	44, // 94: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	48, // 95: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	45, // 96: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	52, // 97: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	50, // 98: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	80, // [80:99] is the sub-list for method output_type
-	61, // [61:80] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	71, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	66, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	8,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	4,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	10, // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	63, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	68, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	72, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	67, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	71, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	3,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	13, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	14, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	16, // 32: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	17, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	9,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	8,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
+	68, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	15, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	73, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	74, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	63, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	64, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	68, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	30, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	31, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	31, // 45: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
+	29, // 46: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	37, // 47: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	38, // 48: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	41, // 49: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
+	42, // 50: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
+	1,  // 51: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
+	61, // 52: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	47, // 53: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	72, // 54: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	51, // 55: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	72, // 56: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	2,  // 57: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	50, // 58: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	50, // 59: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	75, // 60: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	55, // 61: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	55, // 62: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	75, // 63: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	3,  // 64: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	11, // 65: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	18, // 66: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	19, // 67: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	21, // 68: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	23, // 69: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	25, // 70: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	5,  // 71: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	27, // 72: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	32, // 73: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	33, // 74: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	35, // 75: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	39, // 76: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
+	43, // 77: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	45, // 78: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	48, // 79: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	52, // 80: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	54, // 81: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	56, // 82: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	58, // 83: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	9,  // 84: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	12, // 85: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	12, // 86: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	20, // 87: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	22, // 88: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	24, // 89: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	26, // 90: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	6,  // 91: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	28, // 92: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	29, // 93: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	34, // 94: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	36, // 95: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	40, // 96: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
+	44, // 97: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	46, // 98: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	49, // 99: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	53, // 100: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	50, // 101: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	57, // 102: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	55, // 103: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	84, // [84:104] is the sub-list for method output_type
+	64, // [64:84] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -4677,6 +5107,7 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 	}
 	file_evalfleet_model_v1_config_proto_init()
 	file_evalfleet_model_v1_message_proto_init()
+	file_evalfleet_model_v1_model_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_evalfleet_model_v1_model_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*StreamGenerateResponse_Started)(nil),
 		(*StreamGenerateResponse_Delta)(nil),
@@ -4692,14 +5123,14 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		(*GenerateDelta_Part)(nil),
 	}
 	file_evalfleet_model_v1_model_service_proto_msgTypes[26].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[48].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   55,
+			NumEnums:      3,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -31,6 +31,7 @@ const (
 	ModelService_GetModel_FullMethodName            = "/evalfleet.model.v1.ModelService/GetModel"
 	ModelService_ListModels_FullMethodName          = "/evalfleet.model.v1.ModelService/ListModels"
 	ModelService_ListProviders_FullMethodName       = "/evalfleet.model.v1.ModelService/ListProviders"
+	ModelService_CheckAccounts_FullMethodName       = "/evalfleet.model.v1.ModelService/CheckAccounts"
 )
 
 // ModelServiceClient is the client API for ModelService service.
@@ -76,6 +77,10 @@ type ModelServiceClient interface {
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
 	// ListProviders lists the providers and whether an account is configured for each.
 	ListProviders(ctx context.Context, in *ListProvidersRequest, opts ...grpc.CallOption) (*ListProvidersResponse, error)
+	// CheckAccounts checks, for each credential of accounts, whether models can be called with it, as far as that is known
+	// without a call that costs: the key is there, the address can be reached, and the vendor's list of models answers to
+	// the key. A check that fails is a result, not an error. It takes at most half a minute.
+	CheckAccounts(ctx context.Context, in *CheckAccountsRequest, opts ...grpc.CallOption) (*CheckAccountsResponse, error)
 }
 
 type modelServiceClient struct {
@@ -233,6 +238,16 @@ func (c *modelServiceClient) ListProviders(ctx context.Context, in *ListProvider
 	return out, nil
 }
 
+func (c *modelServiceClient) CheckAccounts(ctx context.Context, in *CheckAccountsRequest, opts ...grpc.CallOption) (*CheckAccountsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckAccountsResponse)
+	err := c.cc.Invoke(ctx, ModelService_CheckAccounts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ModelServiceServer is the server API for ModelService service.
 // All implementations must embed UnimplementedModelServiceServer
 // for forward compatibility.
@@ -276,6 +291,10 @@ type ModelServiceServer interface {
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
 	// ListProviders lists the providers and whether an account is configured for each.
 	ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error)
+	// CheckAccounts checks, for each credential of accounts, whether models can be called with it, as far as that is known
+	// without a call that costs: the key is there, the address can be reached, and the vendor's list of models answers to
+	// the key. A check that fails is a result, not an error. It takes at most half a minute.
+	CheckAccounts(context.Context, *CheckAccountsRequest) (*CheckAccountsResponse, error)
 	mustEmbedUnimplementedModelServiceServer()
 }
 
@@ -321,6 +340,9 @@ func (UnimplementedModelServiceServer) ListModels(context.Context, *ListModelsRe
 }
 func (UnimplementedModelServiceServer) ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProviders not implemented")
+}
+func (UnimplementedModelServiceServer) CheckAccounts(context.Context, *CheckAccountsRequest) (*CheckAccountsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckAccounts not implemented")
 }
 func (UnimplementedModelServiceServer) mustEmbedUnimplementedModelServiceServer() {}
 func (UnimplementedModelServiceServer) testEmbeddedByValue()                      {}
@@ -538,6 +560,24 @@ func _ModelService_ListProviders_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ModelService_CheckAccounts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckAccountsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelServiceServer).CheckAccounts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelService_CheckAccounts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelServiceServer).CheckAccounts(ctx, req.(*CheckAccountsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ModelService_ServiceDesc is the grpc.ServiceDesc for ModelService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -580,6 +620,10 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListProviders",
 			Handler:    _ModelService_ListProviders_Handler,
+		},
+		{
+			MethodName: "CheckAccounts",
+			Handler:    _ModelService_CheckAccounts_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -88,7 +88,7 @@ func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error
 	}
 	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{
 		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: timing, Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
-		UnsentOptions: answer.GetUnsentOptions(), Content: content,
+		UnsentOptions: answer.GetUnsentOptions(), Model: answer.GetModel(), Account: answer.GetAccount(), Key: answer.GetKey(), Content: content,
 	})}, nil
 }
 

@@ -4,6 +4,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Version is the version of the API. Default 2026-10-21.
 	Version string `yaml:"version" env:"EVALFLEET_MODELGW_ANTHROPIC_VERSION"`
 	// Betas are preview features that each request enables.
@@ -96,22 +99,16 @@ func Kind(c Config) (provider.Kind, func() error) {
 	}
 	maps.Copy(h.accounts.Named, c.Accounts)
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
+		APIKey: cmp.Or(c.AuthToken, c.APIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}
 	h.azure, h.bedrock, h.vertex = c.Azure.all(h.http), c.Bedrock.all(h.http), c.Vertex.all(h.http)
-	listed := h.accounts
-	listed.Named = maps.Clone(listed.Named)
-	if token := listed.Named[provider.DefaultAccount]; !c.AuthToken.IsZero() {
-		token.APIKey = c.AuthToken
-		listed.Named[provider.DefaultAccount] = token
-	}
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Anthropic, also on Azure, Bedrock and Vertex AI, and servers that behave like it",
 		Dialect:     format.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    listed.Usable(),
+		Accounts:    h.accounts.Usable(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -159,6 +156,8 @@ type model struct {
 	upstreams  []*provider.Upstream
 	// fetches are the media whose address the API fetches.
 	fetches provider.Fetches
+	// listing is where the API lists its models; zero where a site has no list of them.
+	listing provider.Listing
 	// batch is the batch API; nil where a site has none.
 	batch *provider.BatchSupport
 }
@@ -183,21 +182,22 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 
 // openVendor gives a model access to Anthropic's own API.
 func (h *host) openVendor(m *model, spec provider.Spec) error {
-	access, err := h.accounts.Open(spec.Account, spec.BaseURL)
+	access, err := h.accounts.Open(spec)
 	if err != nil {
 		return err
 	}
 	switch {
-	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
-		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
+	case spec.Account == provider.DefaultAccount && access.Key == 0 && !h.AuthToken.IsZero():
+		m.headers.Set("Authorization", "Bearer "+access.APIKey.Reveal())
 		m.betas = append(m.betas, betaOAuth)
 	case !access.APIKey.IsZero():
 		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
-	x := m.connect(access.Endpoint, transport.RedactSecrets(h.http, access.APIKey, h.AuthToken))
+	x := m.connect(access.Endpoint, transport.RedactSecrets(h.http, access.APIKey))
 	atVendor := access.Endpoint == vendor
 	m.fetches = provider.Fetches{Images: atVendor, Documents: atVendor}
 	m.batch = m.batchesOf(x, access.Endpoint)
+	m.listing = provider.Listing{URL: access.Endpoint + "/v1/models", Query: "limit=1000", Model: string(m.name), HTTP: x.HTTP, Authorize: m.authorize}
 	return nil
 }
 
@@ -207,6 +207,11 @@ func (m *model) connect(endpoint string, client *http.Client) *exchange.Exchange
 	m.door = &plainDoor{exchange: x, endpoint: endpoint}
 	m.upstreams = []*provider.Upstream{x.Upstream(endpoint+path, string(m.name), m.authorize)}
 	return x
+}
+
+// Listing implements provider.Lister: https://platform.claude.com/docs/en/api/models-list.
+func (m *model) Listing() (provider.Listing, bool) {
+	return m.listing, m.listing.URL != ""
 }
 
 // settle converts the model arguments to the form that requests need.

@@ -32,6 +32,8 @@ type AzureConfig struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_AZURE_ALLOWED_BASE_URLS"`
 	// Identity is that of the account `default`; it is used if there is no key.
 	Identity azureauth.Default `yaml:"identity"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]azureauth.Account `yaml:"accounts"`
 }
@@ -41,7 +43,7 @@ func (c AzureConfig) all(client *http.Client) azureauth.Accounts {
 	named := map[string]azureauth.Account{}
 	maps.Copy(named, c.Accounts)
 	named[provider.DefaultAccount] = azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs,
+		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, Keys: c.Keys,
 	}}
 	return azureauth.NewAccounts(provider.Accounts{Provider: Name + "/azure", KeyHint: func(string) string {
 		return "set AZUREAI_ANTHROPIC_API_KEY, or api_key or identity below anthropic.azure in the configuration of modelgw"
@@ -50,7 +52,7 @@ func (c AzureConfig) all(client *http.Client) azureauth.Accounts {
 
 // openAzure gives a model access to Azure.
 func (h *host) openAzure(m *model, spec provider.Spec) error {
-	access, client, err := h.azure.Open(spec.Account, spec.BaseURL)
+	access, client, err := h.azure.Open(spec)
 	if err != nil {
 		return err
 	}

@@ -41,12 +41,12 @@ func NewAccounts(plain provider.Accounts, named map[string]Account, client *http
 
 // Open returns access through an account as provider.Accounts does, and a client that redacts its key, or sends the
 // access tokens of its identity and redacts those.
-func (a *Accounts) Open(name, baseURL string) (provider.Access, *http.Client, error) {
-	access, err := a.Accounts.Open(name, baseURL)
+func (a *Accounts) Open(spec provider.Spec) (provider.Access, *http.Client, error) {
+	access, err := a.Accounts.Open(spec)
 	if err != nil {
 		return provider.Access{}, nil, err
 	}
-	if tokens := a.tokens[name]; tokens != nil {
+	if tokens := a.tokens[spec.Account]; tokens != nil && access.APIKey.IsZero() {
 		return access, transport.Authorize(a.http, tokens), nil
 	}
 	return access, transport.RedactSecrets(a.http, access.APIKey), nil

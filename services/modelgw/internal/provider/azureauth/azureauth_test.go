@@ -51,7 +51,7 @@ func opened(t *testing.T, account provider.Account, identity azureauth.Identity,
 	a := azureauth.NewAccounts(provider.Accounts{
 		Provider: "openai/azure", KeyHint: func(string) string { return "set a key" },
 	}, map[string]azureauth.Account{"a": {Account: account, Identity: identity}}, client)
-	_, opened, err := a.Open("a", "")
+	_, opened, err := a.Open(provider.Spec{Account: "a"})
 	return opened, err
 }
 
@@ -189,11 +189,22 @@ func TestARefusedTokenIsReplaced(t *testing.T) {
 	a := azureauth.NewAccounts(provider.Accounts{Provider: "p"}, map[string]azureauth.Account{
 		"a": {Account: provider.Account{BaseURL: server.URL}, Identity: azureauth.Identity{Endpoint: server.URL + "/token"}},
 	}, &http.Client{Transport: http.DefaultTransport})
-	_, client, err := a.Open("a", "")
+	_, client, err := a.Open(provider.Spec{Account: "a"})
 	require.NoError(t, err)
 	answer, err := client.Post(server.URL+"/v1", "text/plain", strings.NewReader("body"))
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, answer.StatusCode)
 	_ = answer.Body.Close()
 	assert.Equal(t, []string{"Bearer access-token-1 body", "Bearer access-token-2 body"}, bodies)
+}
+
+// Also one of several keys of an account has precedence over its identity.
+func TestAnIdentityIsNotUsedBesideAKey(t *testing.T) {
+	t.Parallel()
+	a := azureauth.NewAccounts(provider.Accounts{Provider: "openai/azure"}, map[string]azureauth.Account{
+		"a": {Account: provider.Account{BaseURL: "http://models", Keys: []provider.Key{{APIKey: config.NewSecret("the key")}}}, Identity: azureauth.Identity{ManagedIdentity: true}},
+	}, &http.Client{})
+	access, _, err := a.Open(provider.Spec{Account: "a"})
+	require.NoError(t, err)
+	assert.Equal(t, "the key", access.APIKey.Reveal())
 }

@@ -47,6 +47,11 @@ func (c *Client) Upstream(model string) *provider.Upstream {
 	return c.Exchange.Upstream(c.BaseURL+c.Path, model, c.Authorize)
 }
 
+// Listing is where servers list their models beside chat completions.
+func (c *Client) Listing(model string) provider.Listing {
+	return provider.Listing{URL: c.BaseURL + "/models", Model: model, HTTP: c.HTTP, Authorize: c.Authorize}
+}
+
 // Authorize sets the account's credential and headers on a request, replacing present ones.
 func (c *Client) Authorize(h http.Header) {
 	h.Del("Authorization")

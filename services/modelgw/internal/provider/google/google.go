@@ -63,6 +63,8 @@ type Config struct {
 	// QuotaProject is the project to which requests with credentials of Google count; default is that of the credentials.
 	QuotaProject       string `yaml:"quota_project" env:"GOOGLE_CLOUD_QUOTA_PROJECT"`
 	googleauth.Default `yaml:",inline"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 	// Vertex are Google's models on Vertex AI: models `google/vertex/<model>`.
@@ -98,7 +100,7 @@ func kindAsking(c Config, every time.Duration) (provider.Kind, func() error) {
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}
 	listed := h.accounts
 	if own := listed.Named[provider.DefaultAccount]; own.APIKey.IsZero() && c.UseADC { // Whether Google gives a token is known once one is needed.
@@ -221,7 +223,7 @@ func (h *host) openOwn(m *model, spec provider.Spec) error {
 		own.APIKey, own.KeyOptional = config.Secret{}, true
 		accounts.Named = map[string]provider.Account{provider.DefaultAccount: own}
 	}
-	access, err := accounts.Open(spec.Account, spec.BaseURL)
+	access, err := accounts.Open(spec)
 	if err != nil {
 		return err
 	}
@@ -267,6 +269,12 @@ func (m *model) authorize(h http.Header) {
 	h.Del("Authorization")
 	h.Del("X-Goog-Api-Key")
 	maps.Copy(h, m.header)
+}
+
+// Listing implements provider.Lister: https://ai.google.dev/api/models. Vertex AI has none of its own models.
+func (m *model) Listing() (provider.Listing, bool) {
+	list, _, _ := strings.Cut(m.base, "/models/")
+	return provider.Listing{URL: list + "/models", Query: "pageSize=1000", Model: string(m.name), HTTP: m.exchange.HTTP, Authorize: m.authorize}, !m.onVertex
 }
 
 // thresholds are those of the content filter.

@@ -31,7 +31,7 @@ const (
 // redial is the backoff for an unreachable server. The gateway waits between attempts itself.
 var redial = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
 
-// connections are the connections of a provider: one for an account and an address, which all its models share.
+// connections are the connections of a provider: one for a credential and an address, which all models share.
 type connections struct {
 	// roots verify servers; nil are those of the system.
 	roots *x509.CertPool
@@ -40,13 +40,17 @@ type connections struct {
 	open map[place]*grpc.ClientConn
 }
 
-type place struct{ account, address string }
+type place struct {
+	account string
+	key     int
+	address string
+}
 
 // to returns the connection of an account. It is established on first use.
 func (c *connections) to(account string, access provider.Access) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := place{account, access.Endpoint}
+	at := place{account, access.Key, access.Endpoint}
 	if conn := c.open[at]; conn != nil {
 		return conn, nil
 	}

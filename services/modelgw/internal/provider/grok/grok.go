@@ -43,6 +43,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_GROK_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }
@@ -64,10 +66,13 @@ func kindWith(c Config, conns *connections) (provider.Kind, func() error) {
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
 	h.accounts.Named[provider.DefaultAccount] = provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.GrokAPIKey), BaseURL: cmp.Or(c.BaseURL, c.GrokBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: cmp.Or(c.APIKey, c.GrokAPIKey), BaseURL: cmp.Or(c.BaseURL, c.GrokBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}
 	for name, account := range h.accounts.Named {
-		account.BaseURL, account.AllowedBaseURLs = WithScheme(account.BaseURL), slices.Clone(account.AllowedBaseURLs)
+		account.BaseURL, account.AllowedBaseURLs, account.Keys = WithScheme(account.BaseURL), slices.Clone(account.AllowedBaseURLs), slices.Clone(account.Keys)
+		for i := range account.Keys {
+			account.Keys[i].BaseURL = WithScheme(account.Keys[i].BaseURL)
+		}
 		for i, allowed := range account.AllowedBaseURLs {
 			account.AllowedBaseURLs[i] = WithScheme(allowed)
 		}
@@ -116,7 +121,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if _, known := tiers[m.args.ServiceTier]; !known {
 		return nil, provider.InvalidArguments(fmt.Errorf("service_tier must be default or priority, not %q", m.args.ServiceTier))
 	}
-	access, err := h.accounts.Open(spec.Account, WithScheme(spec.BaseURL))
+	spec.BaseURL = WithScheme(spec.BaseURL)
+	access, err := h.accounts.Open(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_MISTRAL_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// ConversationAPI selects the API for the models of the account `default`: true is the Conversations API, false is
 	// chat completions. If it is omitted, it is the Conversations API, except for models that hear (voxtral).
 	ConversationAPI *bool `yaml:"conversation_api"`
@@ -69,6 +71,8 @@ type Azure struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
 	// Identity is used if there is no key.
 	Identity azureauth.Default `yaml:"identity"`
+	// Keys are further credentials, among which conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// ConversationAPI selects the API, as for the account `default`. A deployment that has chat completions alone needs
 	// false.
 	ConversationAPI *bool `yaml:"conversation_api"`
@@ -85,7 +89,7 @@ func (a Azure) Address() string {
 // account is the deployment as an account.
 func (a Azure) account() Account {
 	return Account{ConversationAPI: a.ConversationAPI, Account: provider.Account{
-		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs,
+		APIKey: cmp.Or(a.APIKey, a.AzureAPIKey), BaseURL: a.Address(), AllowedBaseURLs: a.AllowedBaseURLs, Keys: a.Keys,
 	}}
 }
 
@@ -128,7 +132,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	accounts := map[string]Account{}
 	maps.Copy(accounts, c.Accounts)
 	accounts[provider.DefaultAccount] = Account{ConversationAPI: c.ConversationAPI, Account: provider.Account{
-		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}}
 	h := &host{http: transport.NewClient()}
 	h.own = newSite(accounts, azureauth.Identity{}, provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}, h.http)
@@ -209,10 +213,10 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 // open returns access through the account of a request, and a client for it.
 func (s *site) open(spec provider.Spec) (provider.Access, *http.Client, error) {
 	account := s.accounts[spec.Account]
-	if s.plain.Vendor == "" && account.BaseURL == "" && spec.BaseURL == "" {
+	if s.plain.Vendor == "" && account.BaseURL == "" && spec.BaseURL == "" && len(account.Keys) == 0 {
 		return provider.Access{}, nil, rpcerr.ProviderNotConfigured(s.plain.Provider, spec.Account, "%s has no address: set AZUREAI_MISTRAL_BASE_URL, or azure.base_url in the configuration of modelgw", s.plain.Provider)
 	}
-	return s.plain.Open(spec.Account, spec.BaseURL)
+	return s.plain.Open(spec)
 }
 
 // selectAPI selects the API: what the model's arguments ask for, else what the account does, else the Conversations
@@ -239,6 +243,11 @@ func (m *model) authorize(h http.Header) {
 	if !m.key.IsZero() {
 		h.Set("Authorization", "Bearer "+m.key.Reveal())
 	}
+}
+
+// Listing implements provider.Lister: https://docs.mistral.ai/api/endpoint/models.
+func (m *model) Listing() (provider.Listing, bool) {
+	return provider.Listing{URL: strings.TrimSuffix(m.url, m.api.path) + "/models", Model: m.name, HTTP: m.exchange.HTTP, Authorize: m.authorize}, m.name == m.shown
 }
 
 // Close implements provider.Provider.

@@ -41,6 +41,8 @@ type AzureConfig struct {
 	OpenAIAPIVersion string `yaml:"openai_api_version" env:"OPENAI_API_VERSION"`
 	// Identity is that of the account `default`; it is used if there is no key.
 	Identity azureauth.Default `yaml:"identity"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Accounts are further accounts by name.
 	Accounts map[string]azureauth.Account `yaml:"accounts"`
 }
@@ -55,7 +57,7 @@ func (c AzureConfig) all(client *http.Client) azure {
 	named := map[string]azureauth.Account{}
 	maps.Copy(named, c.Accounts)
 	named[provider.DefaultAccount] = azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
-		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs,
+		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs, Keys: c.Keys,
 	}}
 	shared := provider.Accounts{Provider: Name + "/azure", KeyHint: func(string) string {
 		return "set AZUREAI_OPENAI_API_KEY, or api_key or identity below openai.azure in the configuration of modelgw"
@@ -65,7 +67,7 @@ func (c AzureConfig) all(client *http.Client) azure {
 
 // open gives a model access to its deployment. The name of a deployment decides about its API as OpenAI's names do.
 func (a *azure) open(m *model, spec provider.Spec, deployment string) error {
-	access, client, err := a.accounts.Open(spec.Account, spec.BaseURL)
+	access, client, err := a.accounts.Open(spec)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,8 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
+	// Keys are further credentials of the account `default`, among which its conversations are distributed.
+	Keys []provider.Key `yaml:"keys"`
 	// Organization is sent with each request, if it is set.
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, if it is set.
@@ -102,7 +104,7 @@ func kindPolling(c Config, vendor string, byName bool, every time.Duration) (pro
 	h.azure, h.bedrock = c.Azure.all(h.http), c.Bedrock.all(h.http)
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
-		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
 	}}
 	h.plain = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	for name, account := range h.accounts {
@@ -163,6 +165,8 @@ type model struct {
 	responsesURL string
 	unverified   *unverified
 	pollEvery    time.Duration
+	// listed means that the API lists its models by the names that calls use.
+	listed bool
 	// atVendor means that requests go to OpenAI's own address, and byName that a model's name decides about its API.
 	atVendor, byName bool
 	// noServers means that the API calls no servers of tools.
@@ -197,7 +201,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	case m.args.AWSRegion != "":
 		return nil, provider.InvalidArguments(errors.New("aws_region is for models on Bedrock"))
 	}
-	access, err := h.plain.Open(spec.Account, spec.BaseURL)
+	access, err := h.plain.Open(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +212,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.byName = m.atVendor || h.byName
 	m.client = chatapi.New(Name, access, transport.RedactSecrets(h.http, access.APIKey), quirks)
 	m.client.Headers = h.headers
+	m.listed = true
 	m.connect(access.Endpoint + responsesapi.Path)
 	m.batch = m.batchOf(access.Endpoint)
 	return m, nil
@@ -224,6 +229,9 @@ func (m *model) connect(responsesURL string) {
 		m.upstreams = append(m.upstreams, m.responses.Upstream(responsesURL, m.served, m.client.Authorize))
 	}
 }
+
+// Listing implements provider.Lister. Azure and Bedrock list other names than those that calls use.
+func (m *model) Listing() (provider.Listing, bool) { return m.client.Listing(m.served), m.listed }
 
 // isVendor reports whether an address is OpenAI's own, in any of its regions. Servers at other addresses speak chat
 // completions, for models of any name.

@@ -99,7 +99,8 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	if byResponses && m.emulates {
 		return nil, provider.InvalidArguments(errors.New("emulate_tools is for chat completions; it cannot be used with responses_api"))
 	}
-	access, client, err := h.accounts.Open(account, spec.BaseURL)
+	spec.Account = account
+	access, client, err := h.accounts.Open(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +128,11 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		m.upstreams[0] = m.responses.Upstream(access.Endpoint+responsesapi.Path, name, m.client.Authorize)
 	}
 	return m, nil
+}
+
+// Listing implements provider.Lister. A service whose completions are at a place of their own may have its list elsewhere.
+func (m *model) Listing() (provider.Listing, bool) {
+	return m.client.Listing(m.name), m.service.Path == ""
 }
 
 // takeArguments reads the model's arguments, those of the service first.

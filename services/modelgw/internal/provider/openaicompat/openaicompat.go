@@ -127,7 +127,7 @@ func (h *host) kind() provider.Kind {
 		speaks = openairesponses.Name
 	}
 	return provider.Kind{
-		Name: h.service.Name, Description: h.service.Description, Dialect: speaks, Open: h.open, Accounts: h.accounts.Usable(),
+		Name: h.service.Name, Description: h.service.Description, Dialect: speaks, Open: h.open, Accounts: h.accounts.Usable(), Vendor: h.accounts.Vendor,
 	}
 }
 

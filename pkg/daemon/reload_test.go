@@ -1,0 +1,132 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
+)
+
+type settings struct {
+	Listen string `yaml:"listen"`
+	Models struct {
+		Size int `yaml:"size"`
+	} `yaml:"models"`
+}
+
+// followed is a reloader whose file, signals and ticks a test makes.
+type followed struct {
+	file    string
+	asked   chan os.Signal
+	ticks   chan time.Time
+	applied []settings
+	refuses error
+	log     bytes.Buffer
+}
+
+// follow runs a reloader; the function that it returns ends it.
+func follow(t *testing.T) (*followed, func()) {
+	t.Helper()
+	f := &followed{file: filepath.Join(t.TempDir(), "c.yaml"), asked: make(chan os.Signal), ticks: make(chan time.Time)}
+	f.write(t, "listen: a\nmodels: {size: 1}\n")
+	load := func(ctx context.Context) (any, error) {
+		next := &settings{}
+		return next, config.Load(ctx, next, f.file, func(string) (string, bool) { return "", false })
+	}
+	current, err := load(t.Context())
+	require.NoError(t, err)
+	r := &daemon.Reloader{
+		File: f.file, Current: current, Load: load, Takes: []string{"models"}, Logger: slog.New(slog.NewTextHandler(&f.log, nil)),
+		Apply: func(_ context.Context, next any) error {
+			if f.refuses == nil {
+				f.applied = append(f.applied, *next.(*settings))
+			}
+			return f.refuses
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Follow(ctx, f.asked, f.ticks) })
+	f.ticks <- time.Time{} // The first look is over.
+	return f, func() { cancel(); running.Wait() }
+}
+
+func (f *followed) write(t *testing.T, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(f.file, []byte(content), 0o600))
+}
+
+// tick makes the reloader look, and waits until it has.
+func (f *followed) tick() { f.ticks <- time.Time{}; f.ticks <- time.Time{} }
+
+func TestAChangedFileIsReloaded(t *testing.T) {
+	t.Parallel()
+	f, stop := follow(t)
+	f.tick()
+	f.write(t, "listen: b\nmodels: {size: 2}\n")
+	f.tick()
+	f.write(t, "# the same\nlisten: b\nmodels: {size: 2}\n")
+	f.tick()
+	stop()
+	require.Len(t, f.applied, 1, "what did not change is not applied")
+	assert.Equal(t, 2, f.applied[0].Models.Size)
+	assert.Contains(t, f.log.String(), "need a restart")
+	assert.Contains(t, f.log.String(), "keys=listen")
+}
+
+// A volume of Kubernetes is a symbolic link to a folder, which is replaced as a whole.
+func TestAFileBehindALinkIsReloaded(t *testing.T) {
+	t.Parallel()
+	f, stop := follow(t)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("listen: a\nmodels: {size: 7}\n"), 0o600))
+	require.NoError(t, os.Remove(f.file))
+	f.tick()
+	require.NoError(t, os.Symlink(filepath.Join(dir, "c.yaml"), f.file))
+	f.tick()
+	stop()
+	require.Len(t, f.applied, 1)
+	assert.Equal(t, 7, f.applied[0].Models.Size)
+	assert.NotContains(t, f.log.String(), "restart")
+}
+
+func TestABrokenFileKeepsTheOldConfiguration(t *testing.T) {
+	t.Parallel()
+	f, stop := follow(t)
+	f.write(t, "listen: a\nmodels:\n  sise: 2\n")
+	f.tick()
+	assert.Empty(t, f.applied)
+	f.write(t, "listen: a\nmodels: {size: 3}\n")
+	f.tick()
+	stop()
+	assert.Contains(t, f.log.String(), "line 3: unknown key models.sise")
+	assert.Contains(t, f.log.String(), f.file)
+	require.Len(t, f.applied, 1)
+	assert.Equal(t, 3, f.applied[0].Models.Size)
+}
+
+func TestASignalReloadsAlsoWhatWasRefusedBefore(t *testing.T) {
+	t.Parallel()
+	f, stop := follow(t)
+	f.refuses = errors.New("not this one")
+	f.write(t, "listen: a\nmodels: {size: 2}\n")
+	f.tick()
+	f.refuses = nil
+	f.asked <- syscall.SIGHUP
+	f.tick()
+	stop()
+	assert.Contains(t, f.log.String(), "not this one")
+	require.Len(t, f.applied, 1)
+}

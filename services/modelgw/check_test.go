@@ -1,0 +1,132 @@
+package modelgw_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// lists is a vendor's list of models, and what it says of one by its name.
+func lists(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method != http.MethodGet:
+		http.Error(w, "a call costs", http.StatusTeapot)
+	case r.Header.Get("Authorization") == "Bearer bad" || r.Header.Get("X-Api-Key") == "bad" || r.Header.Get("X-Goog-Api-Key") == "bad":
+		http.Error(w, `{"error":{"message":"the key bad is wrong"}}`, http.StatusUnauthorized)
+	case r.URL.Path == "/v1/models":
+		_, _ = w.Write([]byte(`{"data":[{"id":"gpt-4o"},{"id":"claude-opus-5"},{"id":"mistral-small-latest"}]}`))
+	case r.URL.Path == "/v1beta/models":
+		_, _ = w.Write([]byte(`{"models":[{"name":"models/gemini-2.5-pro"}]}`))
+	case r.URL.Path == "/v1/models/gpt-alias":
+		_, _ = w.Write([]byte(`{"id":"gpt-4o"}`))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// steps are the answers of a check by their questions.
+func steps(check *modelv1.AccountCheck) map[string]string {
+	all := map[string]string{}
+	for _, s := range check.GetSteps() {
+		all[s.GetName()] = s.GetResult().String()[len("ACCOUNT_CHECK_RESULT_"):]
+	}
+	return all
+}
+
+func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, lists)
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.OpenAI.Keys = []provider.Key{{APIKey: config.NewSecret("bad")}, {APIKey: config.NewSecret("third"), BaseURL: "http://127.0.0.1:1"}}
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), v.URL
+		c.Google.APIKey, c.Google.BaseURL = config.NewSecret("k"), v.URL
+		c.Mistral.APIKey, c.Mistral.BaseURL = config.NewSecret("k"), v.URL
+	})
+	const proven, unproven, failed = "PROVEN", "UNPROVEN", "FAILED"
+	all := map[string]string{"key": proven, "address": proven, "list": proven, "model": proven}
+	for model, want := range map[string][]map[string]string{
+		"openai/gpt-4o":    {all, {"key": proven, "address": proven, "list": failed}, {"key": proven, "address": failed}},
+		"openai/gpt-4":     {{"key": proven, "address": proven, "list": proven, "model": failed}},
+		"openai/gpt-alias": {all}, "anthropic/claude-opus-5": {all}, "google/gemini-2.5-pro": {all}, "mistral/mistral-small-latest": {all},
+		"mockllm/model": {{"key": proven}}, "deepseek/deepseek-chat": {{"key": failed}},
+	} {
+		answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: model})
+		require.NoError(t, err, model)
+		for i, wanted := range want {
+			check := answer.GetChecks()[i]
+			assert.Equal(t, wanted, steps(check), "%s: %v", model, check)
+			failedOne := false
+			for _, result := range wanted {
+				failedOne = failedOne || result == failed
+			}
+			assert.Equal(t, failedOne, check.GetFailed(), model)
+			assert.NotContains(t, check.String(), "bad")
+		}
+	}
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{})
+	require.NoError(t, err)
+	found := map[string]int{}
+	for _, check := range answer.GetChecks() {
+		found[check.GetProvider()]++
+	}
+	assert.Equal(t, 3, found["openai"])
+	assert.Equal(t, 1, found["google"])
+	assert.Zero(t, found["deepseek"], "what is not configured is left out")
+	assert.Zero(t, found["ollama"], "also if it would need no key")
+	_, err = g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: "nobody/x"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND), err)
+	for len(v.asked) > 0 {
+		assert.Equal(t, http.MethodGet, (<-v.asked).Method)
+		<-v.body
+	}
+}
+
+func TestFactsOfTheConfigurationReplaceBuiltInOnes(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Models = map[string]modeldata.Facts{
+			"openai/gpt-4o":        {Context: 1000},
+			"vllm/our-tune":        {Family: "openai/gpt-4o", Display: "Our tune", Output: 77},
+			"openai-api/x/unknown": {Organization: "Us", Reasoning: new(true)},
+		}
+	})
+	describe := func(name string) *modelv1.Model {
+		m, err := g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: name})
+		require.NoError(t, err)
+		return m
+	}
+	m := describe("providers/openai/models/gpt-4o")
+	assert.Equal(t, int64(1000), m.GetContextTokens())
+	assert.Equal(t, "OpenAI", m.GetOrganization())
+	assert.Regexp(t, `^configuration \(context\); the rest: .+, as of `, m.GetFactsSource())
+	m = describe("providers/openai/models/gpt-4o-2024-05-13")
+	assert.NotEqual(t, int64(1000), m.GetContextTokens(), "a fact holds for the name letter for letter")
+	assert.NotContains(t, m.GetFactsSource(), "configuration")
+	m = describe("providers/vllm/models/our-tune")
+	assert.Equal(t, "Our tune", m.GetDisplayName())
+	assert.Equal(t, int64(128_000), m.GetContextTokens())
+	assert.Equal(t, int64(77), m.GetOutputTokens())
+	assert.Contains(t, m.GetFactsSource(), "configuration (display, family, output)")
+	assert.Nil(t, m.GetPrices(), "a price is never that of a family")
+}
+
+func TestFaultsOfFactsAreNamed(t *testing.T) {
+	t.Parallel()
+	var c modelgw.Config
+	c.SetDefaults()
+	c.Models = map[string]modeldata.Facts{"openai/x": {Context: -1, Released: "soon", Family: "nothing/known"}, "x": {}}
+	err := c.Validate()
+	for _, said := range []string{"models.openai/x.context: must be", `"soon" is no day`, "family:", `"x" is not of the form`} {
+		assert.ErrorContains(t, err, said)
+	}
+}

@@ -1,0 +1,206 @@
+package modelgw_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// twoKeys gives the provider openai two keys beside none of its own.
+func twoKeys(c *modelgw.Config, _ *modelgw.Deps) {
+	c.OpenAI.APIKey = config.Secret{}
+	c.OpenAI.Keys = []provider.Key{{APIKey: config.NewSecret("key-one")}, {APIKey: config.NewSecret("key-two")}}
+}
+
+// byKey answers each key in its own way; others get an answer.
+func byKey(answers map[string]http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if answer, ok := answers[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; ok {
+			answer(w, r)
+			return
+		}
+		says(http.StatusOK, "application/json", whole)(w, r)
+	}
+}
+
+// keysAsked are the keys that a vendor was asked with.
+func keysAsked(v *vendor) []string {
+	var all []string
+	for len(v.asked) > 0 {
+		all = append(all, strings.TrimPrefix((<-v.asked).Header.Get("Authorization"), "Bearer "))
+		<-v.body
+	}
+	return all
+}
+
+func openaiAsks(question string) *modelv1.GenerateRequest {
+	return &modelv1.GenerateRequest{Parent: project, Model: "openai/gpt-4o", Messages: []*modelv1.ChatMessage{chat.User(question)}}
+}
+
+var failuresOfKeys = map[string]http.HandlerFunc{
+	"rate limit": refuses("30"),
+	"refused":    says(http.StatusUnauthorized, "application/json", `{"error":{"message":"Incorrect API key provided: key-one"}}`),
+	"spent":      says(http.StatusTooManyRequests, "application/json", `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`),
+	"forbidden":  says(http.StatusForbidden, "application/json", `{"error":{"message":"not for this key"}}`),
+	"unreachable": func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	},
+}
+
+// A key that cannot be used costs no wait and no retry: another one is asked at once, and until the first has rested.
+func TestAnotherKeyAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, failure := range failuresOfKeys {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := vendorWith(t, byKey(map[string]http.HandlerFunc{"key-one": failure}))
+			registry := prometheus.NewRegistry()
+			g := serveWeb(t, v, twoKeys, func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
+			passedOver := false
+			for n := range 12 {
+				r := openaiAsks(strings.Repeat("q", n+1))
+				r.Config = &modelv1.GenerateConfig{MaxRetries: new(int32(0))}
+				answer, err := g.models.Generate(waittest.Context(t), r)
+				require.NoError(t, err)
+				assert.Equal(t, int32(2), answer.GetKey())
+				assert.Equal(t, "default", answer.GetAccount())
+				assert.Equal(t, "openai/gpt-4o", answer.GetModel())
+				if failed := answer.GetFailedAttempts(); len(failed) > 0 {
+					passedOver = true
+					require.Len(t, failed, 1)
+					assert.Equal(t, int32(1), failed[0].GetKey())
+					assert.Zero(t, failed[0].GetWait().AsDuration())
+					assert.NotContains(t, failed[0].GetError(), "key-one")
+				}
+			}
+			assert.True(t, passedOver)
+			counts := map[string]int{}
+			for _, key := range keysAsked(v) {
+				counts[key]++
+			}
+			assert.Equal(t, map[string]int{"key-one": 1, "key-two": 12}, counts, "the first rests")
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			rests := 0.0
+			for _, family := range families {
+				if family.GetName() == "evalfleet_model_key_rests_total" {
+					rests += family.GetMetric()[0].GetCounter().GetValue()
+				}
+			}
+			assert.InDelta(t, 1, rests, 0)
+		})
+	}
+}
+
+func TestAnotherKeyAnswersARelayedRequest(t *testing.T) {
+	t.Parallel()
+	for name, failure := range failuresOfKeys {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := vendorWith(t, byKey(map[string]http.HandlerFunc{"key-one": failure}))
+			g := serveWeb(t, v, twoKeys, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 0 })
+			for n := range 12 {
+				answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[{"role":"user","content":"`+strings.Repeat("q", n+1)+`"}]}`)
+				assert.Equal(t, http.StatusOK, answer.StatusCode)
+				assert.Equal(t, whole, read(t, answer))
+			}
+			asked := keysAsked(v)
+			assert.Len(t, asked, 13)
+			assert.Contains(t, asked, "key-one")
+		})
+	}
+}
+
+// The turns of a conversation have one key, in either lane, and different conversations have different ones.
+func TestAConversationKeepsItsKey(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v, twoKeys)
+	used := map[string]bool{}
+	for n := range 8 {
+		question := "question " + strings.Repeat("q", n)
+		turns := []*modelv1.ChatMessage{chat.System("the same for all"), chat.User(question)}
+		body := `{"role":"system","content":"the \"same\" for all"},{"content":[{"type":"text","text":"} ` + question + `"}],"role":"user"}`
+		for range 3 {
+			_, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{Parent: project, Model: "openai/gpt-4o", Messages: turns})
+			require.NoError(t, err)
+			turns = append(turns, chat.Assistant("answer"), chat.User("more"))
+		}
+		canonical := keysAsked(v)
+		assert.Equal(t, []string{canonical[0], canonical[0], canonical[0]}, canonical)
+		for range 3 {
+			read(t, g.post(t, chatPath, `{"messages":[`+body+`],"model":"openai/gpt-4o"}`))
+			body += `,{"role":"assistant","content":"answer"},{"role":"user","content":"more"}`
+		}
+		relayed := keysAsked(v)
+		assert.Equal(t, []string{relayed[0], relayed[0], relayed[0]}, relayed)
+		used[canonical[0]], used["relayed "+relayed[0]] = true, true
+	}
+	assert.Len(t, used, 4)
+}
+
+// Each credential has a pool of its own, whose name has its number and never the key.
+func TestEachKeyHasAPool(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v, twoKeys)
+	for n := range 8 {
+		_, err := g.models.Generate(t.Context(), openaiAsks(strings.Repeat("q", n)))
+		require.NoError(t, err)
+	}
+	pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/openai/default"})
+	require.NoError(t, err)
+	var names []string
+	for _, p := range pools.GetConnectionPools() {
+		names = append(names, p.GetName())
+	}
+	require.Len(t, names, 2)
+	assert.True(t, strings.HasSuffix(names[0], "@key1") && strings.HasSuffix(names[1], "@key2"), names)
+}
+
+func TestWhereAllKeysFailTheCallDoes(t *testing.T) {
+	t.Parallel()
+	refused := says(http.StatusUnauthorized, "application/json", `{"error":{"message":"no"}}`)
+	v := vendorWith(t, byKey(map[string]http.HandlerFunc{"key-one": refused, "key-two": refused}))
+	g := serveWeb(t, v, twoKeys)
+	_, err := g.models.Generate(t.Context(), openaiAsks("q"))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED), err)
+	assert.Len(t, keysAsked(v), 2)
+	listed, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{})
+	require.NoError(t, err)
+	for _, p := range listed.GetProviders() {
+		if p.GetName() == "openai" {
+			assert.Equal(t, int32(2), p.GetAccounts()[0].GetKeys())
+		}
+	}
+}
+
+func TestFaultsOfKeysAreNamed(t *testing.T) {
+	t.Parallel()
+	var c modelgw.Config
+	c.SetDefaults()
+	c.Google.Keys = []provider.Key{{Weight: 1}, {APIKey: config.NewSecret("k"), BaseURL: "ftp://x"}}
+	c.Fallbacks = map[string][]string{"openai/a": {"b", "openai/a"}}
+	err := c.Validate()
+	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "fallbacks.openai/a", "cannot be its own fallback"} {
+		assert.ErrorContains(t, err, said)
+	}
+	c.Google.Keys[1].BaseURL = "http://127.0.0.1:7460/v1"
+	assert.ErrorContains(t, c.RefuseOwn("127.0.0.1:7460"), "google.keys[1]")
+	_, err = modelgw.Program(c).Build(t.Context(), daemon.Parts{Listen: "0.0.0.0:7460"})
+	require.ErrorContains(t, err, "google.keys[1]", "modelgw alone knows its own address")
+}

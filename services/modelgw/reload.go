@@ -1,0 +1,102 @@
+package modelgw
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/modeldata"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/settings"
+)
+
+// servicesKey is the key of the known services, which are providers of their own.
+const servicesKey = "services"
+
+// reloaded are the keys of the configuration, with all below them, that Reload takes.
+func reloaded() []string {
+	keys := []string{"budgets", "prices", "models", "fallbacks", "evaluation_fallbacks", "endpoints.aliases", servicesKey}
+	for _, v := range vendors {
+		keys = append(keys, cmp.Or(v.key, v.name))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// settingsOf is the part of a configuration that is replaced while the gateway runs, beside the providers.
+func settingsOf(cfg *Config) settings.Settings {
+	known := modeldata.Default().With(cfg.Models)
+	priced := map[string]bool{}
+	for model := range cfg.Prices {
+		priced[model] = true
+	}
+	return settings.Settings{
+		Prices: pricesOf(known, cfg.Prices), Priced: priced, Data: known, Accounts: cfg.accountScopes(),
+		Aliases: cfg.Endpoints.Aliases, Fallbacks: cfg.Fallbacks, EvaluationFallbacks: cfg.EvaluationFallbacks,
+	}
+}
+
+// Reload replaces providers, accounts, prices, facts of models, aliases, fallbacks and budgets by those of a valid
+// configuration. Calls in flight end with what they began with. Providers whose configuration is the same keep their
+// connections. A budget that was changed while the gateway ran keeps that change unless the configuration of its scope
+// differs from the previous one. If Reload fails, everything is as before. Other keys are not taken: they need a new
+// process.
+func (s *Service) Reload(ctx context.Context, next Config) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	changed := config.Differences(&s.cfg, &next)
+	differs := func(key string) bool {
+		return slices.ContainsFunc(changed, func(path string) bool { return path == key || strings.HasPrefix(path, key+".") })
+	}
+	var kinds []provider.Kind
+	var closers []func() error
+	for _, v := range vendors {
+		if !differs(cmp.Or(v.key, v.name)) {
+			continue
+		}
+		kind, closer, err := v.kind(&next, &s.deps)
+		if err != nil {
+			for _, closer := range closers {
+				err = errors.Join(err, closer())
+			}
+			return err
+		}
+		kinds, closers = append(kinds, kind), append(closers, closer)
+	}
+	if differs(servicesKey) {
+		known, closer := openaicompat.Kinds(next.Services)
+		kinds, closers = append(kinds, known...), append(closers, closer)
+	}
+	// What the old ones opened stays open for the calls in flight: idle connections end by themselves, and the rest with
+	// the process.
+	s.closers = append(s.closers, closers...)
+	s.registry.Replace(kinds...)
+	s.settings.Set(settingsOf(&next))
+	for scope := range maps.Keys(union(s.cfg.Budgets, next.Budgets)) {
+		if before, now := budget.Bounds(s.cfg.Budgets[scope]), budget.Bounds(next.Budgets[scope]); !before.Equal(now) {
+			s.budgets.Set(scope, now)
+		}
+	}
+	s.cfg = next
+	var names []string
+	for _, kind := range kinds {
+		names = append(names, kind.Name)
+	}
+	s.log.InfoContext(ctx, "the configuration is reloaded", "providers", strings.Join(names, ", "), "keys", strings.Join(changed, ", "))
+	return nil
+}
+
+func union[V any](a, b map[string]V) map[string]V {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]V{}
+	}
+	maps.Copy(all, b)
+	return all
+}
