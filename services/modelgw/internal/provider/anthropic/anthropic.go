@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -157,6 +158,8 @@ type model struct {
 	headers    http.Header // account and version
 	betas      []string
 	upstreams  []*provider.Upstream
+	// noStream is set once the account's rights have not sufficed for a stream.
+	noStream atomic.Bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {

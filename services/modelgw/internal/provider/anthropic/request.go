@@ -121,6 +121,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	p.Members = append(p.Members, m.site.members(trimmed(p.betas))...)
 	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
+	p.Stream = p.Stream && !m.noStream.Load()
 	return p, nil
 }
 
