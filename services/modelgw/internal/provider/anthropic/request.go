@@ -241,7 +241,8 @@ func (m *model) choose(p *plan) {
 		return
 	}
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	if !forced || len(p.Tools) == 0 || !m.generation.RefusesForce() {
+	set := p.Toolset != "" && p.Choice.GetFunction() == p.Toolset // No tool has the name of a set.
+	if !forced || len(p.Tools) == 0 || !set && !m.generation.RefusesForce() {
 		return
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call a tool; the choice is left to it", m.name))
