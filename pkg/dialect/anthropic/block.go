@@ -95,6 +95,14 @@ func (e *encoder) textBlock(text string) {
 func (e *encoder) call(call *toolv1.ToolCall) {
 	e.Body.TextMember("type", "tool_use")
 	e.Body.TextMember("id", call.GetId())
+	if call.GetFunction() == e.Toolset && e.Toolset != "" {
+		if action, input, ok := actionOf(call); ok {
+			e.Body.TextMember("name", action)
+			e.Body.TextMember("toolset_name", e.Toolset)
+			e.Body.RawMember("input", input)
+			return
+		}
+	}
 	e.Body.TextMember("name", call.GetFunction())
 	e.Body.RawMember("input", dialect.ArgumentsOf(call))
 }
@@ -103,6 +111,9 @@ func (e *encoder) call(call *toolv1.ToolCall) {
 func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.Body.TextMember("type", "tool_result")
 	e.Body.TextMember("tool_use_id", firstID(m))
+	if m.GetFunction() == e.Toolset {
+		e.Body.TextUnlessEmpty("toolset_name", e.Toolset)
+	}
 	if failure := m.GetError(); failure != nil {
 		e.Body.TextMember("content", failureText(m))
 		e.Body.BoolMember("is_error", true)

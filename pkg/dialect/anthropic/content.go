@@ -13,22 +13,24 @@ import (
 
 // wireBlock is a block of content on the wire, of any type.
 type wireBlock struct {
-	Type       string             `json:"type"`
-	Text       string             `json:"text"`
-	Citations  json.RawMessage    `json:"citations"` // a list in a text, an object in a document
-	Thinking   string             `json:"thinking"`
-	Signature  string             `json:"signature"`
-	Data       string             `json:"data"`
-	ID         string             `json:"id"`
-	Name       string             `json:"name"`
-	ServerName string             `json:"server_name"`
-	Input      json.RawMessage    `json:"input"`
-	ToolUseID  string             `json:"tool_use_id"`
-	IsError    bool               `json:"is_error"`
-	Content    jsonread.TextOrRaw `json:"content"`
-	Source     *wireSource        `json:"source"`
-	Title      string             `json:"title"`
-	Cache      json.RawMessage    `json:"cache_control"`
+	Type       string          `json:"type"`
+	Text       string          `json:"text"`
+	Citations  json.RawMessage `json:"citations"` // a list in a text, an object in a document
+	Thinking   string          `json:"thinking"`
+	Signature  string          `json:"signature"`
+	Data       string          `json:"data"`
+	ID         string          `json:"id"`
+	Name       string          `json:"name"`
+	ServerName string          `json:"server_name"`
+	// Toolset is the name of the set that the called tool is one of.
+	Toolset   string             `json:"toolset_name"`
+	Input     json.RawMessage    `json:"input"`
+	ToolUseID string             `json:"tool_use_id"`
+	IsError   bool               `json:"is_error"`
+	Content   jsonread.TextOrRaw `json:"content"`
+	Source    *wireSource        `json:"source"`
+	Title     string             `json:"title"`
+	Cache     json.RawMessage    `json:"cache_control"`
 
 	raw []byte
 }
@@ -166,6 +168,9 @@ func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 	}
 	if input == "" || input == "null" {
 		input = "{}"
+	}
+	if b.Toolset != "" {
+		return dialect.ToolCall(b.ID, b.Toolset, setCall(b.Name, input), tools)
 	}
 	return dialect.ToolCall(b.ID, b.Name, input, tools)
 }

@@ -23,6 +23,9 @@ type Request struct {
 	// Native are the forms of tools that the server has itself, which replace tools of the request, by their names: JSON
 	// objects, one or more.
 	Native map[string][]string
+	// Toolset is the name of a tool whose form in Native is a set of tools, its actions; empty for none. Its calls are
+	// written as those of its actions.
+	Toolset string
 	// ModelInAddress and StreamInAddress leave the model's name, and whether the answer is streamed, out of the body: of
 	// clouds that have them in the address.
 	ModelInAddress, StreamInAddress bool

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -127,7 +128,7 @@ func (s *streamReader) open(e *event) ([]*modelv1.GenerateDelta, error) {
 	case b.first.Type == "tool_use":
 		b.call = int32(s.calls)
 		s.calls++
-		return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Id: b.first.ID, Function: b.first.Name})}, nil
+		return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Id: b.first.ID, Function: cmp.Or(b.first.Toolset, b.first.Name)})}, nil
 	case b.first.Text != "":
 		return []*modelv1.GenerateDelta{dialect.TextDelta(b.first.Text)}, nil
 	case b.first.Thinking != "":
@@ -166,20 +167,24 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 		}
 	case "input_json_delta":
 		b.input.WriteString(d.PartialJSON)
-		if b.first.Type == "tool_use" && d.PartialJSON != "" {
+		if b.first.Type == "tool_use" && b.first.Toolset == "" && d.PartialJSON != "" {
 			return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: d.PartialJSON})}, nil
 		}
 	}
 	return nil, nil
 }
 
-// close returns, at the end of a block, the part that its pieces do not fully contain: sealed reasoning.
+// close returns, at the end of a block, what its pieces do not fully contain: sealed reasoning, and the arguments of a
+// call of a set of tools.
 func (s *streamReader) close(e *event) ([]*modelv1.GenerateDelta, error) {
 	b, err := s.block(e)
 	if err != nil {
 		return nil, err
 	}
 	whole := b.whole()
+	if whole.Type == "tool_use" && whole.Toolset != "" { // The arguments have the action first, which is the call's name here.
+		return []*modelv1.GenerateDelta{dialect.CallDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: whole.call(nil).GetArgumentsJson()})}, nil
+	}
 	part := whole.spokenPart()
 	if part.GetReasoning().GetRedacted() {
 		return []*modelv1.GenerateDelta{dialect.PartDelta(part)}, nil

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -160,6 +161,8 @@ type model struct {
 	listing provider.Listing
 	// batch is the batch API; nil where a site has none.
 	batch *provider.BatchSupport
+	// noStream is set once the account's rights have not sufficed for a stream.
+	noStream atomic.Bool
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {

@@ -176,3 +176,30 @@ func TestAWSsClientReadsTheServerOfTheSuite(t *testing.T) {
 	assert.Contains(t, all.String(), `"type":"message_start"`)
 	assert.Contains(t, all.String(), `"type":"message_stop"`)
 }
+
+// An account without the right to a stream gets whole answers, and a warning once.
+func TestAnAccountOfBedrockWithoutTheRightToAStream(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):])
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "-stream") {
+			w.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"message":"not authorized to perform: bedrock:InvokeModelWithResponseStream"}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn"}`)
+	}))
+	t.Cleanup(server.Close)
+	p, err := openModel(t, bedrockAt(server.URL), provider.Spec{Model: onBedrock})
+	require.NoError(t, err)
+	for _, warnings := range []int{1, 0} {
+		response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Progress: func() {}})
+		require.NoError(t, err)
+		assert.Equal(t, "fine", chat.Completion(response.Output))
+		assert.Len(t, response.Warnings, warnings)
+	}
+	assert.Equal(t, []string{"/invoke-with-response-stream", "/invoke", "/invoke"}, asked)
+}

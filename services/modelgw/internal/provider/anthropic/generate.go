@@ -3,6 +3,8 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -29,6 +31,35 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, err
 	}
 	r, restore := provider.Restored(r, p.offered)
+	response, err := m.attempt(ctx, r, p)
+	if p.Stream && m.args.Streaming.Always == nil && isDenied(err) {
+		p.Stream = false
+		if response, err = m.attempt(ctx, r, p); err == nil {
+			m.noStream.Store(true)
+			p.warnings = append(p.warnings, fmt.Sprintf(
+				"%s may not be streamed with the account's rights; grant bedrock:InvokeModelWithResponseStream, or set the model argument streaming to false", m.name,
+			))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	restore(response.Output)
+	response.Warnings = p.warnings
+	return response, nil
+}
+
+// denied is the type of AWS's error for an account that lacks a right. A stream needs one of its own: without it, the
+// same attempt asks for the whole answer.
+const denied = "AccessDeniedException"
+
+func isDenied(err error) bool {
+	said, ok := errors.AsType[*dialect.Error](err)
+	return ok && said.Type == denied
+}
+
+// attempt makes an attempt with the account's credentials of now.
+func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*provider.Response, error) {
 	entry, err := m.door.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -43,8 +74,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	restore(response.Output)
-	response.Warnings, response.Billing = p.warnings, a.billing
+	response.Billing = a.billing
 	return response, nil
 }
 

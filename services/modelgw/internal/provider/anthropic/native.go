@@ -31,6 +31,7 @@ const screen = `"name":"computer","display_width_px":1366,"display_height_px":76
 var (
 	computer    = form{`{"type":"computer_20251124",` + screen + `,"enable_zoom":true}`, "", betaComputer}
 	computerOld = form{`{"type":"computer_20250124",` + screen + `}`, "", betaComputerOld}
+	computerSet = form{`{"type":"computer_toolset_20260801"}`, "", ""}
 	memory      = form{`{"type":"memory_20250818","name":"memory"}`, "", betaMemory}
 	code        = form{`{"type":"code_execution_20250825","name":"code_execution"}`, "", betaCode}
 	editor      = form{`{"type":"text_editor_20250728","name":"` + editorName + `"}`, editorName, ""}
@@ -50,7 +51,10 @@ func (g generation) tool(kind string) (f form, ok bool) {
 	switch kind {
 	case provider.Computer:
 		if g.Version >= 46 || g.Is(claude.Opus, 45, 46) {
-			return computer, !g.usesToolset()
+			if g.usesToolset() {
+				return computerSet, true
+			}
+			return computer, true
 		}
 		return computerOld, g.Version >= 37
 	case provider.Memory:
@@ -71,8 +75,7 @@ func (g generation) tool(kind string) (f form, ok bool) {
 	}
 }
 
-// usesToolset reports whether the model controls a computer by a set of tools, which is not built, in place of one
-// tool.
+// usesToolset reports whether the model controls a computer by a set of tools in place of one tool.
 func (g generation) usesToolset() bool {
 	return g.Version >= 50 && g.Version < claude.Frontier && !g.Is(claude.Opus, 50, 55) && !g.Is(claude.Sonnet, 50, 55)
 }
@@ -119,17 +122,18 @@ func (m *model) native(p *plan) ([]dialect.Member, error) {
 			continue
 		}
 		own, ok := m.generation.tool(kind)
-		if kind == provider.Computer && m.site.noToolset && m.generation.usesToolset() {
-			own, ok = computer, true // A cloud without the set of tools takes the one tool.
+		switch {
+		case !ok:
+			continue
+		case own == computerSet && m.site.noToolset: // Such a cloud takes the one tool.
+			own = computer
+		case own == computerSet:
+			p.Toolset = tool.GetName()
 		}
-		if ok {
-			p.Native[tool.GetName()] = []string{own.json}
-			p.enable(own.beta)
-			if own.name != "" {
-				p.offered[own.name] = tool.GetName()
-			}
-		} else if kind == provider.Computer {
-			p.warnings = append(p.warnings, fmt.Sprintf("%s is offered the computer as a function: its own form of it is not supported here", m.name))
+		p.Native[tool.GetName()] = []string{own.json}
+		p.enable(own.beta)
+		if own.name != "" {
+			p.offered[own.name] = tool.GetName()
 		}
 	}
 	p.Tools = left

@@ -72,7 +72,7 @@ func TestToolsOfTheServerByModel(t *testing.T) {
 		"a computer, old":               {computerTool(), "claude-sonnet-4-5", "computer-use-2025-01-24", []string{"computer_20250124"}},
 		"a computer, new":               {computerTool(), "claude-opus-4-5", "computer-use-2025-11-24", []string{"computer_20251124"}},
 		"a computer, not of this model": {computerTool(), "claude-3-5-haiku", "", []string{"function"}},
-		"a computer, by a toolset":      {computerTool(), "claude-fable-5", "", []string{"function"}},
+		"a computer, by a toolset":      {computerTool(), "claude-fable-5", "", []string{"computer_toolset_20260801"}},
 		"another computer":              {taking("computer", "action"), "claude-opus-4-8", "", []string{"function"}},
 		"an editor":                     {editorTool(), "claude-haiku-4-5", "", []string{"text_editor_20250728"}},
 		"an editor, older":              {editorTool(), "claude-3-7-sonnet-latest", "", []string{"text_editor_20250124"}},
@@ -164,4 +164,21 @@ func TestServersOfToolsAreCalledByTheVendor(t *testing.T) {
 	require.Len(t, response.Warnings, 1, "headers that the vendor cannot send are said to be left out")
 	assert.Contains(t, response.Warnings[0], "X-Team")
 	assert.NotContains(t, response.Warnings[0], "s3cret")
+}
+
+// No tool has the name of a set of tools, so that no choice can name it. A cloud without the set has the one tool.
+func TestAComputerThatIsASetOfTools(t *testing.T) {
+	t.Parallel()
+	request := &provider.Request{Tools: []*toolv1.ToolInfo{computerTool()}, ToolChoice: chat.FunctionChoice("computer")}
+	_, got, response := sentTools(t, "claude-fable-5", request)
+	assert.Equal(t, map[string]any{"type": "auto"}, got.body["tool_choice"])
+	assert.Len(t, response.Warnings, 1)
+	assert.Contains(t, response.Output.GetMetadataJson(), "tool_choice_degraded")
+
+	v, url := newVendor(t, map[string][]string{"/model/anthropic.claude-fable-5/invoke": {`{"content":[{"type":"text","text":"x"}],"stop_reason":"end_turn"}`}})
+	p, err := openModel(t, bedrockAt(url), provider.Spec{Model: "bedrock/anthropic.claude-fable-5", Args: `{"streaming":false}`})
+	require.NoError(t, err)
+	_, err = p.Generate(t.Context(), &provider.Request{Tools: request.Tools, Messages: []*modelv1.ChatMessage{chat.User("q")}})
+	require.NoError(t, err)
+	assert.Equal(t, "computer_20251124", v.asked[0].body["tools"].([]any)[0].(map[string]any)["type"])
 }

@@ -121,6 +121,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	p.Members = append(p.Members, m.site.members(trimmed(p.betas))...)
 	always := m.args.Streaming.Always
 	p.Stream = r.Streams(always) || always == nil && r.Carrier == nil && (p.thinks || c.GetMaxTokens() >= streamFrom)
+	p.Stream = p.Stream && !m.noStream.Load()
 	return p, nil
 }
 
@@ -240,7 +241,8 @@ func (m *model) choose(p *plan) {
 		return
 	}
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	if !forced || len(p.Tools) == 0 || !m.generation.RefusesForce() {
+	set := p.Toolset != "" && p.Choice.GetFunction() == p.Toolset // No tool has the name of a set.
+	if !forced || len(p.Tools) == 0 || !set && !m.generation.RefusesForce() {
 		return
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call a tool; the choice is left to it", m.name))
