@@ -16,6 +16,12 @@ import (
 // fixedSuffix distinguishes the pool of a fixed limit from the adaptive pool of the same account.
 const fixedSuffix = "@fixed"
 
+// compactSuffix distinguishes the pool of compactions, and compactions is its limit.
+const (
+	compactSuffix = "@compact"
+	compactions   = 10
+)
+
 // queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
 
@@ -70,6 +76,10 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 		key += "/" + caps.ConnectionKey
 	}
 	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: again}
+	if c.Compact != nil {
+		r.Key, r.Fixed = key+compactSuffix, compactions
+		return r, nil
+	}
 	bounds, err := chat.Adaptive(c.Config)
 	if err != nil {
 		return r, rpcerr.InvalidField("config", "%v", err)

@@ -270,7 +270,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
-			ToolResultImages: true, ToolResultDocuments: true, CountTokens: true,
+			ToolResultImages: true, ToolResultDocuments: true, CountTokens: true, Compaction: g.compacts(),
 		},
 		Fetches:   provider.Fetches{Images: m.endpoint == vendor, Documents: m.endpoint == vendor},
 		Ignored:   ignored,

@@ -28,15 +28,26 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
+	return m.generate(ctx, p, r, func(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) { return output, nil })
+}
+
+// generate makes an attempt by a plan. finish makes its output of the model's.
+func (m *model) generate(
+	ctx context.Context, p *plan, r *provider.Request, finish func(*modelv1.ModelOutput) (*modelv1.ModelOutput, error),
+) (*provider.Response, error) {
 	r, restore := provider.Restored(r, p.offered)
 	a := &attempt{model: m, plan: p, request: r}
 	response, err := m.exchange.AttemptSeries(r, p.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
-		return a.run(ctx, s, body)
+		output, err := a.run(ctx, s, body)
+		if err != nil {
+			return nil, err
+		}
+		restore(output)
+		return finish(output)
 	})
 	if err != nil {
 		return nil, err
 	}
-	restore(response.Output)
 	response.Warnings = p.warnings
 	return response, nil
 }

@@ -1,7 +1,7 @@
 // Package openai is OpenAI's API, the same on Azure, or a server that behaves like it at another address: account,
 // names of models and their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of
-// the two a call has depends on the account, the model and the configuration. Requests in the background, batches and
-// compaction by the server are not built.
+// the two a call has depends on the account, the model and the configuration. Requests in the background and batches are
+// not built.
 package openai
 
 import (
