@@ -154,7 +154,9 @@ func TestStoredConversationsAreRefusedByName(t *testing.T) {
 func TestACompactedConversationGoesBackToItsVendor(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"resp_1","status":"completed","output":[]}`))
-	g := serveWeb(t, v, throughResponses, func(c *modelgw.Config, _ *modelgw.Deps) { c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), v.URL })
+	g := serveWeb(t, v, throughResponses, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), v.URL
+	})
 	const rest = `"input":[{"type":"compaction","id":"cmp_1","encrypted_content":"c2VhbGVk"},{"role":"user","content":"go on"}]}`
 	answer := g.post(t, responsesPath, `{"model":"openai/gpt-5",`+rest, "Evalfleet-Cache", "1W")
 	require.Equal(t, http.StatusOK, answer.StatusCode)

@@ -251,7 +251,7 @@ func Summarized(m *modelv1.ChatMessage) bool {
 			return false
 		}
 		summary, _ := block.Get("content")
-		return summary != nil
+		return summary != nil && summary != ""
 	})
 }
 

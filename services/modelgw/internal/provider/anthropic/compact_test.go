@@ -84,6 +84,41 @@ func TestAConversationIsCompacted(t *testing.T) {
 	}
 }
 
+// A summary comes in one piece, and what the server needs to accept it again comes in others.
+func TestACompactionIsStreamed(t *testing.T) {
+	t.Parallel()
+	const start, end = `{"type":"message_start","message":{"id":"m","model":"served","usage":{"input_tokens":5,"output_tokens":1}}}`, `{"type":"message_stop"}`
+	for name, test := range map[string]struct{ block, delta, want string }{
+		"a summary": {
+			`{"type":"compaction","content":null}`, `{"type":"compaction_delta","content":"short","encrypted_content":"c2VhbGVk"}`,
+			`{"compaction_metadata":{"type":"anthropic_compact","content":"short","encrypted_content":"c2VhbGVk","signature":"sig"}}`,
+		},
+		"none": {`{"type":"compaction","content":""}`, `{"type":"compaction_delta","content":null,"encrypted_content":null}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for _, event := range []string{
+					start, `{"type":"content_block_start","index":0,"content_block":` + test.block + `}`, `{"type":"content_block_delta","index":0,"delta":` + test.delta + `}`,
+					`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig"}}`, `{"type":"content_block_stop","index":0}`,
+					`{"type":"message_delta","delta":{"stop_reason":"compaction"},"usage":{"output_tokens":2}}`, end,
+				} {
+					_, _ = io.WriteString(w, "data: "+event+"\n\n")
+				}
+			}))
+			t.Cleanup(server.Close)
+			response, err := compact(t, server.URL, `{"streaming": true}`, &provider.Request{}, "")
+			if test.want == "" {
+				assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+			assert.JSONEq(t, test.want, response.Compacted[0].GetContent().GetList().GetParts()[0].GetData().GetJson())
+		})
+	}
+}
+
 // A model that is asked to compact and does not is no failure of the server. What it took counts.
 func TestAModelThatDoesNotCompact(t *testing.T) {
 	t.Parallel()
