@@ -1,6 +1,7 @@
 package modelgw_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -101,6 +102,36 @@ func TestACompactionWithAKeyIsMadeOnce(t *testing.T) {
 	require.NoError(t, err)
 	_, err = g.models.Compact(t.Context(), other)
 	require.NoError(t, err, "its answer is released")
+}
+
+// A compaction that a killed process had in flight is made again, and says so.
+func TestACompactionOfADeadProcessIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if asked.Add(1) == 1 {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"output":[{"type":"compaction","encrypted_content":"c2VhbGVk"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	vendor := func(c *modelConfig, _ *modelDeps) {
+		c.OpenAI.APIKey, c.OpenAI.BaseURL, c.OpenAI.ResponsesAPI = config.NewSecret("k"), server.URL+"/v1", new(true)
+	}
+	ledger, request := onDisk(t), compaction()
+	dead := start(t, vendor, withLedger(dying{ledger}, "dead"))
+	go func() { _, _ = dead.models.Compact(context.WithoutCancel(t.Context()), request) }()
+	require.Eventually(t, func() bool { return asked.Load() == 1 }, waitLimit, tick, "the call has reached the vendor")
+	dead.close()
+	heir := start(t, vendor, withLedger(ledger, "heir"))
+	answer, err := heir.models.Compact(t.Context(), request)
+	require.NoError(t, err)
+	assert.Len(t, answer.GetMessages(), 1)
+	assert.True(t, answer.GetTiming().GetReissued())
+	assert.EqualValues(t, 2, asked.Load())
 }
 
 // The messages of a compaction continue with the same provider, and with no other.

@@ -37,10 +37,19 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		return nil, err
 	}
 	p.compactNow(instructions)
+	whole, brokenOff := *r, false
+	whole.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
+		if !brokenOff && r.Unfinished != nil { // What broke off is a failure too, and counts once.
+			r.Unfinished(said, pieces)
+		}
+		brokenOff = true
+	}
 	var message *modelv1.ChatMessage
-	response, err := m.generate(ctx, p, r, func(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) {
+	response, err := m.generate(ctx, p, &whole, func(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) {
 		message = chat.FirstMessage(output)
 		switch reason := chat.StopReason(output); {
+		case brokenOff:
+			return nil, &provider.Error{Provider: Name, Class: provider.Transient, Status: http.StatusOK, Message: "the stream ended before the end of the summary"}
 		case format.Summarized(message):
 			return &modelv1.ModelOutput{Model: output.GetModel(), Usage: output.GetUsage()}, nil
 		case reason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
@@ -52,9 +61,9 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	if failure, ok := provider.As(err); ok {
 		switch {
 		case errors.Is(failure, errNotCompacted):
-			return nil, provider.NoCompaction(m.fullName(), "wrote no summary: it compacts from "+strconv.Itoa(compactFrom)+" tokens of input, and may fail to", failure)
+			return nil, provider.NoCompaction(Name+"/"+m.fullName(), "wrote no summary: it compacts from "+strconv.Itoa(compactFrom)+" tokens of input, and may fail to", failure)
 		case refusesCompaction(failure):
-			return nil, provider.NoCompaction(m.fullName(), "is served without compaction ("+failure.Error()+")", failure)
+			return nil, provider.NoCompaction(Name+"/"+m.fullName(), "is served without compaction ("+failure.Error()+")", failure)
 		}
 	}
 	if err != nil {

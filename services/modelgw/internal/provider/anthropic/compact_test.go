@@ -119,6 +119,29 @@ func TestACompactionIsStreamed(t *testing.T) {
 	}
 }
 
+// A summary whose end did not arrive may lack what the server needs to accept it: it is asked for again, and counted.
+func TestACompactionThatBreaksOffIsNone(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, event := range []string{
+			`{"type":"message_start","message":{"id":"m","model":"served","usage":{"input_tokens":5,"output_tokens":1}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"compaction","content":null}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"short"}}`,
+		} {
+			_, _ = io.WriteString(w, "data: "+event+"\n\n")
+		}
+	}))
+	t.Cleanup(server.Close)
+	counted := 0
+	r := &provider.Request{Unfinished: func(*modelv1.ModelUsage, int64) { counted++ }}
+	_, err := compact(t, server.URL, `{"streaming": true}`, r, "")
+	failure, ok := provider.As(err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, provider.Transient, failure.Class)
+	assert.Equal(t, 1, counted)
+}
+
 // A model that is asked to compact and does not is no failure of the server. What it took counts.
 func TestAModelThatDoesNotCompact(t *testing.T) {
 	t.Parallel()
