@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
@@ -147,6 +148,24 @@ func TestStoredConversationsAreRefusedByName(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, stored.StatusCode)
 	message, _, _ := failure(t, stored)
 	assert.Contains(t, message, "not stored here")
+}
+
+// What OpenAI sealed goes back to OpenAI, and to nobody else.
+func TestACompactedConversationGoesBackToItsVendor(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"resp_1","status":"completed","output":[]}`))
+	g := serveWeb(t, v, throughResponses, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), v.URL
+	})
+	const rest = `"input":[{"type":"compaction","id":"cmp_1","encrypted_content":"c2VhbGVk"},{"role":"user","content":"go on"}]}`
+	answer := g.post(t, responsesPath, `{"model":"openai/gpt-5",`+rest, "Evalfleet-Cache", "1W")
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	assert.Contains(t, string(<-v.body), `{"type":"compaction","id":"cmp_1","encrypted_content":"c2VhbGVk"}`)
+	answer = g.post(t, responsesPath, `{"model":"anthropic/claude-opus-4-8","max_output_tokens":50,`+rest)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	message, _, _ := failure(t, answer)
+	assert.Contains(t, message, "data of another provider")
+	assert.Empty(t, v.body)
 }
 
 // An answer in the background is queued without usage, so that no budget would see it.

@@ -70,7 +70,7 @@ func answerable(part *contentv1.Content) bool {
 	case *contentv1.Content_Reasoning, *contentv1.Content_ToolUse:
 		return true
 	case *contentv1.Content_Data:
-		return dataBlock(p.Data) != ""
+		return dataBlock(part) != ""
 	default:
 		return false
 	}

@@ -47,7 +47,7 @@ func (e *encoder) blocks(blocks []block) {
 func (e *encoder) block(b *block) {
 	switch {
 	case b.part.GetData() != nil:
-		e.rawBlock(dataBlock(b.part.GetData()), b.marked)
+		e.rawBlock(dataBlock(b.part), b.marked)
 		return
 	case b.answered != nil && isOwnResult(b.answered.GetResult()):
 		e.rawBlock(b.answered.GetResult(), b.marked)

@@ -43,7 +43,7 @@ func check(c *contentv1.MessageContent, t takes) error {
 				what = "reasoning or a provider's tool"
 			}
 		case *contentv1.Content_Data:
-			if !t.model || dataBlock(p.Data) == "" {
+			if !t.model || dataBlock(part) == "" {
 				what = "data of another provider"
 			}
 		case *contentv1.Content_Audio:

@@ -121,5 +121,6 @@ func (p *plan) beforeLast() *block {
 
 // markable reports whether the server accepts a mark on the block.
 func (b *block) markable() bool {
-	return !isThinking(b.part.GetReasoning()) && (b.part.GetData() == nil || dataKind(b.part.GetData()) != fallbackBlock)
+	kind, _ := keptBlock(b.part)
+	return !isThinking(b.part.GetReasoning()) && kind != fallbackBlock
 }

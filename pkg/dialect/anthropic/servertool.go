@@ -3,8 +3,10 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonread"
@@ -188,7 +190,7 @@ func withoutNulls(value any) any {
 // Blocks of the server that are neither text nor calls are stored as data under these names, with this type in place of
 // their own.
 const (
-	compactionData = "compaction_metadata"
+	compactionData = dialect.CompactionData
 	fallbackData   = "fallback_metadata"
 )
 
@@ -230,8 +232,8 @@ const (
 func Kept(messages []*modelv1.ChatMessage) (compaction, fallback bool) {
 	for _, m := range messages {
 		for _, part := range m.GetContent().GetList().GetParts() {
-			if data := part.GetData(); data != nil {
-				kind := dataKind(data)
+			if part.GetData() != nil {
+				kind, _ := keptBlock(part)
 				compaction = compaction || kind == compactionBlock
 				fallback = fallback || kind == fallbackBlock
 			}
@@ -240,32 +242,35 @@ func Kept(messages []*modelv1.ChatMessage) (compaction, fallback bool) {
 	return compaction, fallback
 }
 
-// dataKind returns the type of the block that data was made of; empty for data of others.
-func dataKind(data *contentv1.Data) string {
-	object, err := orderedjson.DecodeObject([]byte(data.GetJson()))
-	if err != nil {
-		return ""
-	}
-	for kind, names := range keptData {
-		if _, there := object.Get(names[0]); there {
-			return kind
+// Summarized reports whether a message contains the server's summary of the messages before it. The server may fail to
+// write one, and then its block is empty.
+func Summarized(m *modelv1.ChatMessage) bool {
+	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), func(part *contentv1.Content) bool {
+		kind, block := keptBlock(part)
+		if kind != compactionBlock {
+			return false
 		}
-	}
-	return ""
+		summary, _ := block.Get("content")
+		return summary != nil && summary != ""
+	})
 }
 
-// dataBlock returns the block that data was made of; empty for data of others.
-func dataBlock(data *contentv1.Data) string {
-	object, err := orderedjson.DecodeObject([]byte(data.GetJson()))
-	if err != nil {
-		return ""
-	}
+// keptBlock returns the block that data was made of, and its type; empty for data of others.
+func keptBlock(part *contentv1.Content) (kind string, block *orderedjson.Object) {
 	for kind, names := range keptData {
-		value, _ := object.Get(names[0])
-		if block, ok := value.(*orderedjson.Object); ok {
+		if block := dialect.DataOf(part, names[0], names[1]); block != nil {
 			block.Set("type", kind)
-			return string(orderedjson.Append(nil, block))
+			return kind, block
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// dataBlock returns the block that data was made of as JSON; empty for data of others.
+func dataBlock(part *contentv1.Content) string {
+	_, block := keptBlock(part)
+	if block == nil {
+		return ""
+	}
+	return string(orderedjson.Append(nil, block))
 }

@@ -43,6 +43,7 @@ type growing struct {
 	raw                              json.RawMessage
 	text, thinking, signature, input strings.Builder
 	citations                        []json.RawMessage
+	sealed                           *string // of a summary
 	call                             int32
 }
 
@@ -67,6 +68,7 @@ type delta struct {
 	PartialJSON string          `json:"partial_json"`
 	Citation    json.RawMessage `json:"citation"`
 	Content     *string         `json:"content"`
+	Sealed      *string         `json:"encrypted_content"`
 	StopReason  string          `json:"stop_reason"`
 	StopDetails *stopDetails    `json:"stop_details"`
 }
@@ -165,6 +167,7 @@ func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
 		if d.Content != nil {
 			b.text.WriteString(*d.Content)
 		}
+		b.sealed = cmp.Or(d.Sealed, b.sealed)
 	case "input_json_delta":
 		b.input.WriteString(d.PartialJSON)
 		if b.first.Type == "tool_use" && b.first.Toolset == "" && d.PartialJSON != "" {
@@ -259,6 +262,12 @@ func (b *growing) whole() wireBlock {
 	case "compaction":
 		if b.text.Len() > 0 {
 			text("content", b.text.String())
+		}
+		if b.sealed != nil {
+			text("encrypted_content", *b.sealed)
+		}
+		if b.signature.Len() > 0 {
+			text("signature", b.signature.String())
 		}
 	case "tool_use", "server_tool_use", "mcp_tool_use":
 		if input := b.input.String(); json.Valid([]byte(input)) {

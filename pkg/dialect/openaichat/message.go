@@ -46,7 +46,7 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 		e.Body.Key("content")
 		err = e.userContent(i, m.GetContent())
 	case modelv1.Role_ROLE_ASSISTANT:
-		e.assistant(m)
+		err = e.assistant(m)
 	case modelv1.Role_ROLE_TOOL:
 		e.tooled(m)
 	default:
@@ -157,13 +157,14 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 }
 
 // assistant writes a model's message. Text and reasoning parts of a list become one text, each part on a line of its
-// own; reasoning that came in a member of its own goes back there; other parts have no place in the format.
-func (e *encoder) assistant(m *modelv1.ChatMessage) {
+// own; reasoning that came in a member of its own goes back there; other parts have no place in the format, of which one
+// that takes the place of earlier messages is refused.
+func (e *encoder) assistant(m *modelv1.ChatMessage) error {
 	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()
 	if list == nil {
 		e.content(m, m.GetContent().GetText())
-		return
+		return nil
 	}
 	var text strings.Builder
 	var members []dialect.Member
@@ -180,12 +181,17 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) {
 				e.line(&text, thought, "\n")
 			}
 			members = withMembers(members, own)
+		case *contentv1.Content_Data:
+			if dialect.IsCompaction(part) {
+				return unsupported("messages", dialect.OtherCompaction)
+			}
 		}
 	}
 	e.content(m, text.String())
 	for _, member := range members {
 		e.Body.RawMember(member.Name, member.JSON)
 	}
+	return nil
 }
 
 // withMembers adds members, which replace those of the same name.

@@ -3,6 +3,7 @@ package openairesponses
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -29,7 +30,7 @@ func (e *encoder) input() (err error) {
 func (e *encoder) message(i int, m *modelv1.ChatMessage) error {
 	switch m.GetRole() {
 	case modelv1.Role_ROLE_USER:
-		return e.prompt("user", chat.Parts(m.GetContent()), false)
+		return e.user(chat.Parts(m.GetContent()))
 	case modelv1.Role_ROLE_ASSISTANT:
 		return e.assistant(m)
 	case modelv1.Role_ROLE_TOOL:
@@ -37,6 +38,21 @@ func (e *encoder) message(i int, m *modelv1.ChatMessage) error {
 	default:
 		return e.prompt("developer", chat.Parts(m.GetContent()), e.marks.EndsSystem(i))
 	}
+}
+
+// user writes a user's message. A part that takes the place of earlier messages is an item of its own, before the rest.
+func (e *encoder) user(parts []*contentv1.Content) error {
+	rest := slices.DeleteFunc(slices.Clone(parts), func(part *contentv1.Content) bool {
+		item := compactionItem(part)
+		if item != "" {
+			e.Body.Raw(item)
+		}
+		return item != ""
+	})
+	if len(rest) == 0 && len(parts) > 0 {
+		return nil
+	}
+	return e.prompt("user", rest, false)
 }
 
 // prompt writes a message that is not the assistant's; ends marks its end for the prompt cache.
@@ -150,6 +166,14 @@ func (e *encoder) assistant(m *modelv1.ChatMessage) (err error) {
 		case *contentv1.Content_Image:
 			flush()
 			err = e.prompt("user", []*contentv1.Content{part}, false)
+		case *contentv1.Content_Data:
+			flush()
+			switch item := compactionItem(part); {
+			case item != "":
+				e.Body.Raw(item)
+			case dialect.IsCompaction(part):
+				err = unsupported("messages", dialect.OtherCompaction)
+			}
 		}
 	}
 	flush()

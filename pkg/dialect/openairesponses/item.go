@@ -83,7 +83,7 @@ type item struct {
 // readItems are the types of items that are read. An item without a type is a message.
 var readItems = map[string]bool{
 	"": true, typeMessage: true, typeReasoning: true, typeCall: true, typeResult: true, typeImage: true, typeCustomCall: true, typeCustomResult: true, typeTools: true,
-	typeSearch: true, typeCode: true, typeMCPList: true, typeMCPCall: true,
+	typeSearch: true, typeCode: true, typeMCPList: true, typeMCPCall: true, typeCompacted: true,
 }
 
 // UnmarshalJSON reads an item. Of an item of another type only its type is known, and what a tool of the server found.

@@ -88,8 +88,14 @@ func (c *conversation) item(it *item, param string) error {
 		c.Result(it.CallID, content)
 	case typeReference:
 		return notStored(param)
-	case typeCompacted, typeCompact:
-		return dialect.NotSupported(param+".type", "%q is not supported here: what stands for a conversation is sealed by its vendor", it.Type)
+	case typeCompacted:
+		m, err := readCompaction(it, param)
+		if err != nil {
+			return err
+		}
+		c.Add(m)
+	case typeCompact:
+		return dialect.NotSupported(param+".type", "%q is not supported here: only its vendor can seal a conversation", it.Type)
 	} // Tools are read before. What the vendor ran, and what is not known, is not in the canonical form.
 	return nil
 }

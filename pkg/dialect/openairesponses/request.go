@@ -43,13 +43,7 @@ func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
 // Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
 // expressed in the format. Members of the configuration's extra_body come last and replace all others.
 func (r *Request) Append(dst []byte) ([]byte, error) {
-	w := jsonwrite.Append(dst, 1024+r.Size())
-	e := &encoder{
-		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: r.Config, marks: openai.NewMarks(r.Messages, r.CacheMarks),
-	}
-	if e.config == nil {
-		e.config = &modelv1.GenerateConfig{}
-	}
+	e := r.encoder(dst)
 	var ok bool
 	if e.Overrides, ok = dialect.NewOverrides(&r.Request); !ok {
 		return nil, unsupported("config.extra_body_json", "extra_body that is no JSON object")
@@ -68,6 +62,18 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	e.Overrides.Write(e.Body)
 	e.Body.EndObject()
 	return e.Body.Bytes(), nil
+}
+
+// encoder returns the encoder of the request, without overrides.
+func (r *Request) encoder(dst []byte) *encoder {
+	w := jsonwrite.Append(dst, 1024+r.Size())
+	e := &encoder{
+		Request: r, MemberWriter: dialect.MemberWriter{Body: w}, config: r.Config, marks: openai.NewMarks(r.Messages, r.CacheMarks),
+	}
+	if e.config == nil {
+		e.config = &modelv1.GenerateConfig{}
+	}
+	return e
 }
 
 // encoder writes one request.

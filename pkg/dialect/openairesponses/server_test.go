@@ -95,7 +95,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model":"m","input":[{"type":"function_call","name":"f"}]}`:                                                                      "input[0].call_id",
 		`{"model":"m","input":[{"type":"function_call_output","call_id":"c"}]}`:                                                            "input[0].output: is required",
 		`{"model":"m","input":"q","tools":[{"type":"web_search"}],"tool_choice":"required"}`:                                               "tool_choice",
-		`{"model":"m","input":[{"type":"compaction","encrypted_content":"x"}]}`:                                                            "input[0].type",
+		`{"model":"m","input":[{"type":"compaction"}]}`:                                                                                    "input[0].encrypted_content: is required",
 		`{"model":"m","input":[{"type":"computer_call"}]}`:                                                                                 "input: has no item that is known here",
 		`{"model":"m","input":[{"type":"compaction_trigger"}]}`:                                                                            "input[0].type",
 		`{"model":"m","input":"q","tools":[{"type":"namespace","name":"a","tools":{}}]}`:                                                   "tools[0].tools: is no list of tools",

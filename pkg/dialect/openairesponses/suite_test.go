@@ -93,6 +93,7 @@ var suite = dialecttest.Harness{
 	Codec:           openairesponses.Codec{},
 	NoStopSequences: true,
 	Requests: []string{
+		`{"model":"m","input":[{"type":"compaction","id":"cmp_1","encrypted_content":"c2VhbGVk"},{"role":"user","content":"go on"}]}`,
 		`{"model":"m","input":"q","instructions":"Be brief.","tool_choice":"auto","text":{"format":{"type":"text"}}}`,
 		`{"model":"m","input":[{"role":"user","content":"q"},` + strings.Join(items, ",") +
 			`,{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"1"}]},{"type":"function_call_output","call_id":"c2","output":"2"}]}`,

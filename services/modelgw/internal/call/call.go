@@ -73,7 +73,7 @@ func (c *Calls) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*mode
 	if r.GetValidateOnly() {
 		return c.validate(ctx, w)
 	}
-	return c.do(ctx, w, nil)
+	return do(ctx, c, w, nil, c.generated)
 }
 
 // Emit takes one event of an answer.
@@ -97,7 +97,7 @@ func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait 
 		return nil, err
 	}
 	w.call.MaxWait = maxWait
-	return c.do(ctx, w, nil)
+	return do(ctx, c, w, nil, c.generated)
 }
 
 // Follow is Answer as a stream, for a client that cannot discard received pieces: a call without a key fails with the

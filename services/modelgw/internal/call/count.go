@@ -32,10 +32,18 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 		return nil, err
 	}
 	model = model.Pick(nil, nil, nil)
+	messages := r.GetMessages()
+	if r.GetPrefix() != nil {
+		all, err := c.conversation(project, r.GetPrefix(), messages)
+		if err != nil {
+			return nil, err
+		}
+		messages = all.Messages()
+	}
 	counter, counts := model.Provider.(provider.TokenCounter)
-	if !counts || len(r.GetMessages())+len(r.GetTools()) == 0 {
+	if !counts || len(messages)+len(r.GetTools()) == 0 {
 		return &modelv1.CountTokensResponse{
-			MessageTokens: tokens.Messages(r.GetMessages()), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
+			MessageTokens: tokens.Messages(messages), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
 		}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
@@ -47,8 +55,8 @@ func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) 
 		answer.ToolTokens = n.of(probe, r.GetTools()) - n.of(probe, nil)
 	}
 	answer.MessageTokens = 1
-	if len(r.GetMessages()) > 0 {
-		answer.MessageTokens = max(1, n.of(r.GetMessages(), r.GetTools())-answer.GetToolTokens())
+	if len(messages) > 0 {
+		answer.MessageTokens = max(1, n.of(messages, r.GetTools())-answer.GetToolTokens())
 	}
 	if n.err != nil {
 		return nil, provider.RPC(n.err)

@@ -23,20 +23,28 @@ import (
 // maxAnswerBytes bounds an answer, some way below the bound of messages.
 const maxAnswerBytes = 7 << 19
 
-// do makes a call, or attaches to the one that its key names. sink follows a call without a key; a call with a key has
-// a stream of its own.
-func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.GenerateResponse, error) {
+// reply is the answer of a call, which its key stores: a GenerateResponse, or a CompactResponse. Fields of both have one
+// number, and no field of one has the number of another field of the other.
+type reply interface {
+	proto.Message
+	GetTiming() *effectv1.Timing
+}
+
+// do makes a call by answer, or attaches to the one that its key names. sink follows a call without a key; a call with a
+// key has a stream of its own.
+func do[R reply](
+	ctx context.Context, c *Calls, w *work, sink generate.Sink, answer func(ctx context.Context, w *work, call *generate.Call, outcome *generate.Outcome) (R, error),
+) (none R, err error) {
 	asked := effect.Request{Key: w.key, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
 	if !w.key.IsZero() {
-		var err error
-		if asked.Hash, err = effectrpc.Hash(content(w)); err != nil {
-			return nil, err
+		if asked.Hash, err = effectrpc.Hash(content(w)...); err != nil {
+			return none, err
 		}
 		if asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun()); asked.Unique {
 			asked.Epoch = w.request.GetAttribution().GetOwnerEpoch()
 		}
 	}
-	var own *modelv1.GenerateResponse // the answer of a call that this request began, which so need not be decoded
+	var own *R // the answer of a call that this request began, which so need not be decoded
 	result, err := c.deps.Effects.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("modelgw/after-claim")
 		call := w.call
@@ -48,37 +56,23 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		}
 		call.Origin.Reissued = attempt.Reissued > 0
 		outcome := &generate.Outcome{Start: time.Now()}
-		var err error
-		if call.Past, err = past(ctx, w); err != nil {
-			if rpcerr.NotStarted(err) {
-				err = effect.NotStarted(err)
-			}
-			return nil, err
-		}
-		if since := call.Past.Since; !since.IsZero() {
-			outcome.Queued, outcome.Start = time.Since(since), since
-		}
-		answer, answered, err := c.answerOr(ctx, w, &call, outcome)
+		answer, err := answer(ctx, w, &call, outcome)
 		if rpcerr.NotStarted(err) {
 			err = effect.NotStarted(err)
 		}
 		if err != nil {
 			return nil, timed(err, reissued(outcome.Timing(), attempt.Reissued))
 		}
-		answer.UnsentOptions, answer.Warnings = answered.unsentOptions(), append(answered.warnings(), answer.Warnings...)
-		if w.request.GetKeep() {
-			answer.Prefix = c.keep(w, answer.GetOutput())
-		}
-		reissued(answer.Timing, attempt.Reissued)
+		reissued(answer.GetTiming(), attempt.Reissued)
 		failpoint.Hit("modelgw/after-answer")
-		own = answer
+		own = &answer
 		if w.key.IsZero() { // It is kept nowhere.
 			return nil, nil
 		}
 		return proto.Marshal(answer)
 	})
 	if errors.Is(err, effect.ErrIndeterminate) {
-		return nil, timed(err, reissued(&effectv1.Timing{Attempts: int32(1 + result.Reissued)}, result.Reissued))
+		return none, timed(err, reissued(&effectv1.Timing{Attempts: int32(1 + result.Reissued)}, result.Reissued))
 	}
 	if w.call.Batched != nil && ctx.Err() == nil && !rpcerr.Transient(err) {
 		if err := c.deps.Batches.Forget(ctx, w.key); err != nil { // They expire, too.
@@ -86,13 +80,13 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 		}
 	}
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	failpoint.Hit("modelgw/after-result")
 	if own != nil {
-		return own, nil
+		return *own, nil
 	}
-	return decode(result)
+	return decode[R](result)
 }
 
 // reissued notes in timing how often a call was issued before, and returns it.
@@ -112,17 +106,36 @@ func timed(err error, timing *effectv1.Timing) error {
 	return &told
 }
 
-func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
-	answer := &modelv1.GenerateResponse{}
+func decode[R reply](result effect.Result) (R, error) {
+	var none R
+	answer := none.ProtoReflect().New().Interface()
 	if err := proto.Unmarshal(result.Body, answer); err != nil {
-		return nil, rpcerr.Internal("a kept answer cannot be read: %w", err)
+		return none, rpcerr.Internal("a kept answer cannot be read: %w", err)
+	}
+	return answer.(R), nil
+}
+
+// generated makes a call that continues a conversation: at once, in a batch, or by a fallback.
+func (c *Calls) generated(ctx context.Context, w *work, call *generate.Call, outcome *generate.Outcome) (answer *modelv1.GenerateResponse, err error) {
+	if call.Past, err = past(ctx, w); err != nil {
+		return nil, err
+	}
+	if since := call.Past.Since; !since.IsZero() {
+		outcome.Queued, outcome.Start = time.Since(since), since
+	}
+	answer, answered, err := c.answerOr(ctx, w, call, outcome)
+	if err != nil {
+		return nil, err
+	}
+	answer.UnsentOptions, answer.Warnings = answered.unsentOptions(), append(answered.warnings(), answer.Warnings...)
+	if w.request.GetKeep() {
+		answer.Prefix = c.keep(w, answer.GetOutput())
 	}
 	return answer, nil
 }
 
-// answer sends a call through the pipeline.
-func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *generate.Outcome) (*modelv1.GenerateResponse, error) {
-	prepared := call.Messages
+// run sends a call through the pipeline.
+func (c *Calls) run(ctx context.Context, call *generate.Call, outcome *generate.Outcome) (*provider.Response, error) {
 	var err error
 	if call.Conversation, err = prepare.Load(ctx, call.Conversation, c.blobsOf(call.Origin.Project)); err != nil {
 		return nil, effect.NotStarted(ended(ctx, err))
@@ -130,6 +143,16 @@ func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *genera
 	response, err := c.deps.Pipeline(ctx, call, outcome)
 	if err != nil {
 		return nil, outcome.Explain(ended(ctx, err))
+	}
+	return response, nil
+}
+
+// answer is the answer of a call that continues a conversation.
+func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *generate.Outcome) (*modelv1.GenerateResponse, error) {
+	prepared := call.Messages
+	response, err := c.run(ctx, call, outcome)
+	if err != nil {
+		return nil, err
 	}
 	output := response.Output
 	chat.CompleteOutput(output)
@@ -156,7 +179,17 @@ func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *genera
 	if call.Changed && call.Record == provider.RecordAll {
 		answer.PreparedMessages = prepared
 	}
-	return fitting(answer), nil
+	return fitted(answer), nil
+}
+
+// fitted removes the optional parts of an answer if it would not fit into a message.
+func fitted(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
+	if proto.Size(answer) > maxAnswerBytes {
+		answer.PreparedMessages = nil
+		answer.Warnings = append(answer.Warnings, "the prepared messages are left out: the answer would be too large with them")
+	}
+	answer.Call, answer.Warnings = fitting(answer, answer.GetCall(), answer.GetFailedAttempts(), answer.GetWarnings())
+	return answer
 }
 
 // blobsOf reads the bodies of one project.
@@ -192,31 +225,32 @@ func refused(call *generate.Call, output *modelv1.ModelOutput) *rpcerr.Error {
 	return rpcerr.ModelRefused(call.Model.FullName(), why)
 }
 
-// fitting removes the optional parts of an answer if it would not fit into a message.
-func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
-	if proto.Size(answer) > maxAnswerBytes {
-		answer.PreparedMessages = nil
-		answer.Warnings = append(answer.Warnings, "the prepared messages are left out: the answer would be too large with them")
+// fitting returns the record and the warnings of an answer: without the record, and without those of its failed
+// attempts, if it would not fit into a message with them.
+func fitting(answer proto.Message, call *modelv1.ModelCall, attempts []*modelv1.FailedAttempt, warnings []string) (*modelv1.ModelCall, []string) {
+	if proto.Size(answer) <= maxAnswerBytes {
+		return call, warnings
 	}
-	if proto.Size(answer) > maxAnswerBytes {
-		answer.Call = nil
-		for _, failed := range answer.GetFailedAttempts() {
-			if failed.Call != nil { // An attempt without a record is shared with the watchers of the retries.
-				failed.Call = nil
-			}
+	for _, failed := range attempts {
+		if failed.Call != nil { // An attempt without a record is shared with the watchers of the retries.
+			failed.Call = nil
 		}
-		answer.Warnings = append(answer.Warnings, "the records of the call are left out: the answer would be too large with them")
 	}
-	return answer
+	return nil, append(warnings, "the records of the call are left out: the answer would be too large with them")
 }
 
 // content is what determines a call: the request without its key, its time, its origin, whether a failure is recorded
-// and whether its conversation is kept. The hash of the conversation is the same however it was sent.
-func content(w *work) *modelv1.GenerateRequest {
+// and whether its conversation is kept, and the instructions of a compaction. The hash of the conversation is the same
+// however it was sent.
+func content(w *work) []proto.Message {
 	r := w.request
-	return &modelv1.GenerateRequest{
+	all := []proto.Message{&modelv1.GenerateRequest{
 		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),
 		Prefix: w.asked.Prefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
 		Raw: r.GetRaw(), RecordCall: r.GetRecordCall(), Fallbacks: r.Fallbacks,
+	}}
+	if w.call.Compact != nil {
+		all = append(all, &modelv1.CompactRequest{Instructions: *w.call.Compact})
 	}
+	return all
 }

@@ -80,7 +80,7 @@ func (c *Calls) answerOr(ctx context.Context, w *work, call *generate.Call, outc
 			answer.Timing, answer.FailedAttempts = outcome.Timing(), outcome.FailedAttempts()
 			noteFallback(answer, asked, first)
 			c.deps.Logger.WarnContext(ctx, "a fallback answered", "model", asked, "fallback", name, "reason", rpcerr.ReasonName(rpcerr.Reason(first)), "request_id", call.Origin.RequestID)
-			return fitting(answer), next, nil
+			return fitted(answer), next, nil
 		}
 		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_REFUSED) { // It is an answer.
 			return nil, next, err

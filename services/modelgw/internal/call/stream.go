@@ -23,7 +23,7 @@ func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
 		stream = shared
 	}
 	return relay(ctx, emit, stream, answerlog.Place{}, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
-		return c.do(ctx, w, stream)
+		return do(ctx, c, w, stream, c.generated)
 	})
 }
 
@@ -44,7 +44,11 @@ func (c *Calls) Attach(ctx context.Context, key effect.Key, cursor string, emit 
 		if err != nil {
 			return nil, err
 		}
-		return decode(result)
+		answer, err := decode[*modelv1.GenerateResponse](result)
+		if err == nil && answer.GetOutput() == nil {
+			return nil, rpcerr.InvalidField("request_id", "%q is the key of a compaction, which has no stream; call Compact with it again", key.ID)
+		}
+		return answer, err
 	})
 }
 

@@ -26,6 +26,12 @@ const (
 // batchConnections is the number of calls that wait for batches of one pool: spec/model.md §5.1.
 const batchConnections = 10_000
 
+// compactSuffix distinguishes the pool of compactions, and compactions is its limit.
+const (
+	compactSuffix = "@compact"
+	compactions   = 10
+)
+
 // queueRetry is the retry delay for a caller that found the queue full.
 const queueRetry = time.Second
 
@@ -86,6 +92,10 @@ func poolOf(c *Call, again bool) (limit.Request, error) {
 		key += keySuffix + strconv.Itoa(c.Model.Key)
 	}
 	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: again}
+	if c.Compact != nil {
+		r.Key, r.Fixed = key+compactSuffix, compactions
+		return r, nil
+	}
 	bounds, err := chat.Adaptive(c.Config)
 	if err != nil {
 		return r, rpcerr.InvalidField("config", "%v", err)

@@ -51,7 +51,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 			defer timer.Stop()
 			r.Progress = func() { timer.Reset(idle) }
 		}
-		response, err := c.Model.Generate(ctx, r)
+		response, err := c.send(ctx, r)
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
@@ -79,6 +79,18 @@ func (c *Call) ride(ctx context.Context, o *Outcome, maxAnswerBytes int64) (*pro
 	}
 	response.Output.Time = nil // How long the model took is not known.
 	return response, nil
+}
+
+// send makes the attempt at the provider.
+func (c *Call) send(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	if c.Compact == nil {
+		return c.Model.Generate(ctx, r)
+	}
+	compactor, ok := c.Model.Provider.(provider.Compactor)
+	if !ok {
+		return nil, provider.NoCompaction(c.Model.FullName(), "has no compaction of its own", nil)
+	}
+	return compactor.Compact(ctx, r, *c.Compact)
 }
 
 // cutAfter ends an attempt after a while; why is the reason, with the while in it.

@@ -46,6 +46,8 @@ type Call struct {
 	Origin provider.Origin
 	// Scopes are further scopes whose budgets the call spends from.
 	Scopes []string
+	// Compact makes the call shorten the conversation by these instructions, which may be empty; nil continues it.
+	Compact *string
 	// Record selects whether to record the exchange with the provider.
 	Record provider.Record
 	// UnreadTokens estimates the tokens that the call sends beside the conversation: the whole input, if the input is

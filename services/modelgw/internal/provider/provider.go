@@ -66,6 +66,14 @@ type TokenCounter interface {
 	CountTokens(ctx context.Context, r *Request) (int64, error)
 }
 
+// Compactor is a provider whose API shortens conversations on demand, for the models whose features say so.
+type Compactor interface {
+	// Compact makes one attempt to shorten the request's conversation, with instructions, which may be empty. The response
+	// has the messages in Compacted, and an output with the usage and without choices. Its errors are those of Generate,
+	// and CAPABILITY_UNSUPPORTED where the conversation cannot be compacted ([NoCompaction]). Nothing is streamed.
+	Compact(ctx context.Context, r *Request, instructions string) (*Response, error)
+}
+
 // Request is one attempt. The gateway has prepared all of it; a provider changes nothing in it.
 type Request struct {
 	Messages   []*modelv1.ChatMessage
@@ -146,6 +154,8 @@ type Origin struct {
 // Response is the result of an attempt.
 type Response struct {
 	Output *modelv1.ModelOutput
+	// Compacted are the messages in place of all but the system messages, in the response to a compaction.
+	Compacted []*modelv1.ChatMessage
 	// Call is the exchange, if Request.Record asked for it.
 	Call *modelv1.ModelCall
 	// Warnings describe changes to the request, such as a changed tool choice. Options that are not sent are known

@@ -41,6 +41,11 @@ func (s *Server) AttachGenerate(r *modelv1.AttachGenerateRequest, out answerStre
 	return s.Calls.Attach(out.Context(), key, r.GetCursor(), out.Send)
 }
 
+// Compact implements ModelService.
+func (s *Server) Compact(ctx context.Context, r *modelv1.CompactRequest) (*modelv1.CompactResponse, error) {
+	return s.Calls.Compact(ctx, r)
+}
+
 // ExtendPrefix implements ModelService.
 func (s *Server) ExtendPrefix(_ context.Context, r *modelv1.ExtendPrefixRequest) (*modelv1.ExtendPrefixResponse, error) {
 	p, err := s.Calls.ExtendPrefix(r)

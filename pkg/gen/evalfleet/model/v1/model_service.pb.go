@@ -2068,12 +2068,15 @@ type CountTokensRequest struct {
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	// Optional. Account of the provider.
 	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
-	// The messages.
+	// The messages; with `prefix`, what follows it.
 	Messages []*ChatMessage `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
 	// The tools.
 	Tools []*v11.ToolInfo `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Optional. Arguments of the provider. A JSON object, as text.
 	ModelArgsJson string `protobuf:"bytes,6,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
+	// Optional. Messages of this project that were sent before; `messages` follow them. If they are no longer stored, or
+	// were sent to another replica, the call fails with PREFIX_UNKNOWN; repeat it with all messages.
+	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Optional. Large values that the caller has stored in the project's blobs before.
 	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2152,6 +2155,13 @@ func (x *CountTokensRequest) GetModelArgsJson() string {
 	return ""
 }
 
+func (x *CountTokensRequest) GetPrefix() *MessagePrefix {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
 func (x *CountTokensRequest) GetOffloaded() []*v12.OffloadedField {
 	if x != nil {
 		return x.Offloaded
@@ -2223,6 +2233,295 @@ func (x *CountTokensResponse) GetEstimated() bool {
 	return false
 }
 
+// CompactRequest is a conversation to shorten.
+type CompactRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Optional for a client, required between services. Key of the effect, at most 128 bytes.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. On whose behalf, within the project; not part of the content. The call spends from the budgets of its
+	// project, its account and the evaluation that is named here.
+	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// Required. The model, `provider/name`.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// Optional. Account of the provider, by its configured name; default `default`.
+	Account string `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
+	// Optional. Base URL; must be one that the account allows.
+	BaseUrl string `protobuf:"bytes,6,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	// Optional. Arguments of the provider, as for Generate. A JSON object, as text.
+	ModelArgsJson string `protobuf:"bytes,7,opt,name=model_args_json,json=modelArgsJson,proto3" json:"model_args_json,omitempty"`
+	// The conversation; with `prefix`, what follows it.
+	Messages []*ChatMessage `protobuf:"bytes,8,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Optional. Messages of this project that were sent before, as for Generate: PREFIX_UNKNOWN if they are not stored
+	// here.
+	Prefix *MessagePrefix `protobuf:"bytes,9,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Tools on offer in the conversation, which some providers require for its calls.
+	Tools []*v11.ToolInfo `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Optional. What to preserve. Anthropic's models follow it in place of their own instructions for summaries, OpenAI's
+	// beside theirs.
+	Instructions string `protobuf:"bytes,11,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// Optional. How to generate, as for Generate. Limits, retries and headers apply to every provider; what shapes an
+	// answer applies to Anthropic alone, whose model writes the summary as an answer. The response cache, and bounds of
+	// connections, do not apply.
+	Config *GenerateConfig `protobuf:"bytes,12,opt,name=config,proto3" json:"config,omitempty"`
+	// Optional. Bound of the whole effect in wall time, queueing included; not part of the content. It ends with
+	// DEADLINE_EXCEEDED. Default none.
+	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Optional. Whether the response contains the exchange with the provider; that of a failed call is a detail of its
+	// error.
+	RecordCall bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
+	// Optional. As record_call, but for failed attempts only; not part of the content.
+	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
+	// Optional. Large values that the caller has stored in the project's blobs before.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactRequest) Reset() {
+	*x = CompactRequest{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactRequest) ProtoMessage() {}
+
+func (x *CompactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactRequest.ProtoReflect.Descriptor instead.
+func (*CompactRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CompactRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetAttribution() *v1.Attribution {
+	if x != nil {
+		return x.Attribution
+	}
+	return nil
+}
+
+func (x *CompactRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetBaseUrl() string {
+	if x != nil {
+		return x.BaseUrl
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetModelArgsJson() string {
+	if x != nil {
+		return x.ModelArgsJson
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetMessages() []*ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *CompactRequest) GetPrefix() *MessagePrefix {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *CompactRequest) GetTools() []*v11.ToolInfo {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *CompactRequest) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *CompactRequest) GetConfig() *GenerateConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *CompactRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *CompactRequest) GetRecordCall() bool {
+	if x != nil {
+		return x.RecordCall
+	}
+	return false
+}
+
+func (x *CompactRequest) GetRecordFailedCall() bool {
+	if x != nil {
+		return x.RecordFailedCall
+	}
+	return false
+}
+
+func (x *CompactRequest) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
+// CompactResponse contains the shortened conversation.
+type CompactResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the time was spent.
+	Timing *v1.Timing `protobuf:"bytes,2,opt,name=timing,proto3" json:"timing,omitempty"`
+	// Optional. The exchange with the provider, if record_call was set.
+	Call *ModelCall `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`
+	// Warnings of the provider's adapter, such as an omitted option.
+	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Failed attempts before this answer, oldest first.
+	FailedAttempts []*FailedAttempt `protobuf:"bytes,9,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
+	// The messages in place of all but the system messages. What stands for the earlier ones is data that only the same
+	// provider reads: send the messages back unchanged, before those that follow.
+	Messages []*ChatMessage `protobuf:"bytes,17,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Tokens of the compaction; unset: the provider does not report them.
+	Usage *ModelUsage `protobuf:"bytes,18,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Values that are too large for this message: BlobService has them.
+	Offloaded     []*v12.OffloadedField `protobuf:"bytes,200,rep,name=offloaded,proto3" json:"offloaded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactResponse) Reset() {
+	*x = CompactResponse{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactResponse) ProtoMessage() {}
+
+func (x *CompactResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactResponse.ProtoReflect.Descriptor instead.
+func (*CompactResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CompactResponse) GetTiming() *v1.Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
+}
+
+func (x *CompactResponse) GetCall() *ModelCall {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *CompactResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *CompactResponse) GetFailedAttempts() []*FailedAttempt {
+	if x != nil {
+		return x.FailedAttempts
+	}
+	return nil
+}
+
+func (x *CompactResponse) GetMessages() []*ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *CompactResponse) GetUsage() *ModelUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *CompactResponse) GetOffloaded() []*v12.OffloadedField {
+	if x != nil {
+		return x.Offloaded
+	}
+	return nil
+}
+
 // Model is the known facts about a model.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2269,7 +2568,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2580,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2593,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Model) GetName() string {
@@ -2458,7 +2757,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2769,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2782,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Capabilities) GetTools() bool {
@@ -2599,7 +2898,7 @@ type Prices struct {
 
 func (x *Prices) Reset() {
 	*x = Prices{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2910,7 @@ func (x *Prices) String() string {
 func (*Prices) ProtoMessage() {}
 
 func (x *Prices) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2923,7 @@ func (x *Prices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prices.ProtoReflect.Descriptor instead.
 func (*Prices) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Prices) GetInput() float64 {
@@ -2680,7 +2979,7 @@ type GetModelRequest struct {
 
 func (x *GetModelRequest) Reset() {
 	*x = GetModelRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2991,7 @@ func (x *GetModelRequest) String() string {
 func (*GetModelRequest) ProtoMessage() {}
 
 func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +3004,7 @@ func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
 func (*GetModelRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetModelRequest) GetName() string {
@@ -2730,7 +3029,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +3041,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +3054,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListModelsRequest) GetProvider() string {
@@ -2792,7 +3091,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +3103,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3116,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2849,7 +3148,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +3160,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +3173,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListProvidersRequest) GetParent() string {
@@ -2911,7 +3210,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3222,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3235,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2973,7 +3272,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3284,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3297,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Provider) GetName() string {
@@ -3059,7 +3358,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3370,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3383,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Account) GetName() string {
@@ -3151,7 +3450,7 @@ type CheckAccountsRequest struct {
 
 func (x *CheckAccountsRequest) Reset() {
 	*x = CheckAccountsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3462,7 @@ func (x *CheckAccountsRequest) String() string {
 func (*CheckAccountsRequest) ProtoMessage() {}
 
 func (x *CheckAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3475,7 @@ func (x *CheckAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccountsRequest.ProtoReflect.Descriptor instead.
 func (*CheckAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CheckAccountsRequest) GetModel() string {
@@ -3212,7 +3511,7 @@ type CheckAccountsResponse struct {
 
 func (x *CheckAccountsResponse) Reset() {
 	*x = CheckAccountsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3523,7 @@ func (x *CheckAccountsResponse) String() string {
 func (*CheckAccountsResponse) ProtoMessage() {}
 
 func (x *CheckAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3536,7 @@ func (x *CheckAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccountsResponse.ProtoReflect.Descriptor instead.
 func (*CheckAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CheckAccountsResponse) GetChecks() []*AccountCheck {
@@ -3268,7 +3567,7 @@ type AccountCheck struct {
 
 func (x *AccountCheck) Reset() {
 	*x = AccountCheck{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3579,7 @@ func (x *AccountCheck) String() string {
 func (*AccountCheck) ProtoMessage() {}
 
 func (x *AccountCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3592,7 @@ func (x *AccountCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountCheck.ProtoReflect.Descriptor instead.
 func (*AccountCheck) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AccountCheck) GetProvider() string {
@@ -3353,7 +3652,7 @@ type AccountCheckStep struct {
 
 func (x *AccountCheckStep) Reset() {
 	*x = AccountCheckStep{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3664,7 @@ func (x *AccountCheckStep) String() string {
 func (*AccountCheckStep) ProtoMessage() {}
 
 func (x *AccountCheckStep) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3677,7 @@ func (x *AccountCheckStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountCheckStep.ProtoReflect.Descriptor instead.
 func (*AccountCheckStep) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AccountCheckStep) GetName() string {
@@ -3415,7 +3714,7 @@ type GetCacheSizeRequest struct {
 
 func (x *GetCacheSizeRequest) Reset() {
 	*x = GetCacheSizeRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3726,7 @@ func (x *GetCacheSizeRequest) String() string {
 func (*GetCacheSizeRequest) ProtoMessage() {}
 
 func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3739,7 @@ func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeRequest.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetCacheSizeRequest) GetParent() string {
@@ -3468,7 +3767,7 @@ type GetCacheSizeResponse struct {
 
 func (x *GetCacheSizeResponse) Reset() {
 	*x = GetCacheSizeResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3779,7 @@ func (x *GetCacheSizeResponse) String() string {
 func (*GetCacheSizeResponse) ProtoMessage() {}
 
 func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3792,7 @@ func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeResponse.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
@@ -3522,7 +3821,7 @@ type ListCacheEntriesRequest struct {
 
 func (x *ListCacheEntriesRequest) Reset() {
 	*x = ListCacheEntriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3833,7 @@ func (x *ListCacheEntriesRequest) String() string {
 func (*ListCacheEntriesRequest) ProtoMessage() {}
 
 func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3846,7 @@ func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListCacheEntriesRequest) GetParent() string {
@@ -3598,7 +3897,7 @@ type ListCacheEntriesResponse struct {
 
 func (x *ListCacheEntriesResponse) Reset() {
 	*x = ListCacheEntriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3909,7 @@ func (x *ListCacheEntriesResponse) String() string {
 func (*ListCacheEntriesResponse) ProtoMessage() {}
 
 func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3922,7 @@ func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListCacheEntriesResponse) GetEntries() []*CacheEntry {
@@ -3657,7 +3956,7 @@ type CacheEntry struct {
 
 func (x *CacheEntry) Reset() {
 	*x = CacheEntry{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3968,7 @@ func (x *CacheEntry) String() string {
 func (*CacheEntry) ProtoMessage() {}
 
 func (x *CacheEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3981,7 @@ func (x *CacheEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEntry.ProtoReflect.Descriptor instead.
 func (*CacheEntry) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CacheEntry) GetId() string {
@@ -3730,7 +4029,7 @@ type ClearCacheRequest struct {
 
 func (x *ClearCacheRequest) Reset() {
 	*x = ClearCacheRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +4041,7 @@ func (x *ClearCacheRequest) String() string {
 func (*ClearCacheRequest) ProtoMessage() {}
 
 func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +4054,7 @@ func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheRequest.ProtoReflect.Descriptor instead.
 func (*ClearCacheRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ClearCacheRequest) GetParent() string {
@@ -3797,7 +4096,7 @@ type ClearCacheResponse struct {
 
 func (x *ClearCacheResponse) Reset() {
 	*x = ClearCacheResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +4108,7 @@ func (x *ClearCacheResponse) String() string {
 func (*ClearCacheResponse) ProtoMessage() {}
 
 func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +4121,7 @@ func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheResponse.ProtoReflect.Descriptor instead.
 func (*ClearCacheResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ClearCacheResponse) GetRemoved() int64 {
@@ -3859,7 +4158,7 @@ type ConnectionPool struct {
 
 func (x *ConnectionPool) Reset() {
 	*x = ConnectionPool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4170,7 @@ func (x *ConnectionPool) String() string {
 func (*ConnectionPool) ProtoMessage() {}
 
 func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4183,7 @@ func (x *ConnectionPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionPool.ProtoReflect.Descriptor instead.
 func (*ConnectionPool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ConnectionPool) GetName() string {
@@ -3962,7 +4261,7 @@ type ConnectionPoolChange struct {
 
 func (x *ConnectionPoolChange) Reset() {
 	*x = ConnectionPoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4273,7 @@ func (x *ConnectionPoolChange) String() string {
 func (*ConnectionPoolChange) ProtoMessage() {}
 
 func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4286,7 @@ func (x *ConnectionPoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionPoolChange.ProtoReflect.Descriptor instead.
 func (*ConnectionPoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ConnectionPoolChange) GetTime() *timestamppb.Timestamp {
@@ -4040,7 +4339,7 @@ type ListConnectionPoolsRequest struct {
 
 func (x *ListConnectionPoolsRequest) Reset() {
 	*x = ListConnectionPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4351,7 @@ func (x *ListConnectionPoolsRequest) String() string {
 func (*ListConnectionPoolsRequest) ProtoMessage() {}
 
 func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4364,7 @@ func (x *ListConnectionPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListConnectionPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListConnectionPoolsRequest) GetParent() string {
@@ -4102,7 +4401,7 @@ type ListConnectionPoolsResponse struct {
 
 func (x *ListConnectionPoolsResponse) Reset() {
 	*x = ListConnectionPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4413,7 @@ func (x *ListConnectionPoolsResponse) String() string {
 func (*ListConnectionPoolsResponse) ProtoMessage() {}
 
 func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4426,7 @@ func (x *ListConnectionPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListConnectionPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListConnectionPoolsResponse) GetConnectionPools() []*ConnectionPool {
@@ -4158,7 +4457,7 @@ type UpdateConnectionPoolRequest struct {
 
 func (x *UpdateConnectionPoolRequest) Reset() {
 	*x = UpdateConnectionPoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4469,7 @@ func (x *UpdateConnectionPoolRequest) String() string {
 func (*UpdateConnectionPoolRequest) ProtoMessage() {}
 
 func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4482,7 @@ func (x *UpdateConnectionPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConnectionPoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConnectionPoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpdateConnectionPoolRequest) GetConnectionPool() *ConnectionPool {
@@ -4227,7 +4526,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4538,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4551,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Budget) GetName() string {
@@ -4326,7 +4625,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[53]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4637,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[53]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4650,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -4388,7 +4687,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[54]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4400,7 +4699,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[54]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4712,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -4445,7 +4744,7 @@ type UpdateBudgetRequest struct {
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[55]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4457,7 +4756,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[55]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4470,7 +4769,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -4550,7 +4849,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\xc8\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\tbody_blob\"\xe5\x06\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
@@ -4570,7 +4869,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x05model\x18\x0e \x01(\tR\x05model\x12\x18\n" +
 	"\aaccount\x18\x0f \x01(\tR\aaccount\x12\x10\n" +
 	"\x03key\x18\x10 \x01(\x05R\x03key\x12C\n" +
-	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x8a\x02\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloadedJ\x04\b\x11\x10\x12J\x04\b\x12\x10\x13R\bmessagesR\x05usage\"\x8a\x02\n" +
 	"\rFailedAttempt\x12\x1a\n" +
 	"\x05error\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +
@@ -4643,7 +4942,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x123\n" +
 	"\x04runs\x18\x02 \x03(\tB\x1f\xfaA\x13\n" +
 	"\x11evalfleet.dev/Run\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
-	"\x1bReleaseRunGeneratesResponse\"\xeb\x02\n" +
+	"\x1bReleaseRunGeneratesResponse\"\xa6\x03\n" +
 	"\x12CountTokensRequest\x12<\n" +
 	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
 	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12 \n" +
@@ -4652,13 +4951,44 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\aaccount\x18\x03 \x01(\tR\aaccount\x12;\n" +
 	"\bmessages\x18\x04 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x121\n" +
 	"\x05tools\x18\x05 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12&\n" +
-	"\x0fmodel_args_json\x18\x06 \x01(\tR\rmodelArgsJson\x12C\n" +
+	"\x0fmodel_args_json\x18\x06 \x01(\tR\rmodelArgsJson\x129\n" +
+	"\x06prefix\x18\a \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x12C\n" +
 	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"{\n" +
 	"\x13CountTokensResponse\x12%\n" +
 	"\x0emessage_tokens\x18\x01 \x01(\x03R\rmessageTokens\x12\x1f\n" +
 	"\vtool_tokens\x18\x02 \x01(\x03R\n" +
 	"toolTokens\x12\x1c\n" +
-	"\testimated\x18\x03 \x01(\bR\testimated\"\xa4\a\n" +
+	"\testimated\x18\x03 \x01(\bR\testimated\"\x8e\x06\n" +
+	"\x0eCompactRequest\x12<\n" +
+	"\x06parent\x18\x01 \x01(\tB$\xe0A\x02\xfaA\x17\n" +
+	"\x15evalfleet.dev/Project\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
+	"\vattribution\x18\x03 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12 \n" +
+	"\x05model\x18\x04 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x05model\x12\x18\n" +
+	"\aaccount\x18\x05 \x01(\tR\aaccount\x12\x19\n" +
+	"\bbase_url\x18\x06 \x01(\tR\abaseUrl\x12&\n" +
+	"\x0fmodel_args_json\x18\a \x01(\tR\rmodelArgsJson\x12;\n" +
+	"\bmessages\x18\b \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x129\n" +
+	"\x06prefix\x18\t \x01(\v2!.evalfleet.model.v1.MessagePrefixR\x06prefix\x121\n" +
+	"\x05tools\x18\n" +
+	" \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools\x12\"\n" +
+	"\finstructions\x18\v \x01(\tR\finstructions\x12:\n" +
+	"\x06config\x18\f \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x123\n" +
+	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
+	"\vrecord_call\x18\x10 \x01(\bR\n" +
+	"recordCall\x12,\n" +
+	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\x99\x03\n" +
+	"\x0fCompactResponse\x123\n" +
+	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x121\n" +
+	"\x04call\x18\x04 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
+	"\bwarnings\x18\b \x03(\tR\bwarnings\x12J\n" +
+	"\x0ffailed_attempts\x18\t \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12;\n" +
+	"\bmessages\x18\x11 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x124\n" +
+	"\x05usage\x18\x12 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12C\n" +
+	"\toffloaded\x18\xc8\x01 \x03(\v2$.evalfleet.content.v1.OffloadedFieldR\toffloaded\"\xa4\a\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -4868,7 +5198,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"(CONNECTION_POOL_CHANGE_REASON_SLOW_START\x10\x01\x121\n" +
 	"-CONNECTION_POOL_CHANGE_REASON_STEADY_STATE_UP\x10\x02\x12,\n" +
 	"(CONNECTION_POOL_CHANGE_REASON_RATE_LIMIT\x10\x03\x12(\n" +
-	"$CONNECTION_POOL_CHANGE_REASON_MANUAL\x10\x042\xe1\x0f\n" +
+	"$CONNECTION_POOL_CHANGE_REASON_MANUAL\x10\x042\xed\x10\n" +
 	"\fModelService\x12\x8d\x01\n" +
 	"\bGenerate\x12#.evalfleet.model.v1.GenerateRequest\x1a$.evalfleet.model.v1.GenerateResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{parent=projects/*}/models:generate\x12\xb5\x01\n" +
 	"\x0eStreamGenerate\x12).evalfleet.model.v1.StreamGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"J\x82\xd3\xe4\x93\x02D:\arequest\"9/api/v1/{request.parent=projects/*}/models:streamGenerate0\x01\x12\x9f\x01\n" +
@@ -4878,7 +5208,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x0fReleaseGenerate\x12*.evalfleet.model.v1.ReleaseGenerateRequest\x1a+.evalfleet.model.v1.ReleaseGenerateResponse\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/models:release\x90\x02\x02\x12\xb4\x01\n" +
 	"\x13ReleaseRunGenerates\x12..evalfleet.model.v1.ReleaseRunGeneratesRequest\x1a/.evalfleet.model.v1.ReleaseRunGeneratesResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:releaseRuns\x90\x02\x02\x12\xa0\x01\n" +
 	"\fExtendPrefix\x12'.evalfleet.model.v1.ExtendPrefixRequest\x1a(.evalfleet.model.v1.ExtendPrefixResponse\"=\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/{parent=projects/*}/models:extendPrefix\x90\x02\x02\x12\x9c\x01\n" +
-	"\vCountTokens\x12&.evalfleet.model.v1.CountTokensRequest\x1a'.evalfleet.model.v1.CountTokensResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:countTokens\x90\x02\x01\x12{\n" +
+	"\vCountTokens\x12&.evalfleet.model.v1.CountTokensRequest\x1a'.evalfleet.model.v1.CountTokensResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:countTokens\x90\x02\x01\x12\x89\x01\n" +
+	"\aCompact\x12\".evalfleet.model.v1.CompactRequest\x1a#.evalfleet.model.v1.CompactResponse\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/models:compact\x12{\n" +
 	"\bGetModel\x12#.evalfleet.model.v1.GetModelRequest\x1a\x19.evalfleet.model.v1.Model\"/\x82\xd3\xe4\x93\x02&\x12$/api/v1/{name=providers/*/models/**}\x90\x02\x01\x12v\n" +
 	"\n" +
 	"ListModels\x12%.evalfleet.model.v1.ListModelsRequest\x1a&.evalfleet.model.v1.ListModelsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v1/models\x90\x02\x01\x12\x82\x01\n" +
@@ -4909,7 +5240,7 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
 	(AccountCheckResult)(0),             // 1: evalfleet.model.v1.AccountCheckResult
@@ -4940,84 +5271,87 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*ReleaseRunGeneratesResponse)(nil), // 26: evalfleet.model.v1.ReleaseRunGeneratesResponse
 	(*CountTokensRequest)(nil),          // 27: evalfleet.model.v1.CountTokensRequest
 	(*CountTokensResponse)(nil),         // 28: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                       // 29: evalfleet.model.v1.Model
-	(*Capabilities)(nil),                // 30: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                      // 31: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),             // 32: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),           // 33: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 34: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),        // 35: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),       // 36: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                    // 37: evalfleet.model.v1.Provider
-	(*Account)(nil),                     // 38: evalfleet.model.v1.Account
-	(*CheckAccountsRequest)(nil),        // 39: evalfleet.model.v1.CheckAccountsRequest
-	(*CheckAccountsResponse)(nil),       // 40: evalfleet.model.v1.CheckAccountsResponse
-	(*AccountCheck)(nil),                // 41: evalfleet.model.v1.AccountCheck
-	(*AccountCheckStep)(nil),            // 42: evalfleet.model.v1.AccountCheckStep
-	(*GetCacheSizeRequest)(nil),         // 43: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),        // 44: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),     // 45: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil),    // 46: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),                  // 47: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),           // 48: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),          // 49: evalfleet.model.v1.ClearCacheResponse
-	(*ConnectionPool)(nil),              // 50: evalfleet.model.v1.ConnectionPool
-	(*ConnectionPoolChange)(nil),        // 51: evalfleet.model.v1.ConnectionPoolChange
-	(*ListConnectionPoolsRequest)(nil),  // 52: evalfleet.model.v1.ListConnectionPoolsRequest
-	(*ListConnectionPoolsResponse)(nil), // 53: evalfleet.model.v1.ListConnectionPoolsResponse
-	(*UpdateConnectionPoolRequest)(nil), // 54: evalfleet.model.v1.UpdateConnectionPoolRequest
-	(*Budget)(nil),                      // 55: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),          // 56: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),         // 57: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),         // 58: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                                 // 59: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                                 // 60: evalfleet.model.v1.RawResponse.HeadersEntry
-	nil,                                 // 61: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 62: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 63: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 64: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 65: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 66: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 67: google.protobuf.Duration
-	(*v12.OffloadedField)(nil),          // 68: evalfleet.content.v1.OffloadedField
-	(*ModelOutput)(nil),                 // 69: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 70: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 71: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 72: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 73: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 74: evalfleet.effect.v1.Note
-	(*fieldmaskpb.FieldMask)(nil),       // 75: google.protobuf.FieldMask
+	(*CompactRequest)(nil),              // 29: evalfleet.model.v1.CompactRequest
+	(*CompactResponse)(nil),             // 30: evalfleet.model.v1.CompactResponse
+	(*Model)(nil),                       // 31: evalfleet.model.v1.Model
+	(*Capabilities)(nil),                // 32: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                      // 33: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),             // 34: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),           // 35: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 36: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),        // 37: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),       // 38: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                    // 39: evalfleet.model.v1.Provider
+	(*Account)(nil),                     // 40: evalfleet.model.v1.Account
+	(*CheckAccountsRequest)(nil),        // 41: evalfleet.model.v1.CheckAccountsRequest
+	(*CheckAccountsResponse)(nil),       // 42: evalfleet.model.v1.CheckAccountsResponse
+	(*AccountCheck)(nil),                // 43: evalfleet.model.v1.AccountCheck
+	(*AccountCheckStep)(nil),            // 44: evalfleet.model.v1.AccountCheckStep
+	(*GetCacheSizeRequest)(nil),         // 45: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),        // 46: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),     // 47: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil),    // 48: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),                  // 49: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),           // 50: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),          // 51: evalfleet.model.v1.ClearCacheResponse
+	(*ConnectionPool)(nil),              // 52: evalfleet.model.v1.ConnectionPool
+	(*ConnectionPoolChange)(nil),        // 53: evalfleet.model.v1.ConnectionPoolChange
+	(*ListConnectionPoolsRequest)(nil),  // 54: evalfleet.model.v1.ListConnectionPoolsRequest
+	(*ListConnectionPoolsResponse)(nil), // 55: evalfleet.model.v1.ListConnectionPoolsResponse
+	(*UpdateConnectionPoolRequest)(nil), // 56: evalfleet.model.v1.UpdateConnectionPoolRequest
+	(*Budget)(nil),                      // 57: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 58: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 59: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 60: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 61: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 62: evalfleet.model.v1.RawResponse.HeadersEntry
+	nil,                                 // 63: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 64: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 65: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 66: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 67: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 68: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 69: google.protobuf.Duration
+	(*v12.OffloadedField)(nil),          // 70: evalfleet.content.v1.OffloadedField
+	(*ModelOutput)(nil),                 // 71: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 72: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 73: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 74: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 75: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 76: evalfleet.effect.v1.Note
+	(*ModelUsage)(nil),                  // 77: evalfleet.model.v1.ModelUsage
+	(*fieldmaskpb.FieldMask)(nil),       // 78: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	62, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	63, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	64, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	65, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	4,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	64, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	65, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	66, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	66, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	67, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	68, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	7,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	67, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	68, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	69, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	70, // 8: evalfleet.model.v1.GenerateRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	4,  // 9: evalfleet.model.v1.ExtendPrefixRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	63, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	68, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	65, // 10: evalfleet.model.v1.ExtendPrefixRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	70, // 11: evalfleet.model.v1.ExtendPrefixRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	4,  // 12: evalfleet.model.v1.ExtendPrefixResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	59, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	60, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
-	69, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	70, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	61, // 13: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	62, // 14: evalfleet.model.v1.RawResponse.headers:type_name -> evalfleet.model.v1.RawResponse.HeadersEntry
+	71, // 15: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	72, // 16: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 17: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	71, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	66, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	73, // 18: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	68, // 19: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
 	8,  // 20: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
 	4,  // 21: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	10, // 22: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	63, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	31, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	68, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	72, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	67, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	71, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	65, // 23: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	33, // 24: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	70, // 25: evalfleet.model.v1.GenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	74, // 26: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	69, // 27: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	73, // 28: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
 	3,  // 29: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
 	13, // 30: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
 	14, // 31: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
@@ -5025,79 +5359,95 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	17, // 33: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
 	9,  // 34: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
 	8,  // 35: evalfleet.model.v1.StreamGenerateResponse.raw:type_name -> evalfleet.model.v1.RawResponse
-	68, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	70, // 36: evalfleet.model.v1.StreamGenerateResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
 	15, // 37: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	73, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	74, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	63, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	64, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	68, // 42: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
-	30, // 43: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	31, // 44: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	31, // 45: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
-	29, // 46: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	37, // 47: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	38, // 48: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	41, // 49: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
-	42, // 50: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
-	1,  // 51: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
-	61, // 52: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	47, // 53: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	72, // 54: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	51, // 55: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
-	72, // 56: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
-	2,  // 57: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
-	50, // 58: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
-	50, // 59: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
-	75, // 60: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
-	55, // 61: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	55, // 62: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	75, // 63: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
-	3,  // 64: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	11, // 65: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	18, // 66: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	19, // 67: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	21, // 68: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	23, // 69: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	25, // 70: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	5,  // 71: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
-	27, // 72: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	32, // 73: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	33, // 74: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	35, // 75: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	39, // 76: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
-	43, // 77: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	45, // 78: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	48, // 79: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	52, // 80: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
-	54, // 81: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
-	56, // 82: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	58, // 83: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	9,  // 84: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	12, // 85: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	12, // 86: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	20, // 87: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	22, // 88: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	24, // 89: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	26, // 90: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	6,  // 91: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
-	28, // 92: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	29, // 93: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	34, // 94: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	36, // 95: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	40, // 96: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
-	44, // 97: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	46, // 98: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	49, // 99: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	53, // 100: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
-	50, // 101: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
-	57, // 102: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	55, // 103: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	84, // [84:104] is the sub-list for method output_type
-	64, // [64:84] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	75, // 38: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	76, // 39: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	65, // 40: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	66, // 41: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	4,  // 42: evalfleet.model.v1.CountTokensRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	70, // 43: evalfleet.model.v1.CountTokensRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	64, // 44: evalfleet.model.v1.CompactRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	65, // 45: evalfleet.model.v1.CompactRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	4,  // 46: evalfleet.model.v1.CompactRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
+	66, // 47: evalfleet.model.v1.CompactRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	68, // 48: evalfleet.model.v1.CompactRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	69, // 49: evalfleet.model.v1.CompactRequest.timeout:type_name -> google.protobuf.Duration
+	70, // 50: evalfleet.model.v1.CompactRequest.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	72, // 51: evalfleet.model.v1.CompactResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	73, // 52: evalfleet.model.v1.CompactResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	10, // 53: evalfleet.model.v1.CompactResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	65, // 54: evalfleet.model.v1.CompactResponse.messages:type_name -> evalfleet.model.v1.ChatMessage
+	77, // 55: evalfleet.model.v1.CompactResponse.usage:type_name -> evalfleet.model.v1.ModelUsage
+	70, // 56: evalfleet.model.v1.CompactResponse.offloaded:type_name -> evalfleet.content.v1.OffloadedField
+	32, // 57: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	33, // 58: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	33, // 59: evalfleet.model.v1.Prices.long_input:type_name -> evalfleet.model.v1.Prices
+	31, // 60: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	39, // 61: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	40, // 62: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	43, // 63: evalfleet.model.v1.CheckAccountsResponse.checks:type_name -> evalfleet.model.v1.AccountCheck
+	44, // 64: evalfleet.model.v1.AccountCheck.steps:type_name -> evalfleet.model.v1.AccountCheckStep
+	1,  // 65: evalfleet.model.v1.AccountCheckStep.result:type_name -> evalfleet.model.v1.AccountCheckResult
+	63, // 66: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	49, // 67: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	74, // 68: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	53, // 69: evalfleet.model.v1.ConnectionPool.history:type_name -> evalfleet.model.v1.ConnectionPoolChange
+	74, // 70: evalfleet.model.v1.ConnectionPoolChange.time:type_name -> google.protobuf.Timestamp
+	2,  // 71: evalfleet.model.v1.ConnectionPoolChange.reason:type_name -> evalfleet.model.v1.ConnectionPoolChangeReason
+	52, // 72: evalfleet.model.v1.ListConnectionPoolsResponse.connection_pools:type_name -> evalfleet.model.v1.ConnectionPool
+	52, // 73: evalfleet.model.v1.UpdateConnectionPoolRequest.connection_pool:type_name -> evalfleet.model.v1.ConnectionPool
+	78, // 74: evalfleet.model.v1.UpdateConnectionPoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	57, // 75: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	57, // 76: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	78, // 77: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
+	3,  // 78: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	11, // 79: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	18, // 80: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	19, // 81: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	21, // 82: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	23, // 83: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	25, // 84: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	5,  // 85: evalfleet.model.v1.ModelService.ExtendPrefix:input_type -> evalfleet.model.v1.ExtendPrefixRequest
+	27, // 86: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	29, // 87: evalfleet.model.v1.ModelService.Compact:input_type -> evalfleet.model.v1.CompactRequest
+	34, // 88: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	35, // 89: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	37, // 90: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	41, // 91: evalfleet.model.v1.ModelService.CheckAccounts:input_type -> evalfleet.model.v1.CheckAccountsRequest
+	45, // 92: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	47, // 93: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	50, // 94: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	54, // 95: evalfleet.model.v1.LimitService.ListConnectionPools:input_type -> evalfleet.model.v1.ListConnectionPoolsRequest
+	56, // 96: evalfleet.model.v1.LimitService.UpdateConnectionPool:input_type -> evalfleet.model.v1.UpdateConnectionPoolRequest
+	58, // 97: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	60, // 98: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	9,  // 99: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	12, // 100: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	12, // 101: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	20, // 102: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	22, // 103: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	24, // 104: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	26, // 105: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	6,  // 106: evalfleet.model.v1.ModelService.ExtendPrefix:output_type -> evalfleet.model.v1.ExtendPrefixResponse
+	28, // 107: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	30, // 108: evalfleet.model.v1.ModelService.Compact:output_type -> evalfleet.model.v1.CompactResponse
+	31, // 109: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	36, // 110: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	38, // 111: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	42, // 112: evalfleet.model.v1.ModelService.CheckAccounts:output_type -> evalfleet.model.v1.CheckAccountsResponse
+	46, // 113: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	48, // 114: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	51, // 115: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	55, // 116: evalfleet.model.v1.LimitService.ListConnectionPools:output_type -> evalfleet.model.v1.ListConnectionPoolsResponse
+	52, // 117: evalfleet.model.v1.LimitService.UpdateConnectionPool:output_type -> evalfleet.model.v1.ConnectionPool
+	59, // 118: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	57, // 119: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	99, // [99:120] is the sub-list for method output_type
+	78, // [78:99] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -5122,15 +5472,15 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		(*GenerateDelta_ToolCall)(nil),
 		(*GenerateDelta_Part)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[26].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[52].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -28,6 +28,7 @@ const (
 	ModelService_ReleaseRunGenerates_FullMethodName = "/evalfleet.model.v1.ModelService/ReleaseRunGenerates"
 	ModelService_ExtendPrefix_FullMethodName        = "/evalfleet.model.v1.ModelService/ExtendPrefix"
 	ModelService_CountTokens_FullMethodName         = "/evalfleet.model.v1.ModelService/CountTokens"
+	ModelService_Compact_FullMethodName             = "/evalfleet.model.v1.ModelService/Compact"
 	ModelService_GetModel_FullMethodName            = "/evalfleet.model.v1.ModelService/GetModel"
 	ModelService_ListModels_FullMethodName          = "/evalfleet.model.v1.ModelService/ListModels"
 	ModelService_ListProviders_FullMethodName       = "/evalfleet.model.v1.ModelService/ListProviders"
@@ -71,6 +72,12 @@ type ModelServiceClient interface {
 	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one, else by an
 	// estimate; the response states which.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
+	// Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
+	// messages. A provider, model or server that cannot compact the conversation fails with CAPABILITY_UNSUPPORTED of
+	// `compaction`; let the model summarise it instead. With a request_id the call happens once, as Generate's, and
+	// CancelGenerate, ReleaseGenerate and ReleaseRunGenerates apply to it; it has no stream to attach to. Calls have 10
+	// connections of their own for each pool of Generate.
+	Compact(ctx context.Context, in *CompactRequest, opts ...grpc.CallOption) (*CompactResponse, error)
 	// GetModel returns the known facts about a model: limits, capabilities, prices.
 	GetModel(ctx context.Context, in *GetModelRequest, opts ...grpc.CallOption) (*Model, error)
 	// ListModels lists the models with known names, of all providers or of one. Providers accept other names too.
@@ -208,6 +215,16 @@ func (c *modelServiceClient) CountTokens(ctx context.Context, in *CountTokensReq
 	return out, nil
 }
 
+func (c *modelServiceClient) Compact(ctx context.Context, in *CompactRequest, opts ...grpc.CallOption) (*CompactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompactResponse)
+	err := c.cc.Invoke(ctx, ModelService_Compact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *modelServiceClient) GetModel(ctx context.Context, in *GetModelRequest, opts ...grpc.CallOption) (*Model, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Model)
@@ -285,6 +302,12 @@ type ModelServiceServer interface {
 	// CountTokens counts the tokens of messages and tools, by the provider's own count if it has one, else by an
 	// estimate; the response states which.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
+	// Compact shortens a conversation by the provider's own compaction: its messages take the place of all but the system
+	// messages. A provider, model or server that cannot compact the conversation fails with CAPABILITY_UNSUPPORTED of
+	// `compaction`; let the model summarise it instead. With a request_id the call happens once, as Generate's, and
+	// CancelGenerate, ReleaseGenerate and ReleaseRunGenerates apply to it; it has no stream to attach to. Calls have 10
+	// connections of their own for each pool of Generate.
+	Compact(context.Context, *CompactRequest) (*CompactResponse, error)
 	// GetModel returns the known facts about a model: limits, capabilities, prices.
 	GetModel(context.Context, *GetModelRequest) (*Model, error)
 	// ListModels lists the models with known names, of all providers or of one. Providers accept other names too.
@@ -331,6 +354,9 @@ func (UnimplementedModelServiceServer) ExtendPrefix(context.Context, *ExtendPref
 }
 func (UnimplementedModelServiceServer) CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountTokens not implemented")
+}
+func (UnimplementedModelServiceServer) Compact(context.Context, *CompactRequest) (*CompactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Compact not implemented")
 }
 func (UnimplementedModelServiceServer) GetModel(context.Context, *GetModelRequest) (*Model, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetModel not implemented")
@@ -506,6 +532,24 @@ func _ModelService_CountTokens_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ModelService_Compact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelServiceServer).Compact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelService_Compact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelServiceServer).Compact(ctx, req.(*CompactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ModelService_GetModel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetModelRequest)
 	if err := dec(in); err != nil {
@@ -608,6 +652,10 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountTokens",
 			Handler:    _ModelService_CountTokens_Handler,
+		},
+		{
+			MethodName: "Compact",
+			Handler:    _ModelService_Compact_Handler,
 		},
 		{
 			MethodName: "GetModel",

@@ -295,7 +295,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.Control() != claude.NoThinking,
-			ToolResultImages: true, ToolResultDocuments: true, CountTokens: !m.site.noCount, Batch: m.batch != nil,
+			ToolResultImages: true, ToolResultDocuments: true, CountTokens: !m.site.noCount, Batch: m.batch != nil, Compaction: g.compacts(),
 		},
 		Fetches:   m.fetches,
 		Batch:     m.batch,

@@ -30,11 +30,22 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
+	return m.generate(ctx, p, r, func(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) { return output, nil })
+}
+
+// generate makes an attempt by a plan. finish makes its output of the model's.
+func (m *model) generate(
+	ctx context.Context, p *plan, r *provider.Request, finish func(*modelv1.ModelOutput) (*modelv1.ModelOutput, error),
+) (*provider.Response, error) {
 	r, restore := provider.Restored(r, p.offered)
-	response, err := m.attempt(ctx, r, p)
+	whole := func(output *modelv1.ModelOutput) (*modelv1.ModelOutput, error) {
+		restore(output)
+		return finish(output)
+	}
+	response, err := m.attempt(ctx, r, p, whole)
 	if p.Stream && m.args.Streaming.Always == nil && isDenied(err) {
 		p.Stream = false
-		if response, err = m.attempt(ctx, r, p); err == nil {
+		if response, err = m.attempt(ctx, r, p, whole); err == nil {
 			m.noStream.Store(true)
 			p.warnings = append(p.warnings, fmt.Sprintf(
 				"%s may not be streamed with the account's rights; grant bedrock:InvokeModelWithResponseStream, or set the model argument streaming to false", m.name,
@@ -44,7 +55,6 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	restore(response.Output)
 	response.Warnings = p.warnings
 	return response, nil
 }
@@ -58,15 +68,21 @@ func isDenied(err error) bool {
 	return ok && said.Type == denied
 }
 
-// attempt makes an attempt with the account's credentials of now.
-func (m *model) attempt(ctx context.Context, r *provider.Request, p *plan) (*provider.Response, error) {
+// attempt makes an attempt with the account's credentials of now. finish makes its output of the model's.
+func (m *model) attempt(
+	ctx context.Context, r *provider.Request, p *plan, finish func(*modelv1.ModelOutput) (*modelv1.ModelOutput, error),
+) (*provider.Response, error) {
 	entry, err := m.door.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a := &attempt{model: m, entry: entry, plan: p, request: r}
 	response, err := entry.AttemptSeries(r, p.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
-		return a.run(ctx, s, body)
+		output, err := a.run(ctx, s, body)
+		if err != nil {
+			return nil, err
+		}
+		return finish(output)
 	})
 	if failure, ok := provider.As(err); ok && failure.Auth && entry.refused != nil {
 		entry.refused()

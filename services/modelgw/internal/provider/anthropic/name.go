@@ -46,6 +46,10 @@ func (g generation) window() int64 {
 	return 1_000_000
 }
 
+// compacts reports whether the server compacts conversations with the model:
+// https://platform.claude.com/docs/en/build-with-claude/compaction.
+func (g generation) compacts() bool { return g.Version >= 46 }
+
 // calmWhenOff reports whether the model accepts at most high effort while it does not think.
 func (g generation) calmWhenOff() bool {
 	return g.Is(claude.Opus, 50, 55) || g.Is(claude.Sonnet, 55, 60) || g.Is(claude.Haiku, 55, 60)

@@ -1,12 +1,10 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -152,14 +150,8 @@ func (p *plan) compact(before bool, window int64) {
 	if asked {
 		return
 	}
-	trigger, edit := &orderedjson.Object{}, &orderedjson.Object{}
-	trigger.Set("type", "input_tokens")
-	trigger.Set("value", json.Number(strconv.FormatInt(window-compactMargin, 10)))
-	edit.Set("type", compactEdit)
-	edit.Set("trigger", trigger)
-	management.Set("edits", append(list, edit))
-	p.Members = slices.DeleteFunc(p.Members, func(m dialect.Member) bool { return m.Name == contextMember })
-	p.Members = append(p.Members, dialect.Member{Name: contextMember, JSON: string(orderedjson.Append(nil, management))})
+	management.Set("edits", append(list, compaction(window-compactMargin)))
+	p.setMember(contextMember, management)
 }
 
 // readHeaders removes preview features from the headers of the configuration, where they may have two names.

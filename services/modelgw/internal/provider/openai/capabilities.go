@@ -48,7 +48,7 @@ func (m *model) CapabilitiesOf(c *modelv1.GenerateConfig) provider.Capabilities 
 	if m.usesResponses(c) {
 		caps.Fetches.Documents = m.atVendor
 		caps.Ignored, caps.Dropped, caps.ExtraBody = slices.Clone(responsesapi.Ignored), slices.Clone(responsesapi.Dropped), append(slices.Clone(responsesapi.ExtraBody), backgroundMember)
-		caps.Features.ToolResultImages = true
+		caps.Features.ToolResultImages, caps.Features.Compaction = true, true
 		caps.Features.Streaming = caps.Features.Streaming && !m.unverified.stream.Load()
 		if !m.name.samples(c) {
 			caps.Ignored = append(caps.Ignored, sampling...)
