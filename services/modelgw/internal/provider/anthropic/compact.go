@@ -50,6 +50,8 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		switch reason := chat.StopReason(output); {
 		case brokenOff:
 			return nil, &provider.Error{Provider: Name, Class: provider.Transient, Status: http.StatusOK, Message: "the stream ended before the end of the summary"}
+		case format.Summarized(message) && reason == modelv1.StopReason_STOP_REASON_MAX_TOKENS: // The rest of the conversation would be lost.
+			return nil, &provider.Error{Provider: Name, Status: http.StatusOK, Message: "the summary did not fit into max_tokens; raise it, or leave it out"}
 		case format.Summarized(message):
 			return &modelv1.ModelOutput{Model: output.GetModel(), Usage: output.GetUsage()}, nil
 		case reason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH:

@@ -158,6 +158,7 @@ func TestAModelThatDoesNotCompact(t *testing.T) {
 		"an empty block":        {200, `{"id":"m","model":"served","content":[{"type":"compaction","content":null}],"stop_reason":"end_turn",` + compactUsage + `}`, unsupported, true},
 		"no context management": {400, `{"type":"error","error":{"type":"invalid_request_error","message":"claude-x does not support context management."}}`, unsupported, false},
 		"no compaction":         {400, `{"type":"error","error":{"type":"invalid_request_error","message":"This model does not support the compact_20260112 strategy."}}`, unsupported, false},
+		"a summary cut short":   {200, `{"id":"m","model":"served","content":[{"type":"compaction","content":"sho"}],"stop_reason":"max_tokens",` + compactUsage + `}`, rejected, true},
 		"an unknown member":     {400, `{"message":"context_management: Extra inputs are not permitted"}`, unsupported, false},
 		"an unknown feature":    {400, `{"message":"invalid beta flag"}`, unsupported, false},
 		"another refusal":       {400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one message is required"}}`, rejected, false},
