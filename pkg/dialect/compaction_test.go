@@ -9,7 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	"github.com/evalfleet/evalfleet/pkg/dialect/bedrockconverse"
 	"github.com/evalfleet/evalfleet/pkg/dialect/gemini"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistralchat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/mistralconversations"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openairesponses"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -24,7 +27,7 @@ func TestACompactedConversationIsReadByItsProviderAlone(t *testing.T) {
 	for document, role := range map[string]modelv1.Role{byOpenAI: modelv1.Role_ROLE_USER, byAnthropic: modelv1.Role_ROLE_ASSISTANT} {
 		part := &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: document}}}
 		require.True(t, dialect.IsCompaction(part))
-		for _, codec := range []dialect.Codec{openairesponses.Codec{}, anthropic.Codec{}, openaichat.Codec{}, gemini.Codec{}} {
+		for _, codec := range []dialect.Codec{openairesponses.Codec{}, anthropic.Codec{}, openaichat.Codec{}, gemini.Codec{}, bedrockconverse.Codec{}, mistralchat.Codec{}, mistralconversations.Codec{}} {
 			_, err := codec.AppendRequest(nil, &dialect.Request{
 				Model: "m", Messages: []*modelv1.ChatMessage{chat.User("q"), {Role: role, Content: chat.ListContent(part)}, chat.User("and")}, Config: &modelv1.GenerateConfig{},
 			})

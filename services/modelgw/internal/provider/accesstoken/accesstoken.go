@@ -38,7 +38,8 @@ func (t *Token) lives(remaining time.Duration) bool {
 	return !t.Value.IsZero() && (t.Expires.IsZero() || time.Until(t.Expires) > remaining)
 }
 
-// Fetch fetches a token. Its errors are those of a provider's attempt and hold no secret.
+// Fetch fetches a token. It must end with its context, since all callers wait for it. Its errors are those of a
+// provider's attempt and hold no secret.
 type Fetch func(ctx context.Context) (Token, error)
 
 // Source gives the token of one account. It is safe for concurrent use.

@@ -36,7 +36,7 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	if err != nil {
 		return nil, err
 	}
-	p.compactNow(instructions)
+	p.compactNow(instructions, m.site)
 	whole, brokenOff := *r, false
 	whole.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
 		if !brokenOff && r.Unfinished != nil { // What broke off is a failure too, and counts once.
@@ -50,6 +50,8 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 		switch reason := chat.StopReason(output); {
 		case brokenOff:
 			return nil, &provider.Error{Provider: Name, Class: provider.Transient, Status: http.StatusOK, Message: "the stream ended before the end of the summary"}
+		case format.Summarized(message) && reason == modelv1.StopReason_STOP_REASON_MAX_TOKENS: // The rest of the conversation would be lost.
+			return nil, &provider.Error{Provider: Name, Status: http.StatusOK, Message: "the summary did not fit into max_tokens; raise it, or leave it out"}
 		case format.Summarized(message):
 			return &modelv1.ModelOutput{Model: output.GetModel(), Usage: output.GetUsage()}, nil
 		case reason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
@@ -76,14 +78,21 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	return response, nil
 }
 
-// refusesCompaction reports whether the server refused a request because the model does not compact.
+// refusesCompaction reports whether the server refused a request because the model, or the server itself, does not
+// compact. A server that does not know the preview feature takes the edit of the context for a member too many.
 func refusesCompaction(e *provider.Error) bool {
-	return e.Status == http.StatusBadRequest && strings.Contains(e.Message, "does not support") &&
-		(strings.Contains(e.Message, "context management") || strings.Contains(e.Message, "compact"))
+	if e.Status != http.StatusBadRequest {
+		return false
+	}
+	if strings.Contains(e.Message, contextMember+": Extra inputs are not permitted") || strings.Contains(e.Message, "invalid beta flag") {
+		return true
+	}
+	return strings.Contains(e.Message, "does not support") && (strings.Contains(e.Message, "context management") || strings.Contains(e.Message, "compact"))
 }
 
-// compactNow makes the server compact the conversation, and not continue it.
-func (p *plan) compactNow(instructions string) {
+// compactNow makes the server compact the conversation, and not continue it. The site's members of the body name the
+// preview feature, too.
+func (p *plan) compactNow(instructions string, at *site) {
 	edit := compaction(compactFrom)
 	if instructions != "" {
 		edit.Set("instructions", instructions)
@@ -92,7 +101,10 @@ func (p *plan) compactNow(instructions string) {
 	management := &orderedjson.Object{}
 	management.Set("edits", []any{edit})
 	p.betas = append(p.betas, betaCompaction)
-	p.setMember(contextMember, management)
+	p.setMember(contextMember, orderedjson.Append(nil, management))
+	for _, own := range at.members(trimmed(p.betas)) {
+		p.setMember(own.Name, []byte(own.JSON))
+	}
 }
 
 // compaction is an edit of the context that compacts it from a number of tokens of input on.
@@ -105,8 +117,8 @@ func compaction(from int64) *orderedjson.Object {
 	return edit
 }
 
-// setMember sets a member of the request, in place of one of the same name.
-func (p *plan) setMember(name string, value *orderedjson.Object) {
+// setMember sets a member of the request to a JSON value, in place of one of the same name.
+func (p *plan) setMember(name string, value []byte) {
 	p.Members = slices.DeleteFunc(p.Members, func(m dialect.Member) bool { return m.Name == name })
-	p.Members = append(p.Members, dialect.Member{Name: name, JSON: string(orderedjson.Append(nil, value))})
+	p.Members = append(p.Members, dialect.Member{Name: name, JSON: string(value)})
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
 const (
@@ -156,6 +158,9 @@ func TestAModelThatDoesNotCompact(t *testing.T) {
 		"an empty block":        {200, `{"id":"m","model":"served","content":[{"type":"compaction","content":null}],"stop_reason":"end_turn",` + compactUsage + `}`, unsupported, true},
 		"no context management": {400, `{"type":"error","error":{"type":"invalid_request_error","message":"claude-x does not support context management."}}`, unsupported, false},
 		"no compaction":         {400, `{"type":"error","error":{"type":"invalid_request_error","message":"This model does not support the compact_20260112 strategy."}}`, unsupported, false},
+		"a summary cut short":   {200, `{"id":"m","model":"served","content":[{"type":"compaction","content":"sho"}],"stop_reason":"max_tokens",` + compactUsage + `}`, rejected, true},
+		"an unknown member":     {400, `{"message":"context_management: Extra inputs are not permitted"}`, unsupported, false},
+		"an unknown feature":    {400, `{"message":"invalid beta flag"}`, unsupported, false},
 		"another refusal":       {400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one message is required"}}`, rejected, false},
 		"too long":              {400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 300000 tokens > 200000 maximum"}}`, rejected, false},
 	} {
@@ -179,6 +184,45 @@ func TestAModelThatDoesNotCompact(t *testing.T) {
 			if test.want == unsupported {
 				assert.ErrorContains(t, err, "summarise")
 			}
+		})
+	}
+}
+
+// A cloud gets the preview feature where it reads such: Bedrock in the body, without which it refuses the edit, and Vertex
+// AI in a header.
+func TestACompactionInACloud(t *testing.T) {
+	t.Parallel()
+	for model, test := range map[string]struct{ path, version, header string }{
+		"bedrock/us.anthropic.claude-opus-4-8": {
+			"/model/us.anthropic.claude-opus-4-8/invoke", `"anthropic_version":"bedrock-2023-05-31","anthropic_beta":["of-the-request","compact-2026-01-12"]`, "compact-2026-01-12,of-the-request",
+		},
+		"vertex/claude-opus-4-8": {
+			"/projects/p/locations/us-east5/publishers/anthropic/models/claude-opus-4-8:rawPredict", `"anthropic_version":"vertex-2023-10-16"`, "compact-2026-01-12,of-the-request",
+		},
+	} {
+		t.Run(model, func(t *testing.T) {
+			t.Parallel()
+			v, url := newVendor(t, map[string][]string{test.path: {summarized}})
+			c := bedrockAt(url)
+			c.Vertex = anthropic.VertexConfig{BaseURL: url, Project: "p", Region: "us-east5"}
+			c.Vertex.Credentials = providertest.GoogleCredentials(t)
+			p, err := openModel(t, c, provider.Spec{Model: model, Args: `{"betas":["of-the-request"]}`})
+			require.NoError(t, err)
+			assert.True(t, p.Capabilities().Features.GetCompaction())
+			response, err := p.(provider.Compactor).Compact(t.Context(), &provider.Request{
+				Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{MaxTokens: new(int64(100))},
+			}, "")
+			require.NoError(t, err)
+			assert.Len(t, response.Compacted, 2)
+			body, err := json.Marshal(v.asked[0].body)
+			require.NoError(t, err)
+			want := `{"max_tokens":100,"messages":[{"role":"user","content":"q"}],"context_management":` +
+				`{"edits":[{"type":"compact_20260112","trigger":{"type":"input_tokens","value":50000},"pause_after_compaction":true}]},` + test.version
+			if strings.HasPrefix(model, "vertex/") {
+				want += `,"stream":false`
+			}
+			assert.JSONEq(t, want+"}", string(body))
+			assert.Equal(t, test.header, v.asked[0].header.Get("anthropic-beta"))
 		})
 	}
 }

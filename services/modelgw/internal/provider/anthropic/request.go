@@ -151,7 +151,7 @@ func (p *plan) compact(before bool, window int64) {
 		return
 	}
 	management.Set("edits", append(list, compaction(window-compactMargin)))
-	p.setMember(contextMember, management)
+	p.setMember(contextMember, orderedjson.Append(nil, management))
 }
 
 // readHeaders removes preview features from the headers of the configuration, where they may have two names.

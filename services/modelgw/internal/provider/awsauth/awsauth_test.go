@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -236,6 +237,22 @@ func TestCredentialsAreNotAwaitedLongerThanTheCall(t *testing.T) {
 	cancel()
 	_, err := signer(t, role()).Client(ctx, "")
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A service that does not answer holds up the calls of the account for a time, and not until the process ends.
+func TestAServiceOfCredentialsThatDoesNotAnswer(t *testing.T) {
+	clean(t)
+	release := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(s.Close)
+	defer close(release)
+	t.Setenv("AWS_ENDPOINT_URL_STS", s.URL)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only if it is held up
+	defer cancel()
+	source := awsauth.NewSource(awsauth.Owner{Provider: "p", Account: "a", Hint: "set the key"}, role(), http.DefaultClient).Within(time.Millisecond)
+	_, err := awsauth.NewSigner(source, "bedrock").Client(ctx, "")
+	require.ErrorContains(t, err, "STS AssumeRole cannot be reached")
+	assert.Equal(t, provider.Transient, provider.ClassOfError(err))
 }
 
 func TestAnAccountIsChecked(t *testing.T) {

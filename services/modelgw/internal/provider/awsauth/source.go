@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
@@ -28,6 +30,8 @@ type Source struct {
 	owner   Owner
 	account Account
 	http    *http.Client
+	// timeout bounds each request for credentials.
+	timeout time.Duration
 
 	mu     sync.Mutex
 	loaded *loaded
@@ -50,8 +54,12 @@ type loaded struct {
 // NewSource returns the source of an account. client is the base of the clients that sign; credentials are fetched with
 // AWS's own, which gives up soon where an instance's address does not answer.
 func NewSource(owner Owner, account Account, client *http.Client) *Source {
-	return &Source{owner: owner, account: account, http: client}
+	return &Source{owner: owner, account: account, http: client, timeout: fetchTimeout}
 }
+
+// fetchTimeout bounds a request for credentials: AWS's client has no bound of its own, and all calls of the account wait
+// for the same request.
+const fetchTimeout = 30 * time.Second
 
 // Region returns the account's region, or that of its profile. Without any it fails with PROVIDER_NOT_CONFIGURED.
 func (s *Source) Region(ctx context.Context) (string, error) {
@@ -109,7 +117,7 @@ func (s *Source) load(ctx context.Context) (*loaded, error) {
 		}
 	}
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithRegion(a.Region), awsconfig.WithLogger(logging.Nop{}),
+		awsconfig.WithRegion(a.Region), awsconfig.WithLogger(logging.Nop{}), awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(s.timeout)),
 	}
 	if static != nil {
 		options = append(options, awsconfig.WithCredentialsProvider(static))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/accesstoken"
@@ -90,9 +91,12 @@ type account struct {
 	bearer awsauth.Client
 
 	mu sync.Mutex
-	// tokens are the short-lived keys by region.
-	tokens map[string]*accesstoken.Source
+	// tokens are the short-lived keys by region. Requests choose regions, so that the latest ones are kept.
+	tokens *lru.Cache[string, *accesstoken.Source]
 }
+
+// maxRegions bounds the regions whose short-lived keys an account keeps.
+const maxRegions = 100
 
 // New returns accounts. client is the base of the clients of requests.
 func New(api API, named map[string]Account, client *http.Client) *Accounts {
@@ -103,7 +107,7 @@ func New(api API, named map[string]Account, client *http.Client) *Accounts {
 		}
 		source := awsauth.NewSource(all.owner(name), a.Account, client)
 		all.named[name] = &account{
-			Account: a, source: source, signer: awsauth.NewSigner(source, service), tokens: map[string]*accesstoken.Source{},
+			Account: a, source: source, signer: awsauth.NewSigner(source, service), tokens: lru.New[string, *accesstoken.Source](maxRegions),
 			bearer: awsauth.Client{HTTP: transport.RedactSecrets(client, a.APIKey), Codec: transport.RedactEvents(a.APIKey)},
 		}
 	}
@@ -210,10 +214,10 @@ func (a *Access) BearerClient() *http.Client {
 	}
 	a.account.mu.Lock()
 	defer a.account.mu.Unlock()
-	tokens := a.account.tokens[a.region]
-	if tokens == nil {
+	tokens, kept := a.account.tokens.Get(a.region)
+	if !kept {
 		tokens = awsauth.NewTokens(a.account.source, service, a.region)
-		a.account.tokens[a.region] = tokens
+		a.account.tokens.Put(a.region, tokens, 1)
 	}
 	return transport.Authorize(a.http, tokens)
 }

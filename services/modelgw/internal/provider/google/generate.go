@@ -49,23 +49,33 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 	return nil
 }
 
-// Generate implements provider.Provider.
+// Generate implements provider.Provider. Files that Google no longer has, or not for this account, are uploaded again.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	if err := m.Check(r.Config); err != nil {
 		return nil, err
 	}
+	response, remembered, err := m.generate(ctx, r)
+	if len(remembered) > 0 && refusesFile(err) {
+		m.files.forget(remembered)
+		response, _, err = m.generate(ctx, r)
+	}
+	return response, err
+}
+
+// generate makes an attempt. It also returns the addresses of the files that were uploaded before.
+func (m *model) generate(ctx context.Context, r *provider.Request) (response *provider.Response, remembered []string, err error) {
 	request := m.request(r)
 	if err := m.native(request); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var err error
-	if request.Files, err = m.files.of(ctx, r); err != nil {
-		return nil, err
+	if request.Files, remembered, err = m.files.of(ctx, r); err != nil {
+		return nil, nil, err
 	}
 	a := &attempt{model: m, sent: request, request: r}
-	return m.exchange.AttemptSeries(r, a.sent.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
+	response, err = m.exchange.AttemptSeries(r, a.sent.Append, func(s *exchange.Series, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 		return a.run(ctx, s, body)
 	})
+	return response, remembered, err
 }
 
 // CountTokens implements provider.TokenCounter.

@@ -86,16 +86,20 @@ type host struct {
 	readyEvery time.Duration
 
 	mu sync.Mutex
-	// tokens are those of the account `default`, by their scopes and the project to which requests count.
-	tokens map[string]*accesstoken.Source
+	// tokens are those of the account `default`, by the project to which requests count and their scopes. Requests choose
+	// these, so that the latest ones are kept.
+	tokens *lru.Cache[string, *accesstoken.Source]
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) { return kindAsking(c, readyEvery) }
 
+// maxSources bounds the kept sources of access tokens.
+const maxSources = 100
+
 // kindAsking is Kind with another time between questions whether a file can be used.
 func kindAsking(c Config, every time.Duration) (provider.Kind, func() error) {
-	h := &host{Config: c, readyEvery: every, http: transport.NewClient(), tokens: map[string]*accesstoken.Source{}}
+	h := &host{Config: c, readyEvery: every, http: transport.NewClient(), tokens: lru.New[string, *accesstoken.Source](maxSources)}
 	h.vertex = c.Vertex.all(h.http)
 	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	maps.Copy(h.accounts.Named, c.Accounts)
@@ -190,6 +194,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if !versions.MatchString(cmp.Or(m.args.APIVersion, apiVersion)) {
 		return nil, provider.InvalidArguments(errors.New("api_version must be a version such as v1 or v1beta"))
 	}
+	if err := vertexaccess.CheckPlace(m.args.QuotaProjectID, ""); err != nil {
+		return nil, provider.InvalidArguments(fmt.Errorf("quota_project_id: %w", err))
+	}
 	var err error
 	if m.safety, err = safetySettings(m.args.SafetySettings); err != nil {
 		return nil, provider.InvalidArguments(err)
@@ -252,16 +259,18 @@ func (h *host) tokensOf(a *arguments) *accesstoken.Source {
 		scopes = texts{googleauth.CloudPlatform}
 	}
 	project := cmp.Or(a.QuotaProjectID, h.QuotaProject)
-	key := strings.Join(append([]string{project}, scopes...), " ")
+	key := strings.Join(append([]string{project}, scopes...), "\n")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.tokens[key] == nil {
+	source, kept := h.tokens.Get(key)
+	if !kept {
 		owner := googleauth.Owner{
 			Provider: Name, Account: provider.DefaultAccount, Hint: "set GOOGLE_APPLICATION_CREDENTIALS, or credentials_file below google in the configuration of modelgw",
 		}
-		h.tokens[key] = googleauth.NewSource(owner, h.Account(), h.http, project, scopes...)
+		source = googleauth.NewSource(owner, h.Account(), h.http, project, scopes...)
+		h.tokens.Put(key, source, 1)
 	}
-	return h.tokens[key]
+	return source
 }
 
 // authorize sets the account's credential on a request, replacing those of a client.

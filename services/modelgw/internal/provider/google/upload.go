@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,11 +69,13 @@ type uploaded struct {
 }
 
 // of uploads the audio, the videos and the documents of a request, and returns their addresses at Google by their data
-// URIs. Images, and media of a server without the API, stay within the request.
-func (f *files) of(ctx context.Context, r *provider.Request) (map[string]string, error) {
-	all := map[string]string{}
-	if f == nil {
-		return all, nil
+// URIs, and those of the addresses that are remembered from earlier requests. Images, and media of a server without the
+// API, stay within the request. So do all media of a request in a batch: it is found again by its body, which must not
+// change when the file is uploaded again.
+func (f *files) of(ctx context.Context, r *provider.Request) (all map[string]string, remembered []string, err error) {
+	all = map[string]string{}
+	if f == nil || r.Carrier != nil {
+		return all, nil, nil
 	}
 	for _, m := range r.Messages {
 		for _, part := range chat.Parts(m.GetContent()) {
@@ -84,31 +87,63 @@ func (f *files) of(ctx context.Context, r *provider.Request) (map[string]string,
 			if !inline {
 				continue // The encoder refuses it.
 			}
+			if address, ok := f.find(keyOf(mediaType, data)); ok {
+				all[uri], remembered = address, append(remembered, address)
+				continue
+			}
 			address, err := f.upload(ctx, mediaType, data)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if address != "" {
 				all[uri] = address
 			}
 		}
 	}
-	return all, nil
+	return all, remembered, nil
+}
+
+// keyOf identifies a file by its content.
+func keyOf(mediaType, data string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(mediaType + " " + data))
+}
+
+// find returns the address of a file that was uploaded before, and that Google should still have.
+func (f *files) find(key [sha256.Size]byte) (address string, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, ok := f.known.Get(key)
+	return before.uri, ok && time.Now().Before(before.until)
+}
+
+// forget forgets files by their addresses.
+func (f *files) forget(addresses []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var lost [][sha256.Size]byte
+	for key, file := range f.known.All() {
+		if slices.Contains(addresses, file.uri) {
+			lost = append(lost, key)
+		}
+	}
+	for _, key := range lost {
+		f.known.Remove(key)
+	}
+}
+
+// refusesFile reports whether Google refused a request for a file in it, which was deleted or is another project's: it
+// answers "You do not have permission to access the File … or it may not exist".
+func refusesFile(err error) bool {
+	failure, ok := provider.As(err)
+	return ok && (failure.Status == http.StatusForbidden || failure.Status == http.StatusNotFound) && strings.Contains(strings.ToLower(failure.Message), "file")
 }
 
 func isFile(part *contentv1.Content) bool {
 	return part.GetAudio() != nil || part.GetVideo() != nil || part.GetDocument() != nil
 }
 
-// upload uploads a file, unless it is there, and returns its address; empty if the server has no such API.
+// upload uploads a file, and returns its address; empty if the server has no such API.
 func (f *files) upload(ctx context.Context, mediaType, data string) (string, error) {
-	key := sha256.Sum256([]byte(mediaType + " " + data))
-	f.mu.Lock()
-	before, ok := f.known.Get(key)
-	f.mu.Unlock()
-	if ok && time.Now().Before(before.until) {
-		return before.uri, nil
-	}
 	content, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
 		return "", nil //nolint:nilerr // The server says what is wrong with it.
@@ -124,7 +159,7 @@ func (f *files) upload(ctx context.Context, mediaType, data string) (string, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.known.Put(key, uploaded{uri, until}, 1)
+	f.known.Put(keyOf(mediaType, data), uploaded{uri, until}, 1)
 	return uri, nil
 }
 
@@ -185,7 +220,7 @@ func (f *files) send(ctx context.Context, to, mediaType string, content []byte) 
 		if err := retry.Sleep(ctx, f.every); err != nil {
 			return "", err
 		}
-		answer, err = f.request(ctx, f.exchange, &exchange.Call{URL: f.stored + strings.TrimPrefix(said.File.Name, "files/"), Method: http.MethodGet, Header: f.header.Clone()}, nil)
+		answer, err = f.request(ctx, f.exchange, &exchange.Call{URL: f.stored + url.PathEscape(strings.TrimPrefix(said.File.Name, "files/")), Method: http.MethodGet, Header: f.header.Clone()}, nil)
 	}
 }
 

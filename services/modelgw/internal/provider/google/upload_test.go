@@ -1,6 +1,8 @@
 package google_test
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -27,6 +29,8 @@ type store struct {
 	start int
 	state string
 	to    string
+	// lost refuses requests that name a file.
+	lost bool
 }
 
 // ServeHTTP implements http.Handler.
@@ -46,6 +50,10 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"file":{"name":"files/f1","uri":"https://files.example/f1","state":"`+s.state+`"}}`)
 	case r.Method == http.MethodGet:
 		_, _ = io.WriteString(w, `{"name":"files/f1","uri":"https://files.example/f1","state":"ACTIVE"}`)
+	case s.lost && strings.Contains(string(raw), "fileData"):
+		s.lost = false
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"error":{"code":403,"message":"You do not have permission to access the File f1 or it may not exist.","status":"PERMISSION_DENIED"}}`)
 	default:
 		s.body = string(raw)
 		_, _ = io.WriteString(w, `{"candidates":[{"content":{"role":"model","parts":[{"text":"fine"}]},"finishReason":"STOP"}]}`)
@@ -94,6 +102,46 @@ func TestFilesAreUploadedOnce(t *testing.T) {
 		assert.Contains(t, s.body, `{"fileData":{"file_uri":"https://files.example/f1","mime_type":"application/pdf"}}`)
 	}
 	assert.Equal(t, []string{startFile, sendFile, "GET /v1beta/files/f1 with the key", generated, generated}, s.asked)
+}
+
+// A file that Google no longer has is uploaded again, once. One that was just uploaded is not.
+func TestALostFileIsUploadedAgain(t *testing.T) {
+	t.Parallel()
+	s := &store{start: http.StatusOK, state: "ACTIVE"}
+	p := s.open(t)
+	_, err := p.Generate(t.Context(), withDocument())
+	require.NoError(t, err)
+	s.lost = true
+	_, err = p.Generate(t.Context(), withDocument())
+	require.NoError(t, err)
+	assert.Equal(t, []string{startFile, sendFile, generated, generated, startFile, sendFile, generated}, s.asked)
+
+	s = &store{start: http.StatusOK, state: "ACTIVE", lost: true}
+	_, err = s.open(t).Generate(t.Context(), withDocument())
+	require.ErrorContains(t, err, "access the File")
+	assert.Equal(t, []string{startFile, sendFile, generated}, s.asked)
+}
+
+// carried keeps the body of a request in a batch.
+type carried struct{ body string }
+
+// Carry implements provider.Carrier.
+func (c *carried) Carry(_ context.Context, post provider.Post) (*http.Response, error) {
+	c.body = string(post.Body)
+	return nil, errors.New("not yet")
+}
+
+// A request in a batch is found again by its body, which so has no address of a file.
+func TestARequestInABatchHoldsItsFiles(t *testing.T) {
+	t.Parallel()
+	s := &store{start: http.StatusOK, state: "ACTIVE"}
+	in := &carried{}
+	r := withDocument()
+	r.Carrier = in
+	_, err := s.open(t).Generate(t.Context(), r)
+	require.ErrorContains(t, err, "not yet")
+	assert.Contains(t, in.body, `{"inlineData":{"mime_type":"application/pdf","data":"JVBERi0="}}`)
+	assert.Empty(t, s.asked)
 }
 
 // A server that has no API for files gets them within requests.

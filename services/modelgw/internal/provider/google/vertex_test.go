@@ -128,7 +128,7 @@ func TestCountingOnVertex(t *testing.T) {
 
 func TestHostsOfVertex(t *testing.T) {
 	t.Parallel()
-	for args, says := range map[string]string{`{"project":"a/b"}`: "project", `{"location":"x.evil"}`: "location", `{"use_adc":true}`: "use_adc"} {
+	for args, says := range map[string]string{`{"project":"a/b"}`: "project", `{"location":"x.evil"}`: "location", `{"use_adc":true}`: "use_adc", `{"quota_project_id":"p\nq"}`: "quota_project_id"} {
 		_, err := openOf(t, vertexAt(t, "http://127.0.0.1:1"), provider.Spec{Model: "vertex/gemini-2.5-flash", Args: args})
 		require.ErrorContains(t, err, says)
 	}

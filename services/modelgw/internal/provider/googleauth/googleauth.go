@@ -80,9 +80,26 @@ type source struct {
 	scopes       []string
 }
 
+// bounded is the transport of a fetch: the library sends some of its requests without the fetch's context, and would wait
+// without end for a server that does not answer.
+type bounded struct {
+	next http.RoundTripper
+	end  context.Context
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	return b.next.RoundTrip(r.WithContext(b.end))
+}
+
 // fetch reads the credentials anew, since files change, and exchanges them for a token.
 func (s *source) fetch(ctx context.Context) (accesstoken.Token, error) {
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.http)
+	client := *s.http
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	client.Transport = bounded{client.Transport, ctx}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &client)
 	found, err := s.credentials(ctx)
 	if err != nil {
 		return accesstoken.Token{}, s.fault(ctx, err)

@@ -1,6 +1,7 @@
 package googleauth_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -101,6 +102,32 @@ func TestAnAccountOfAnotherCloud(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "federated", token.Value.Reveal())
 	assert.Equal(t, "token-of-the-workload", form()["subject_token"])
+}
+
+// A server of tokens that does not answer is waited for no longer than the fetch may take: others wait for its end.
+func TestAServerOfTokensThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		cancel()
+		<-release
+	}))
+	defer server.Close()
+	defer close(release)
+	account := googleauth.Account{Credentials: config.NewSecret(serviceAccount(t, server.URL))}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := googleauth.Fetch(ctx, owner, account, http.DefaultClient)
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		require.ErrorContains(t, err, "Google does not answer")
+		assert.Equal(t, provider.Transient, provider.ClassOfError(err))
+	case <-time.After(time.Minute):
+		t.Error("the fetch does not end")
+	}
 }
 
 // What Google says of refused credentials is not repeated but for its code, and the credentials are in no error.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +102,44 @@ func TestAnAnswerInTheBackgroundIsCancelledWithItsCaller(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	assert.Equal(t, "POST /openai/responses/resp_1/cancel?api-version=2025-03-01-preview", b.asked[len(b.asked)-1])
+}
+
+// carried answers a request in a batch.
+type carried struct{ body string }
+
+// Carry implements provider.Carrier.
+func (c *carried) Carry(_ context.Context, post provider.Post) (*http.Response, error) {
+	c.body = string(post.Body)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(pending))}, nil
+}
+
+// A batch is in the background as a whole, and nothing asks for an answer of it, whatever it says.
+func TestARequestInABatchIsNotInTheBackground(t *testing.T) {
+	t.Parallel()
+	b := &behind{}
+	for name, tt := range map[string]struct{ args, extra, unsent string }{
+		"by its name":       {`{"responses_api":true}`, "", ""},
+		"by an argument":    {`{"responses_api":true,"background":true}`, "", "model_args.background"},
+		"by the extra body": {`{"responses_api":true}`, `{"background":true}`, "extra_body.background"},
+	} {
+		p := b.open(t, "gpt-5-pro", tt.args)
+		c := &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}
+		if tt.extra != "" {
+			c.ExtraBodyJson = &tt.extra
+		}
+		_, unsent := provider.Sent(p, c)
+		var names []string
+		for _, one := range unsent {
+			names = append(names, one.Option)
+		}
+		assert.Equal(t, tt.unsent != "", slices.Contains(names, tt.unsent), "%s: %v", name, names)
+		in, r := &carried{}, question()
+		r.Carrier, r.Config = in, c
+		_, err := p.Generate(t.Context(), r)
+		require.NoError(t, err, name)
+		assert.NotContains(t, in.body, "background", name)
+	}
+	assert.Empty(t, b.asked)
 }
 
 // A failure that the server reports later is the call's own.

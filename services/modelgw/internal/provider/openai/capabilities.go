@@ -95,6 +95,14 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	if _, given := responsesapi.ExtraBodyOf(c).Get(backgroundMember); given && m.args.Background != nil {
 		all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: "since the model argument of that name goes before it"})
 	}
+	if chat.Batch(c) != nil {
+		const why = "since a batch is in the background as a whole"
+		if m.args.Background != nil {
+			all = append(all, provider.Unsent{Option: provider.ModelArgument + backgroundMember, Why: why})
+		} else if _, given := responsesapi.ExtraBodyOf(c).Get(backgroundMember); given {
+			all = append(all, provider.Unsent{Option: chat.ExtraBodyMember + backgroundMember, Why: why})
+		}
+	}
 	if m.args.Streaming != nil && *m.args.Streaming && m.inBackground(c) {
 		all = append(all, provider.Unsent{Option: provider.ModelArgument + "streaming", Why: "since an answer in the background is not streamed"})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -52,11 +53,14 @@ func (m *model) Compact(ctx context.Context, r *provider.Request, instructions s
 	return response, nil
 }
 
+// unknownModel are the codes for a model that OpenAI, or a deployment that Azure, does not know.
+var unknownModel = []string{"model_not_found", "DeploymentNotFound"}
+
 // lacksCompaction reports whether a server does not know the address, or knows it as that of a stored answer, which can
 // only be read. A model that the server does not know is another matter.
 func lacksCompaction(e *provider.Error) bool {
 	said, ok := errors.AsType[*dialect.Error](e)
-	return e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotFound && (!ok || said.Code != "model_not_found")
+	return e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotFound && !(ok && slices.Contains(unknownModel, said.Code))
 }
 
 // compactURL is where conversations are compacted: below the Responses API, whose address may have a query.

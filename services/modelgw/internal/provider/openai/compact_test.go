@@ -92,6 +92,7 @@ func TestAServerThatDoesNotCompact(t *testing.T) {
 		"no route":               {404, `Not Found`, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED},
 		"another method":         {405, `{"detail":"Method Not Allowed"}`, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED},
 		"an unknown model":       {404, `{"error":{"message":"no such model","type":"invalid_request_error","code":"model_not_found"}}`, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED},
+		"an unknown deployment":  {404, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED},
 		"too long":               {400, `{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}`, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED},
 		"overloaded":             {503, `{"error":{"message":"busy"}}`, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE},
 		"an answer that is none": {200, `{"id":"resp_1","output":[]}`, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID},

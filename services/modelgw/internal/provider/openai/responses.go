@@ -30,7 +30,7 @@ func (m *model) generateResponses(ctx context.Context, r *provider.Request) (*pr
 			URL: m.responsesURL, Header: m.client.Header(r.Config), Model: m.served, Stream: request.Stream,
 		}
 		do := m.responses.Do
-		if m.inBackground(r.Config) {
+		if r.Carrier == nil && m.inBackground(r.Config) {
 			do = m.doInBackground
 		}
 		response, err := do(ctx, r, call, request.Append)
@@ -73,7 +73,7 @@ func (m *model) responsesRequest(r *provider.Request) *openairesponses.Request {
 	request.SealReasoning = request.SealReasoning && m.name.takesReasoning()
 	request.Phases = m.args.ResponsesPhase != nil && *m.args.ResponsesPhase
 	request.CacheMarks = m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF
-	if background := m.background(config); background != nil {
+	if background := m.background(config); background != nil && r.Carrier == nil {
 		request.Members = append(request.Members, dialect.Member{Name: backgroundMember, JSON: strconv.FormatBool(*background)})
 		request.Stream = request.Stream && !*background
 	}

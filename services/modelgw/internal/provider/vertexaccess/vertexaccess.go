@@ -124,8 +124,8 @@ type Access struct {
 }
 
 // Open returns the access of a model through its account. project and location replace those of the account where they
-// are not empty. It fails if the account is not configured, the address is not allowed, or the project or the location is
-// missing.
+// are not empty; an account with a key has none. It fails if the account is not configured, the address is not allowed, or the
+// project or the location is missing.
 func (a *Accounts) Open(spec provider.Spec, project, location string) (Access, error) {
 	account, known := a.named[spec.Account]
 	if !known {
@@ -138,6 +138,9 @@ func (a *Accounts) Open(spec provider.Spec, project, location string) (Access, e
 		return Access{}, rpcerr.ProviderNotConfigured(a.api.Provider, spec.Account, "%s's account %q cannot be used: %w", a.api.Provider, spec.Account, err)
 	}
 	access := Access{Key: a.keys[spec.Account]}
+	if !access.Key.IsZero() && (project != "" || location != "") {
+		return Access{}, provider.InvalidArguments(fmt.Errorf("the account %q of %s has a key of express mode, which has no project and no location; leave them out", spec.Account, a.api.Provider))
+	}
 	if access.Key.IsZero() {
 		if project == "" {
 			project = account.Project

@@ -31,7 +31,9 @@ func TestOpen(t *testing.T) {
 	access, err := accounts.Open(provider.Spec{Account: "whole"}, "", "")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"https://aiplatform.eu.rep.googleapis.com/v1", "/projects/example.com:p/locations/eu"}, []string{access.Endpoint, access.Parent})
-	access, err = accounts.Open(provider.Spec{Account: "express"}, "ignored", "global")
+	_, err = accounts.Open(provider.Spec{Account: "express"}, "", "global")
+	require.ErrorContains(t, err, "leave them out", "what was asked for is not passed over without a word")
+	access, err = accounts.Open(provider.Spec{Account: "express"}, "", "")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"https://aiplatform.googleapis.com/v1", "", "the-key-of-express-mode"}, []string{access.Endpoint, access.Parent, access.Key.Reveal()})
 	for account, says := range map[string]string{"empty": "the hint", "odd": "project must be", "other": "configured: empty, express, odd, whole"} {
