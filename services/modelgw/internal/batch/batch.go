@@ -597,7 +597,9 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 			return nil
 		}
 		if r.Status == 0 {
-			r.Body = reason(r.Body)
+			if r.Body = reason(r.Body); len(r.Body) == 0 { // The batch says why.
+				return nil
+			}
 		}
 		results[rider] = r
 		if size += len(r.Body); len(results) < settledAtOnce && size < settledBytes {
