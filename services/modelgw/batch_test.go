@@ -208,6 +208,9 @@ func TestAModelWithoutBatchesRefusesThem(t *testing.T) {
 	r.ValidateOnly, r.Config.Batch = false, &modelv1.BatchSetting{}
 	_, err := g.models.Generate(t.Context(), r)
 	assert.NoError(t, err, "it is switched off")
+	r.Config.Batch = &modelv1.BatchSetting{MaxConsecutiveCheckFailures: new(int32(5))}
+	_, err = g.models.Generate(t.Context(), r)
+	assert.True(t, rpcerr.Concerns("config.batch", err), "a schedule is not ignored: %v", err)
 }
 
 // TestARefusedRequestLeavesTheBatchOfItsKeyAlone: what is paid for is not dropped since another request has the key.

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,8 @@ const (
 	listed = 1000
 	// expireEvery is how often old riders and batches are deleted.
 	expireEvery = time.Hour
+	// reviewEvery is how often a process reviews which calls wait: another process may have settled their riders.
+	reviewEvery = 15 * time.Second
 )
 
 // Deps are the dependencies of a [Batcher]. All but Alive and Changed are required.
@@ -100,6 +103,7 @@ type Batcher struct {
 	drivers map[string]*driver // by group
 	working sync.WaitGroup
 	waiting map[int64][]chan struct{} // for riders
+	noted   map[effect.Key]struct{}   // calls that are shown to wait
 }
 
 // New returns a batcher. Nothing is sent before Run.
@@ -110,7 +114,7 @@ func New(deps Deps) *Batcher {
 	if deps.Changed == nil {
 		deps.Changed = func(effect.Key, *effectv1.Note) {}
 	}
-	return &Batcher{deps: deps, stopped: make(chan struct{}), drivers: map[string]*driver{}, waiting: map[int64][]chan struct{}{}}
+	return &Batcher{deps: deps, stopped: make(chan struct{}), drivers: map[string]*driver{}, waiting: map[int64][]chan struct{}{}, noted: map[effect.Key]struct{}{}}
 }
 
 // Run sends and looks after batches until ctx ends, those of earlier processes included. Batches in flight stay at
@@ -120,7 +124,7 @@ func (b *Batcher) Run(ctx context.Context) {
 	defer b.yield()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for expired := (time.Time{}); ; {
+	for expired, reviewed := (time.Time{}), time.Now(); ; {
 		if err := b.look(ctx); err != nil && ctx.Err() == nil {
 			b.deps.Logger.ErrorContext(ctx, "batches cannot be looked after; it is tried again", "error", err)
 		}
@@ -128,6 +132,10 @@ func (b *Batcher) Run(ctx context.Context) {
 			if err := b.deps.Store.Expire(ctx, now.Add(-effect.KeepResults)); err == nil {
 				expired = now
 			}
+		}
+		if now := time.Now(); now.Sub(reviewed) >= reviewEvery {
+			reviewed = now
+			b.review(ctx)
 		}
 		select {
 		case <-look.C:
@@ -223,7 +231,42 @@ func (b *Batcher) note(r Rider) {
 	if r.Key.ID == "" {
 		return
 	}
+	b.mu.Lock()
+	b.noted[r.Key] = struct{}{}
+	b.mu.Unlock()
 	b.deps.Changed(r.Key, &effectv1.Note{Message: "waits for a batch of the provider", Time: timestamppb.New(r.Created)})
+}
+
+// unnote shows that calls wait for a batch no more. It ignores calls without a key.
+func (b *Batcher) unnote(keys ...effect.Key) {
+	for _, key := range keys {
+		if key.ID == "" {
+			continue
+		}
+		b.mu.Lock()
+		delete(b.noted, key)
+		b.mu.Unlock()
+		b.deps.Changed(key, nil)
+	}
+}
+
+// review shows that noted calls wait no more whose riders another process has settled or dropped. A store that fails is
+// asked again later.
+func (b *Batcher) review(ctx context.Context) {
+	b.mu.Lock()
+	over := maps.Clone(b.noted)
+	b.mu.Unlock()
+	if len(over) == 0 {
+		return
+	}
+	riders, err := b.deps.Store.Pending(ctx)
+	if err != nil {
+		return
+	}
+	for _, r := range riders {
+		delete(over, r.Key)
+	}
+	b.unnote(slices.Collect(maps.Keys(over))...)
 }
 
 // driver looks after one group.
@@ -646,11 +689,7 @@ func (b *Batcher) settle(ctx context.Context, batch *Batch, results map[int64]pr
 		b.wake(rider)
 	}
 	b.mu.Unlock()
-	for _, key := range keys {
-		if key.ID != "" {
-			b.deps.Changed(key, nil)
-		}
-	}
+	b.unnote(keys...)
 	return nil
 }
 
@@ -725,7 +764,7 @@ func (b *Batcher) Forget(ctx context.Context, keys ...effect.Key) error {
 			ids = append(ids, r.ID)
 		}
 		if len(riders) > 0 {
-			b.deps.Changed(key, nil)
+			b.unnote(key)
 		}
 	}
 	if len(ids) == 0 {
@@ -737,9 +776,7 @@ func (b *Batcher) Forget(ctx context.Context, keys ...effect.Key) error {
 // ForgetRuns drops the riders of calls that runs of a project made. Runs are ids.
 func (b *Batcher) ForgetRuns(ctx context.Context, project string, runs ...string) error {
 	keys, err := b.deps.Store.LeaveRuns(ctx, project, runs...)
-	for _, key := range keys {
-		b.deps.Changed(key, nil)
-	}
+	b.unnote(keys...)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -178,11 +179,17 @@ type fleet struct {
 	setting *modelv1.BatchSetting
 	alive   map[string]bool
 	mu      sync.Mutex
-	notes   map[effect.Key]int // waiting calls
+	notes   map[note]int // calls that processes show to wait
+}
+
+// note is a call that a process shows to wait.
+type note struct {
+	owner string
+	key   effect.Key
 }
 
 func newFleet(t *testing.T) *fleet {
-	f := &fleet{t: t, vendor: &vendor{}, store: &memory.Store{}, alive: map[string]bool{}, notes: map[effect.Key]int{}}
+	f := &fleet{t: t, vendor: &vendor{}, store: &memory.Store{}, alive: map[string]bool{}, notes: map[note]int{}}
 	f.model = &provider.Model{Kind: provider.Kind{Name: "v"}, Name: "m", Account: "default"}
 	f.model.Provider = model{support: &provider.BatchSupport{API: f.vendor, MaxRequests: 10, MaxBytes: 1000, Headers: []string{"Beta"}}}
 	f.setting = &modelv1.BatchSetting{Enabled: true, Size: new(int32(3)), SendDelay: durationpb.New(10 * time.Second), Tick: durationpb.New(time.Second)}
@@ -201,11 +208,11 @@ func (f *fleet) start(owner string) (*batch.Batcher, func()) {
 			assert.Equal(f.t, ref, asked)
 			return f.model, nil
 		},
-		Changed: func(key effect.Key, note *effectv1.Note) {
+		Changed: func(key effect.Key, shown *effectv1.Note) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if delete(f.notes, key); note != nil {
-				f.notes[key] = 1
+			if delete(f.notes, note{owner, key}); shown != nil {
+				f.notes[note{owner, key}] = 1
 			}
 		},
 	})
@@ -220,6 +227,9 @@ func (f *fleet) start(owner string) (*batch.Batcher, func()) {
 		cancel()
 		<-ended
 		f.alive[owner] = false
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		maps.DeleteFunc(f.notes, func(n note, _ int) bool { return n.owner == owner })
 	}
 }
 
@@ -680,5 +690,24 @@ func TestAReasonIsShortText(t *testing.T) {
 		assert.True(t, utf8.Valid(rider.Result.Body))
 		assert.Less(t, len(rider.Result.Body), 5<<10)
 		assert.ErrorContains(t, f.carryAll(b, 1)[0].err, "no")
+	})
+}
+
+func TestAProcessLearnsWhatAnotherHasSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.hold = true
+		_, stop := f.start("one")
+		defer stop()
+		other, stopOther := f.start("two")
+		defer stopOther()
+		f.carryAll(other, 3, deferred)
+		time.Sleep(time.Minute)
+		assert.Len(t, f.notes, 3, "they wait")
+		f.vendor.do(func() { f.vendor.hold = false })
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, f.notes, "they are answered, though by another process")
 	})
 }
