@@ -262,7 +262,7 @@ func TestABatchHasTheFirstKeyOfAnAccount(t *testing.T) {
 		calls.Go(func() {
 			r := batched(fmt.Sprint("key-", i), strings.Repeat("q", i+1), 8)
 			r.Config.MaxRetries = new(int32(0))
-			_, err := g.models.Generate(t.Context(), r)
+			_, err := g.models.Generate(waittest.Context(t), r)
 			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED), "%v", err)
 		})
 	}

@@ -704,6 +704,7 @@ func TestAProcessLearnsWhatAnotherHasSettled(t *testing.T) {
 		defer stopOther()
 		f.carryAll(other, 3, deferred)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Len(t, f.notes, 3, "they wait")
 		f.vendor.do(func() { f.vendor.hold = false })
 		time.Sleep(20 * time.Second)
