@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,12 +17,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	batchmemory "github.com/evalfleet/evalfleet/services/modelgw/internal/batch/memory"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
 )
 
@@ -205,4 +208,67 @@ func TestAModelWithoutBatchesRefusesThem(t *testing.T) {
 	r.ValidateOnly, r.Config.Batch = false, &modelv1.BatchSetting{}
 	_, err := g.models.Generate(t.Context(), r)
 	assert.NoError(t, err, "it is switched off")
+	r.Config.Batch = &modelv1.BatchSetting{MaxConsecutiveCheckFailures: new(int32(5))}
+	_, err = g.models.Generate(t.Context(), r)
+	assert.True(t, rpcerr.Concerns("config.batch", err), "a schedule is not ignored: %v", err)
+}
+
+// TestARefusedRequestLeavesTheBatchOfItsKeyAlone: what is paid for is not dropped since another request has the key.
+func TestARefusedRequestLeavesTheBatchOfItsKeyAlone(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.OpenAIBatches(t)
+	vendor.Do(func(v *providertest.BatchVendor) { v.Reply, v.Hold = echo, true })
+	g := start(t, batching(url)...)
+	ask := func(text string, epoch int64) (*modelv1.GenerateResponse, error) {
+		r := batched("run1/7", text, 1)
+		r.DeferBatched, r.Attribution = true, &effectv1.Attribution{Run: project + "/runs/run1", OwnerEpoch: epoch}
+		return g.models.Generate(t.Context(), r)
+	}
+	_, err := ask("hi", 2)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BATCH_PENDING), "%v", err)
+	require.Eventually(t, func() bool { return len(vendor.Batches()) == 1 }, waittest.Bound, time.Millisecond)
+
+	_, err = ask("hi", 1)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_OWNER), "%v", err)
+	other := batched("run1/7", "something else", 1)
+	other.DeferBatched = true
+	_, err = g.models.Generate(t.Context(), other)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), "%v", err)
+
+	vendor.Do(func(v *providertest.BatchVendor) { v.Hold = false })
+	var answer *modelv1.GenerateResponse
+	require.Eventually(t, func() bool {
+		answer, err = ask("hi", 2)
+		return err == nil
+	}, waittest.Bound, 10*time.Millisecond)
+	assert.Equal(t, "echo hi", chat.Text(chat.FirstMessage(answer.GetOutput())))
+	assert.Len(t, vendor.Batches(), 1, "nothing is sent twice")
+}
+
+// TestABatchHasTheFirstKeyOfAnAccount: its calls are encoded for the address of that key, and blame no other one.
+func TestABatchHasTheFirstKeyOfAnAccount(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.OpenAIBatches(t)
+	vendor.Do(func(v *providertest.BatchVendor) {
+		v.Reply = func(string, []byte) (int, string) {
+			return http.StatusTooManyRequests, `{"error":{"message":"slow down"}}`
+		}
+	})
+	g := start(t, batching(url, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.OpenAI.Keys = []provider.Key{{APIKey: config.NewSecret("second"), BaseURL: "https://elsewhere.example/v1"}}
+	})...)
+	var calls sync.WaitGroup
+	for i := range 8 {
+		calls.Go(func() {
+			r := batched(fmt.Sprint("key-", i), strings.Repeat("q", i+1), 8)
+			r.Config.MaxRetries = new(int32(0))
+			_, err := g.models.Generate(waittest.Context(t), r)
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED), "%v", err)
+		})
+	}
+	calls.Wait()
+	taken := vendor.Batches()
+	require.Len(t, taken, 1, "another key is no other batch")
+	assert.Equal(t, "/v1/chat/completions", taken[0].Endpoint)
+	assert.Len(t, taken[0].IDs, 8)
 }

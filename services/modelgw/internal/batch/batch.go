@@ -17,12 +17,14 @@
 package batch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,12 +64,15 @@ const (
 	settledBytes  = 8 << 20
 	// lookEvery is how often a process looks for groups of other processes, and whether it is the one to look after them.
 	lookEvery = time.Second
-	// callTimeout bounds one request to a vendor other than those that move a whole batch.
+	// callTimeout bounds one request to a vendor, and moveTimeout those that move a whole batch.
 	callTimeout = time.Minute
+	moveTimeout = time.Hour
 	// listed bounds the batches, the newest ones, that are known not to be one that is looked for.
 	listed = 1000
 	// expireEvery is how often old riders and batches are deleted.
 	expireEvery = time.Hour
+	// reviewEvery is how often a process reviews which calls wait: another process may have settled their riders.
+	reviewEvery = 15 * time.Second
 )
 
 // Deps are the dependencies of a [Batcher]. All but Alive and Changed are required.
@@ -93,10 +98,12 @@ type Batcher struct {
 
 	mu      sync.Mutex
 	leads   bool
-	life    context.Context    //nolint:containedctx // of Run; nil before
+	life    context.Context    //nolint:containedctx // of Run while this process leads; nil otherwise
+	resign  context.CancelFunc // ends life
 	drivers map[string]*driver // by group
 	working sync.WaitGroup
 	waiting map[int64][]chan struct{} // for riders
+	noted   map[effect.Key]struct{}   // calls that are shown to wait
 }
 
 // New returns a batcher. Nothing is sent before Run.
@@ -107,19 +114,17 @@ func New(deps Deps) *Batcher {
 	if deps.Changed == nil {
 		deps.Changed = func(effect.Key, *effectv1.Note) {}
 	}
-	return &Batcher{deps: deps, stopped: make(chan struct{}), drivers: map[string]*driver{}, waiting: map[int64][]chan struct{}{}}
+	return &Batcher{deps: deps, stopped: make(chan struct{}), drivers: map[string]*driver{}, waiting: map[int64][]chan struct{}{}, noted: map[effect.Key]struct{}{}}
 }
 
 // Run sends and looks after batches until ctx ends, those of earlier processes included. Batches in flight stay at
 // their vendors.
 func (b *Batcher) Run(ctx context.Context) {
-	b.mu.Lock()
-	b.life = ctx
-	b.mu.Unlock()
 	defer b.working.Wait()
+	defer b.yield()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for expired := (time.Time{}); ; {
+	for expired, reviewed := (time.Time{}), time.Now(); ; {
 		if err := b.look(ctx); err != nil && ctx.Err() == nil {
 			b.deps.Logger.ErrorContext(ctx, "batches cannot be looked after; it is tried again", "error", err)
 		}
@@ -127,6 +132,10 @@ func (b *Batcher) Run(ctx context.Context) {
 			if err := b.deps.Store.Expire(ctx, now.Add(-effect.KeepResults)); err == nil {
 				expired = now
 			}
+		}
+		if now := time.Now(); now.Sub(reviewed) >= reviewEvery {
+			reviewed = now
+			b.review(ctx)
 		}
 		select {
 		case <-look.C:
@@ -159,6 +168,7 @@ func (b *Batcher) look(ctx context.Context) error {
 		return err
 	}
 	if leader != b.deps.Owner {
+		b.yield()
 		b.wakeAll() // Another process settles riders.
 		return nil
 	}
@@ -168,6 +178,7 @@ func (b *Batcher) look(ctx context.Context) error {
 		}
 		b.mu.Lock()
 		b.leads = true
+		b.life, b.resign = context.WithCancel(ctx)
 		b.mu.Unlock()
 	}
 	groups, err := b.deps.Store.Busy(ctx)
@@ -175,6 +186,18 @@ func (b *Batcher) look(ctx context.Context) error {
 		b.drive(group, false) //nolint:contextcheck // what drives a group lives as long as Run
 	}
 	return err
+}
+
+// yield ends what this process does as the leader, if it is the one: another process took it for dead, and must not meet
+// a batch that this one is sending.
+func (b *Batcher) yield() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leads {
+		b.resign()
+		b.leads, b.life, b.resign = false, nil, nil
+		clear(b.drivers) // They end by themselves. A later leadership begins others.
+	}
 }
 
 // takeOver drops the riders of calls that have ended with their processes, and notes the others.
@@ -208,7 +231,42 @@ func (b *Batcher) note(r Rider) {
 	if r.Key.ID == "" {
 		return
 	}
+	b.mu.Lock()
+	b.noted[r.Key] = struct{}{}
+	b.mu.Unlock()
 	b.deps.Changed(r.Key, &effectv1.Note{Message: "waits for a batch of the provider", Time: timestamppb.New(r.Created)})
+}
+
+// unnote shows that calls wait for a batch no more. It ignores calls without a key.
+func (b *Batcher) unnote(keys ...effect.Key) {
+	for _, key := range keys {
+		if key.ID == "" {
+			continue
+		}
+		b.mu.Lock()
+		delete(b.noted, key)
+		b.mu.Unlock()
+		b.deps.Changed(key, nil)
+	}
+}
+
+// review shows that noted calls wait no more whose riders another process has settled or dropped. A store that fails is
+// asked again later.
+func (b *Batcher) review(ctx context.Context) {
+	b.mu.Lock()
+	over := maps.Clone(b.noted)
+	b.mu.Unlock()
+	if len(over) == 0 {
+		return
+	}
+	riders, err := b.deps.Store.Pending(ctx)
+	if err != nil {
+		return
+	}
+	for _, r := range riders {
+		delete(over, r.Key)
+	}
+	b.unnote(slices.Collect(maps.Keys(over))...)
 }
 
 // driver looks after one group.
@@ -224,7 +282,7 @@ func (b *Batcher) drive(group string, joined bool) {
 	defer b.mu.Unlock()
 	d := b.drivers[group]
 	if d == nil {
-		if !b.leads || b.life == nil || b.life.Err() != nil {
+		if !b.leads || b.life.Err() != nil {
 			return
 		}
 		d = &driver{wake: make(chan struct{}, 1), failures: map[string]int{}, after: map[string]time.Time{}}
@@ -252,7 +310,9 @@ func (b *Batcher) run(ctx context.Context, group string, d *driver) {
 		if !pending || ctx.Err() != nil {
 			b.mu.Lock()
 			if len(d.wake) == 0 || ctx.Err() != nil {
-				delete(b.drivers, group)
+				if b.drivers[group] == d {
+					delete(b.drivers, group)
+				}
 				b.mu.Unlock()
 				return
 			}
@@ -436,7 +496,7 @@ func (b *Batcher) check(ctx context.Context, of Group, support *provider.BatchSu
 				return b.failed(ctx, d, plan, batch, err)
 			}
 		}
-		b.succeeded(d, batch)
+		b.forget(d, batch)
 		if batch.Completed != status.Completed || batch.Failed != status.Failed || batch.Error != "" {
 			batch.Completed, batch.Failed, batch.Error = status.Completed, status.Failed, ""
 			err = b.deps.Store.Update(ctx, *batch)
@@ -446,8 +506,8 @@ func (b *Batcher) check(ctx context.Context, of Group, support *provider.BatchSu
 	return b.collect(ctx, support, d, plan, batch, status)
 }
 
-// succeeded forgets the failures of a batch.
-func (b *Batcher) succeeded(d *driver, batch *Batch) {
+// forget forgets the failures of a batch.
+func (b *Batcher) forget(d *driver, batch *Batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(d.failures, batch.ID)
@@ -466,6 +526,7 @@ func (b *Batcher) failed(ctx context.Context, d *driver, plan plan, batch *Batch
 	batch.Error = why.Error()
 	b.deps.Logger.WarnContext(ctx, "a batch cannot be looked after", "batch", batch.ID, "model", batch.Model, "failures", failures, "error", why)
 	if failures >= plan.maxFailures {
+		b.forget(d, batch)
 		return true, b.end(ctx, batch, fmt.Sprintf("the batch is given up after %d failures in a row, the latest: %v", failures, why))
 	}
 	return false, b.deps.Store.Update(ctx, *batch)
@@ -496,7 +557,7 @@ func (b *Batcher) resend(ctx context.Context, of Group, support *provider.BatchS
 	case err != nil:
 		return b.failed(ctx, d, plan, batch, err)
 	case id != "":
-		b.succeeded(d, batch)
+		b.forget(d, batch)
 		batch.VendorID, batch.Guessed, batch.Phase, batch.Error = id, support.Anonymous, InFlight, ""
 		return false, b.deps.Store.Update(ctx, *batch)
 	case batch.Cancelled:
@@ -521,12 +582,17 @@ func (b *Batcher) send(ctx context.Context, of Group, support *provider.BatchSup
 		lines = append(lines, provider.BatchLine{ID: lineID(batch.ID, id), Body: body})
 	}
 	slices.SortFunc(lines, func(x, y provider.BatchLine) int { return cmp.Compare(x.ID, y.ID) })
+	moved, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
 	failpoint.Hit("modelgw/before-batch")
-	id, err := support.API.Submit(ctx, intentOf(of, *batch), lines)
+	id, err := support.API.Submit(moved, intentOf(of, *batch), lines)
 	failpoint.Hit("modelgw/after-batch")
+	if err == nil && id == "" {
+		err = errors.New("the provider named no id of the batch")
+	}
 	switch failure, ok := provider.As(err); {
 	case err == nil:
-		b.succeeded(d, batch)
+		b.forget(d, batch)
 		batch.VendorID, batch.Phase, batch.Error = id, InFlight, ""
 		b.deps.Logger.InfoContext(ctx, "a batch was sent", "batch", batch.ID, "model", batch.Model, "requests", batch.Requests)
 		return false, b.deps.Store.Update(ctx, *batch)
@@ -553,7 +619,7 @@ func riderOf(batch, line string) (int64, bool) {
 
 // collect stores the results of a batch that has ended at its vendor.
 func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d *driver, plan plan, batch *Batch, status provider.BatchStatus) (ended bool, err error) {
-	results, size, foreign := map[int64]provider.BatchResult{}, 0, false
+	results, size, ours, foreign := map[int64]provider.BatchResult{}, 0, false, false
 	var stored error
 	store := func() error {
 		stored = b.settle(ctx, batch, results)
@@ -561,11 +627,22 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 		size = 0
 		return stored
 	}
-	err = support.API.Results(ctx, status, func(r provider.BatchResult) error {
-		rider, ours := riderOf(batch.ID, r.ID)
-		if !ours {
+	moved, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	err = support.API.Results(moved, status, func(r provider.BatchResult) error {
+		rider, known := riderOf(batch.ID, r.ID)
+		if !known {
 			foreign = true
 			return nil
+		}
+		ours = true
+		if _, twice := results[rider]; twice { // The first counts, as it does over several writes.
+			return nil
+		}
+		if r.Status == 0 {
+			if r.Body = reason(r.Body); len(r.Body) == 0 { // The batch says why.
+				return nil
+			}
 		}
 		results[rider] = r
 		if size += len(r.Body); len(results) < settledAtOnce && size < settledBytes {
@@ -583,17 +660,22 @@ func (b *Batcher) collect(ctx context.Context, support *provider.BatchSupport, d
 		return b.failed(ctx, d, plan, batch, err)
 	}
 	failpoint.Hit("modelgw/after-batch-results")
-	left, err := b.deps.Store.Unsettled(ctx, batch.ID)
-	if err != nil {
-		return false, err
-	}
-	if foreign && len(left) == batch.Requests { // It was found, and is of someone else.
+	b.forget(d, batch)
+	if batch.Guessed && foreign && !ours { // It was found, and is of someone else.
 		batch.NotThese = append(batch.NotThese, batch.VendorID)
 		batch.VendorID, batch.Guessed, batch.Phase = "", false, Intended
 		return false, b.deps.Store.Update(ctx, *batch)
 	}
 	batch.Completed, batch.Failed = status.Completed, status.Failed
 	return true, b.end(ctx, batch, cmp.Or(status.Missing, "the provider gave no result for the request"))
+}
+
+// maxReason bounds the reason of a failure that is no answer, in bytes.
+const maxReason = 4 << 10
+
+// reason returns such a reason as a text of bounded length.
+func reason(said []byte) []byte {
+	return bytes.ToValidUTF8(said[:min(len(said), maxReason)], []byte("\uFFFD"))
 }
 
 // settle stores results and notifies those that wait for them.
@@ -607,11 +689,7 @@ func (b *Batcher) settle(ctx context.Context, batch *Batch, results map[int64]pr
 		b.wake(rider)
 	}
 	b.mu.Unlock()
-	for _, key := range keys {
-		if key.ID != "" {
-			b.deps.Changed(key, nil)
-		}
-	}
+	b.unnote(keys...)
 	return nil
 }
 
@@ -686,7 +764,7 @@ func (b *Batcher) Forget(ctx context.Context, keys ...effect.Key) error {
 			ids = append(ids, r.ID)
 		}
 		if len(riders) > 0 {
-			b.deps.Changed(key, nil)
+			b.unnote(key)
 		}
 	}
 	if len(ids) == 0 {
@@ -698,9 +776,7 @@ func (b *Batcher) Forget(ctx context.Context, keys ...effect.Key) error {
 // ForgetRuns drops the riders of calls that runs of a project made. Runs are ids.
 func (b *Batcher) ForgetRuns(ctx context.Context, project string, runs ...string) error {
 	keys, err := b.deps.Store.LeaveRuns(ctx, project, runs...)
-	for _, key := range keys {
-		b.deps.Changed(key, nil)
-	}
+	b.unnote(keys...)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,6 +49,20 @@ type vendor struct {
 	polls     int
 	// foreign are ids that find returns before it looks.
 	foreign []string
+	// hangSubmit and hangResults are how many of the next requests never end by themselves.
+	hangSubmit, hangResults int
+}
+
+// hang waits for the end of a request, if it is one that hangs. v.mu is held but meanwhile.
+func (v *vendor) hang(ctx context.Context, times *int) error {
+	if *times == 0 {
+		return nil
+	}
+	*times--
+	v.mu.Unlock()
+	defer v.mu.Lock()
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 type sent struct {
@@ -55,9 +71,12 @@ type sent struct {
 	lines  []provider.BatchLine
 }
 
-func (v *vendor) Submit(_ context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
+func (v *vendor) Submit(ctx context.Context, i provider.BatchIntent, lines []provider.BatchLine) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if err := v.hang(ctx, &v.hangSubmit); err != nil {
+		return "", err
+	}
 	if v.submit == nil || v.takes {
 		v.batches = append(v.batches, &sent{fmt.Sprint("v", len(v.batches)+1), i, lines})
 	}
@@ -90,9 +109,12 @@ func (v *vendor) Status(_ context.Context, id string) (provider.BatchStatus, err
 	return provider.BatchStatus{ID: id, Ended: !v.hold || slices.Contains(v.cancelled, id), Missing: v.missing}, v.status
 }
 
-func (v *vendor) Results(_ context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
+func (v *vendor) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if err := v.hang(ctx, &v.hangResults); err != nil {
+		return err
+	}
 	if slices.Contains(v.foreign, s.ID) {
 		return each(provider.BatchResult{ID: "bsomeone-1", Status: http.StatusOK, Body: []byte("secret of another")})
 	}
@@ -157,11 +179,17 @@ type fleet struct {
 	setting *modelv1.BatchSetting
 	alive   map[string]bool
 	mu      sync.Mutex
-	notes   map[effect.Key]int // waiting calls
+	notes   map[note]int // calls that processes show to wait
+}
+
+// note is a call that a process shows to wait.
+type note struct {
+	owner string
+	key   effect.Key
 }
 
 func newFleet(t *testing.T) *fleet {
-	f := &fleet{t: t, vendor: &vendor{}, store: &memory.Store{}, alive: map[string]bool{}, notes: map[effect.Key]int{}}
+	f := &fleet{t: t, vendor: &vendor{}, store: &memory.Store{}, alive: map[string]bool{}, notes: map[note]int{}}
 	f.model = &provider.Model{Kind: provider.Kind{Name: "v"}, Name: "m", Account: "default"}
 	f.model.Provider = model{support: &provider.BatchSupport{API: f.vendor, MaxRequests: 10, MaxBytes: 1000, Headers: []string{"Beta"}}}
 	f.setting = &modelv1.BatchSetting{Enabled: true, Size: new(int32(3)), SendDelay: durationpb.New(10 * time.Second), Tick: durationpb.New(time.Second)}
@@ -180,11 +208,11 @@ func (f *fleet) start(owner string) (*batch.Batcher, func()) {
 			assert.Equal(f.t, ref, asked)
 			return f.model, nil
 		},
-		Changed: func(key effect.Key, note *effectv1.Note) {
+		Changed: func(key effect.Key, shown *effectv1.Note) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if delete(f.notes, key); note != nil {
-				f.notes[key] = 1
+			if delete(f.notes, note{owner, key}); shown != nil {
+				f.notes[note{owner, key}] = 1
 			}
 		},
 	})
@@ -199,6 +227,9 @@ func (f *fleet) start(owner string) (*batch.Batcher, func()) {
 		cancel()
 		<-ended
 		f.alive[owner] = false
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		maps.DeleteFunc(f.notes, func(n note, _ int) bool { return n.owner == owner })
 	}
 }
 
@@ -572,5 +603,112 @@ func TestOneProcessSendsForAll(t *testing.T) {
 		crash()
 		got := carry(t.Context(), f.ride(other, "r/9"), "late")
 		assert.Equal(t, outcome{status: http.StatusOK, body: "late"}, got, "the other one takes over")
+	})
+}
+
+// TestAProcessThatWasTakenForDeadLeadsNoMore: two that send would send what the other one is sending.
+func TestAProcessThatWasTakenForDeadLeadsNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.hold = true
+		one, stop := f.start("one")
+		defer stop()
+		f.carryAll(one, 3, deferred)
+		time.Sleep(2 * time.Second)
+		_, crash := f.start("two")
+		f.alive["one"] = false
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		f.vendor.do(func() { f.vendor.polls = 0 })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		f.vendor.do(func() { assert.LessOrEqual(t, f.vendor.polls, 11, "one of them asks once a second") })
+
+		f.alive["one"] = true
+		crash()
+		f.vendor.do(func() { f.vendor.hold = false })
+		for i, got := range f.carryAll(one, 3) {
+			assert.Equal(t, outcome{status: http.StatusOK, body: fmt.Sprint("body ", i)}, got, "it leads again when the other one is dead")
+		}
+		assert.Equal(t, []int{3}, f.vendor.sizes())
+	})
+}
+
+func TestARequestThatHangsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.hangSubmit, f.vendor.hangResults = 1, 1
+		b, stop := f.start("one")
+		defer stop()
+		for i, got := range f.carryAll(b, 3) {
+			assert.Equal(t, outcome{status: http.StatusOK, body: fmt.Sprint("body ", i)}, got)
+		}
+		assert.Equal(t, []int{3}, f.vendor.sizes())
+	})
+}
+
+func TestAFoundBatchOfAnotherIsPutBackThoughACallHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.model.Provider.(model).support.Anonymous = true
+		f.vendor.submit, f.vendor.takes, f.vendor.foreign, f.vendor.hold = &provider.Error{Provider: "v", Class: provider.Transient}, true, []string{"w1"}, true
+		b, stop := f.start("one")
+		defer stop()
+		f.carryAll(b, 3, deferred)
+		time.Sleep(time.Minute)
+		require.NoError(t, b.Forget(t.Context(), effect.Key{Project: "p", ID: "r/2"}))
+		f.vendor.do(func() { f.vendor.hold = false })
+		time.Sleep(time.Minute)
+		for i, got := range f.carryAll(b, 2) {
+			assert.Equal(t, outcome{status: http.StatusOK, body: fmt.Sprint("body ", i)}, got)
+		}
+		assert.Equal(t, []int{3}, f.vendor.sizes())
+	})
+}
+
+// TestAReasonIsShortText: it is stored, and becomes a part of errors.
+func TestAReasonIsShortText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.reply = func(provider.BatchLine) provider.BatchResult {
+			return provider.BatchResult{Body: []byte("no\xff" + strings.Repeat("x", 1<<20))}
+		}
+		b, stop := f.start("one")
+		defer stop()
+		f.carryAll(b, 3, deferred)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		riders, err := f.store.OfKey(t.Context(), effect.Key{Project: "p", ID: "r/0"})
+		require.NoError(t, err)
+		require.Len(t, riders, 1)
+		rider, err := f.store.Rider(t.Context(), riders[0].ID)
+		require.NoError(t, err)
+		assert.True(t, utf8.Valid(rider.Result.Body))
+		assert.Less(t, len(rider.Result.Body), 5<<10)
+		assert.ErrorContains(t, f.carryAll(b, 1)[0].err, "no")
+	})
+}
+
+func TestAProcessLearnsWhatAnotherHasSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.vendor.hold = true
+		_, stop := f.start("one")
+		defer stop()
+		other, stopOther := f.start("two")
+		defer stopOther()
+		f.carryAll(other, 3, deferred)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Len(t, f.notes, 3, "they wait")
+		f.vendor.do(func() { f.vendor.hold = false })
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, f.notes, "they are answered, though by another process")
 	})
 }

@@ -162,6 +162,7 @@ type Store interface {
 	// List returns batches of a project, or of all if that is empty, the newest first: those before another one if its
 	// id is given, and at most limit.
 	List(ctx context.Context, project, before string, limit int) ([]Batch, error)
-	// Expire deletes answered and told riders that joined before a time, and batches that ended before it.
+	// Expire deletes batches that ended before a time, and answered and told riders that joined before it, except those of
+	// batches that stay.
 	Expire(ctx context.Context, before time.Time) error
 }

@@ -19,7 +19,8 @@ func (c *Calls) board(w *work) error {
 	config, model := w.call.Config, w.call.Model
 	schedule := chat.Batch(config)
 	if schedule == nil {
-		if asked := config.GetBatch(); asked.GetSize() > 0 || asked.GetMaxSize() > 0 || asked.GetMaxBatches() > 0 || asked.GetSendDelay() != nil || asked.GetTick() != nil {
+		asked := config.GetBatch()
+		if asked.GetSize() > 0 || asked.GetMaxSize() > 0 || asked.GetMaxBatches() > 0 || asked.GetMaxConsecutiveCheckFailures() > 0 || asked.GetSendDelay() != nil || asked.GetTick() != nil {
 			return rpcerr.InvalidField("config.batch", "has a schedule and is not enabled; set enabled, or leave the schedule out")
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
@@ -44,6 +45,9 @@ func do[R reply](
 			asked.Epoch = w.request.GetAttribution().GetOwnerEpoch()
 		}
 	}
+	if w.call.Batched != nil {
+		asked.Kept = func() { c.forget(context.WithoutCancel(ctx), w.key) }
+	}
 	var own *R // the answer of a call that this request began, which so need not be decoded
 	result, err := c.deps.Effects.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("modelgw/after-claim")
@@ -74,10 +78,9 @@ func do[R reply](
 	if errors.Is(err, effect.ErrIndeterminate) {
 		return none, timed(err, reissued(&effectv1.Timing{Attempts: int32(1 + result.Reissued)}, result.Reissued))
 	}
-	if w.call.Batched != nil && ctx.Err() == nil && !rpcerr.Transient(err) {
-		if err := c.deps.Batches.Forget(ctx, w.key); err != nil { // They expire, too.
-			c.deps.Logger.WarnContext(ctx, "a call's requests in batches are not forgotten", "error", err)
-		}
+	// A refusal of this request says nothing about the call: its requests in batches stay until its outcome is stored.
+	if stored := err == nil && result.Joined; w.call.Batched != nil && ctx.Err() == nil && (stored || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)) {
+		c.forget(ctx, w.key)
 	}
 	if err != nil {
 		return none, err
@@ -87,6 +90,13 @@ func do[R reply](
 		return *own, nil
 	}
 	return decode[R](result)
+}
+
+// forget drops the requests in batches of a call that has ended. Those that it fails to drop expire.
+func (c *Calls) forget(ctx context.Context, key effect.Key) {
+	if err := c.deps.Batches.Forget(ctx, key); err != nil {
+		c.deps.Logger.WarnContext(ctx, "a call's requests in batches are not forgotten", "error", err)
+	}
 }
 
 // reissued notes in timing how often a call was issued before, and returns it.

@@ -326,7 +326,9 @@ func (s *Store) Expire(_ context.Context, before time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.riders, func(_ int64, r *rider) bool {
-		return (r.State == batch.Answered || r.State == batch.Told) && r.Created.Before(before)
+		of := s.find(r.Batch)
+		return (r.State == batch.Answered || r.State == batch.Told) && r.Created.Before(before) &&
+			(of == nil || of.Phase == batch.Ended && of.Over.Before(before))
 	})
 	s.batches = slices.DeleteFunc(s.batches, func(b *batch.Batch) bool { return b.Phase == batch.Ended && b.Over.Before(before) })
 	return nil

@@ -461,7 +461,8 @@ func (s *Store) List(ctx context.Context, project, before string, limit int) ([]
 func (s *Store) Expire(ctx context.Context, before time.Time) error {
 	return s.db.Write(ctx, func(tx *store.Tx) error {
 		at := before.UnixNano()
-		ids, err := all(&tx.View, scanOne[int64], "SELECT id FROM modelgw_batch_riders WHERE state BETWEEN ? AND ? AND created_at < ?", batch.Answered, batch.Told, at)
+		ids, err := all(&tx.View, scanOne[int64], `SELECT id FROM modelgw_batch_riders WHERE state BETWEEN ?1 AND ?2 AND created_at < ?3
+			AND batch NOT IN (SELECT id FROM modelgw_batches WHERE phase < ?4 OR over_at >= ?3)`, batch.Answered, batch.Told, at, batch.Ended)
 		if err == nil {
 			err = leave(tx, ids)
 		}

@@ -4,11 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 func read(stream io.Reader, most int) (all []string, err error) {
@@ -65,4 +72,57 @@ func FuzzResult(f *testing.F) {
 			assert.True(t, json.Valid(result.Body), "%q", result.Body)
 		}
 	})
+}
+
+var walked = map[string]bool{"": true, ".r": true, ".r.list": true}
+
+func walkAll(document string, most int64) (all []string, failed error) {
+	w := newWalk(strings.NewReader(document), most, walked, func(path string, value json.RawMessage) error {
+		all = append(all, path+"="+string(value))
+		return nil
+	})
+	_ = w.value("")
+	return all, w.failed
+}
+
+func TestADocumentIsReadByItsValues(t *testing.T) {
+	t.Parallel()
+	all, err := walkAll(`{"done":true,"r":{"x":{"y":1},"list":[{"a":1},[2],null]}}`, 100)
+	require.NoError(t, err)
+	assert.Equal(t, []string{".done=true", `.r.x={"y":1}`, `.r.list[]={"a":1}`, ".r.list[]=[2]", ".r.list[]=null"}, all)
+
+	element := `"` + strings.Repeat("x", 100) + `"`
+	all, err = walkAll(`{"r":{"list":[`+strings.Repeat(element+",", 99)+element+"]}}", 300)
+	require.NoError(t, err, "the document may be longer than its values may")
+	assert.Len(t, all, 100)
+	_, err = walkAll(`{"r":{"list":["`+strings.Repeat("x", 1000)+`"]}}`, 300)
+	require.ErrorIs(t, err, transport.ErrAnswerTooLarge)
+
+	for _, other := range []string{`null`, `7`, `{"r":null}`, `{"r":{"list":5}}`, `{}`} {
+		all, err = walkAll(other, 100)
+		require.NoError(t, err, other)
+		assert.Empty(t, all)
+	}
+	for _, cut := range []string{``, `{`, `{"r"`, `{"r":{"list":[1`, `{"r":{"list":[1,`, `{"r":{"list":[1]}`} {
+		_, err = walkAll(cut, 100)
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF, cut)
+	}
+	for _, wrong := range []string{`{"r":{"list":[1}]}}`, `{1:2}`, `nonsense`} {
+		_, err = walkAll(wrong, 100)
+		assert.Error(t, err, wrong)
+	}
+}
+
+// TestBatchesOfOthersHaveAnyForm: they are in the lists in which a batch is looked for.
+func TestBatchesOfOthersHaveAnyForm(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"data":[{"id":"theirs","metadata":{"n":7,"evalfleet_batch":["x"]},"error":{"code":1},"created_at":"soon"},
+			{"id":"ours","metadata":{"evalfleet_batch":"b1"}}]}`)
+	}))
+	defer server.Close()
+	f := &Files{Client: Client{Exchange: &exchange.Exchange{Provider: "v", HTTP: server.Client()}, Authorize: func(http.Header) {}}, Base: server.URL, Dialect: OpenAI}
+	id, err := f.Find(t.Context(), provider.BatchIntent{Key: "b1", Time: time.Now()})
+	require.NoError(t, err)
+	assert.Equal(t, "ours", id)
 }

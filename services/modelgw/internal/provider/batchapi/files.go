@@ -3,6 +3,7 @@ package batchapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -93,7 +94,11 @@ func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []prov
 	var file struct {
 		ID string `json:"id"`
 	}
-	if err := f.Client.Upload(ctx, f.Base+f.Dialect.Upload, map[string]string{"purpose": f.Dialect.Purpose, "file_name": b.Key + ".jsonl"}, b.Key+".jsonl", &file, parts...); err != nil {
+	err := f.Client.Upload(ctx, f.Base+f.Dialect.Upload, map[string]string{"purpose": f.Dialect.Purpose, "file_name": b.Key + ".jsonl"}, b.Key+".jsonl", &file, parts...)
+	if err == nil && file.ID == "" {
+		err = f.Client.unreadable(errors.New("the new file has no id"))
+	}
+	if err != nil {
 		return "", err
 	}
 	body, err := json.Marshal(f.Dialect.Create(file.ID, path, b))
@@ -118,19 +123,20 @@ func (f *Files) Submit(ctx context.Context, b provider.BatchIntent, lines []prov
 
 // job is a batch as these APIs show it.
 type job struct {
-	ID       string            `json:"id"`
-	Status   string            `json:"status"`
-	Created  moment            `json:"created_at"`
-	Metadata map[string]string `json:"metadata"`
-	Input    string            `json:"input_file_id"`
-	Output   string            `json:"output_file_id"`
-	Errors   string            `json:"error_file_id"`
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Created moment `json:"created_at"`
+	// Metadata and Error have any form in the batches of others, which lists show too.
+	Metadata map[string]any `json:"metadata"`
+	Input    string         `json:"input_file_id"`
+	Output   string         `json:"output_file_id"`
+	Errors   string         `json:"error_file_id"`
 	Counts   struct {
 		Completed int `json:"completed"`
 		Failed    int `json:"failed"`
 	} `json:"request_counts"`
 	Faults json.RawMessage `json:"errors"`
-	Error  string          `json:"error"`
+	Error  any             `json:"error"`
 	// Mistral has these under names of its own.
 	OutputFile string `json:"output_file"`
 	ErrorFile  string `json:"error_file"`
@@ -261,8 +267,8 @@ func (j job) faults() string {
 		}
 		words = append(words, text)
 	}
-	if j.Error != "" {
-		words = append(words, j.Error)
+	if text, ok := j.Error.(string); ok && text != "" {
+		words = append(words, text)
 	}
 	return strings.Join(words, "; ")
 }

@@ -44,7 +44,7 @@ func (b *batches) Submit(ctx context.Context, i provider.BatchIntent, lines []pr
 	return made.Name, nil
 }
 
-// operation is a batch as the API shows it.
+// operation is a batch as the API shows it, without its answers.
 type operation struct {
 	Name     string `json:"name"`
 	Done     bool   `json:"done"`
@@ -52,24 +52,31 @@ type operation struct {
 		Display string    `json:"displayName"`
 		State   string    `json:"state"`
 		Created time.Time `json:"createTime"`
-		Stats   struct {
-			Succeeded json.Number `json:"successfulRequestCount"`
-			Failed    json.Number `json:"failedRequestCount"`
-		} `json:"batchStats"`
-		Output output `json:"output"`
+		Stats   stats     `json:"batchStats"`
 	} `json:"metadata"`
-	Error *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-	Response output `json:"response"`
+	Error *fault `json:"error"`
 }
 
-// output are the answers of a batch.
-type output struct {
-	Inlined struct {
-		Responses []inlined `json:"inlinedResponses"`
-	} `json:"inlinedResponses"`
+// stats count the requests of a batch.
+type stats struct {
+	Succeeded json.Number `json:"successfulRequestCount"`
+	Failed    json.Number `json:"failedRequestCount"`
 }
+
+// fault is why a batch failed.
+type fault struct {
+	Message string `json:"message"`
+}
+
+// answersOf is where the answers of a batch are; within are the paths above.
+var (
+	answersOf = map[string]bool{".response.inlinedResponses.inlinedResponses[]": true, ".metadata.output.inlinedResponses.inlinedResponses[]": true}
+	within    = map[string]bool{
+		"": true, ".metadata": true,
+		".response": true, ".response.inlinedResponses": true, ".response.inlinedResponses.inlinedResponses": true,
+		".metadata.output": true, ".metadata.output.inlinedResponses": true, ".metadata.output.inlinedResponses.inlinedResponses": true,
+	}
+)
 
 // inlined is the answer to one request.
 type inlined struct {
@@ -106,11 +113,6 @@ func (b *batches) Find(ctx context.Context, i provider.BatchIntent) (string, err
 	}
 }
 
-// get returns a batch, with its answers if it has ended.
-func (b *batches) get(ctx context.Context, id string) (o operation, err error) {
-	return o, b.client.Get(ctx, b.address(id), &o)
-}
-
 // address is where a batch is.
 func (b *batches) address(id string) string {
 	return b.root + "/batches/" + url.PathEscape(strings.TrimPrefix(id, "batches/"))
@@ -118,7 +120,14 @@ func (b *batches) address(id string) string {
 
 // Status implements [provider.BatchAPI].
 func (b *batches) Status(ctx context.Context, id string) (provider.BatchStatus, error) {
-	o, err := b.get(ctx, id)
+	var o operation
+	members := map[string]any{".done": &o.Done, ".metadata.state": &o.Metadata.State, ".metadata.batchStats": &o.Metadata.Stats, ".error": &o.Error}
+	err := b.client.Walk(ctx, b.address(id), within, func(path string, value json.RawMessage) error {
+		if into := members[path]; into != nil {
+			_ = json.Unmarshal(value, into) // What has another form says nothing.
+		}
+		return nil
+	})
 	if err != nil {
 		return provider.BatchStatus{}, err
 	}
@@ -138,13 +147,15 @@ func count(n json.Number) int {
 
 // Results implements [provider.BatchAPI].
 func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func(provider.BatchResult) error) error {
-	o, err := b.get(ctx, s.ID)
-	if err != nil {
-		return err
-	}
-	for _, answer := range append(o.Response.Inlined.Responses, o.Metadata.Output.Inlined.Responses...) {
+	return b.client.Walk(ctx, b.address(s.ID), within, func(path string, value json.RawMessage) error {
+		var answer inlined
+		if !answersOf[path] || json.Unmarshal(value, &answer) != nil || answer.Metadata.Key == "" {
+			return nil
+		}
 		result := provider.BatchResult{ID: answer.Metadata.Key, Status: http.StatusOK, Body: answer.Response}
-		if len(answer.Response) == 0 {
+		switch {
+		case len(answer.Response) > 0:
+		case len(answer.Error) > 0:
 			result.Status, result.Body = http.StatusInternalServerError, fmt.Appendf(nil, `{"error":%s}`, answer.Error)
 			var said struct {
 				Code int `json:"code"`
@@ -152,15 +163,11 @@ func (b *batches) Results(ctx context.Context, s provider.BatchStatus, each func
 			if json.Unmarshal(answer.Error, &said) == nil {
 				result.Status = statusOf(said.Code)
 			}
+		default:
+			return nil
 		}
-		if answer.Metadata.Key == "" || len(answer.Response) == 0 && len(answer.Error) == 0 {
-			continue
-		}
-		if err := each(b.client.Redact(result)); err != nil {
-			return err
-		}
-	}
-	return nil
+		return each(b.client.Redact(result))
+	})
 }
 
 // codes are the statuses of HTTP by the codes of gRPC, with which a batch reports failures.
