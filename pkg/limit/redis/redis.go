@@ -2,7 +2,8 @@
 //
 // The limit of a pool and its history are one hash in Redis, and so are the leases: how many slots each replica may
 // use until when. A replica spends its slots locally, without Redis, and exchanges with it every tick: it renews its
-// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need.
+// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need. A pool without
+// callers only renews its lease, a few times before it ends.
 //
 //	Acquire ─▶ limit.Gate ── slots ◀── lease (TTL) ◀── sync.lua ──▶ hash {rule, history, leases}
 //	Report  ─▶ limit.Rule, a copy ── compare and set ─────┘
