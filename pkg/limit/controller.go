@@ -51,14 +51,14 @@ func (c *Controller) Limit() int { return c.limit }
 
 // Acquired records the number of slots in use, the newly acquired one included.
 func (c *Controller) Acquired(inUse int, now time.Time) {
-	if !now.Before(c.cooldown) {
+	if !c.cooling(now) {
 		c.peak = max(c.peak, inUse)
 	}
 }
 
 // Clean notes a success that needed no retry.
 func (c *Controller) Clean(now time.Time, subject string) {
-	if now.Before(c.cooldown) {
+	if c.cooling(now) {
 		return
 	}
 	c.successes++
@@ -82,7 +82,7 @@ func (c *Controller) Clean(now time.Time, subject string) {
 func (c *Controller) RateLimited(now time.Time, subject string) {
 	c.newRound()
 	c.met = true
-	if now.Before(c.cooldown) {
+	if c.cooling(now) {
 		return
 	}
 	c.cooldown = now.Add(c.bounds.Cooldown)
@@ -101,6 +101,12 @@ func (c *Controller) SetMax(n int, now time.Time) error {
 		c.change(n, Manual, now, "")
 	}
 	return nil
+}
+
+// cooling reports whether the cooldown lasts. More than a whole one is left only if the clock was set back, and would
+// keep the limit for as long.
+func (c *Controller) cooling(now time.Time) bool {
+	return now.Before(c.cooldown) && c.cooldown.Sub(now) <= c.bounds.Cooldown
 }
 
 func (c *Controller) newRound() { c.successes, c.peak = 0, 0 }

@@ -9,7 +9,7 @@ import (
 // Gate is the part of a pool that is within one process: slots, and the lines of callers that wait for one. A Limiter
 // consists of gates, and of the rule by which it sets their slots.
 //
-// Lock must be held for all methods except Wait, and is held when Took and Freed are called.
+// Lock must be held for all methods except Wait, and is held when Took, Freed and Refresh are called.
 type Gate struct {
 	// Lock guards the gate. The gates of a limiter share one lock, which keeps the order of arrival the same for all
 	// callers. Operations under it are short.
@@ -18,6 +18,8 @@ type Gate struct {
 	Took func(inUse int)
 	// Freed is called when a caller has freed its slot and no waiting caller got it; nil is not.
 	Freed func()
+	// Refresh is called before a freed slot goes to a waiting caller, and may call SetSlots; nil is not.
+	Refresh func()
 
 	slots   int
 	inUse   int
@@ -104,6 +106,9 @@ func (g *Gate) take() {
 
 func (g *Gate) free() {
 	g.inUse--
+	if g.Refresh != nil {
+		g.Refresh()
+	}
 	if !g.admit() && g.Freed != nil {
 		g.Freed()
 	}

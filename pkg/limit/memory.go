@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+// maxIdle is the number of pools without callers that Memory keeps at least, and half of the most: requests may name
+// pools freely. Those that were not used for longest are forgotten, with what they learned, but no
+// limit that was set by hand.
+const maxIdle = 1000
+
 // Memory is a Limiter of one process. The zero value is ready to use.
 type Memory struct {
 	mu    sync.Mutex
@@ -21,6 +26,8 @@ type pool struct {
 	key  string
 	rule *Rule
 	gate Gate
+	used time.Time // when it last had a new caller
+	set  bool      // SetMax changed its limit
 }
 
 // Acquire implements Limiter.
@@ -50,9 +57,28 @@ func (m *Memory) pool(r Request) *pool {
 		if m.pools == nil {
 			m.pools = map[string]*pool{}
 		}
+		m.forget()
 		m.pools[r.Key] = p
 	}
+	p.used = time.Now()
 	return p
+}
+
+// forget forgets idle pools, half of them at a time, so that few callers pay for it.
+func (m *Memory) forget() {
+	if len(m.pools) < 2*maxIdle {
+		return
+	}
+	var idle []*pool
+	for _, p := range m.pools {
+		if p.gate.InUse() == 0 && p.gate.Waiting() == 0 && !p.set {
+			idle = append(idle, p)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *pool) int { return b.used.Compare(a.used) })
+	for _, p := range idle[min(len(idle), maxIdle):] {
+		delete(m.pools, p.key)
+	}
 }
 
 // Report implements Limiter.
@@ -88,6 +114,7 @@ func (m *Memory) SetMax(_ context.Context, key string, n int) (Pool, error) {
 	if err := p.rule.SetMax(n, time.Now()); err != nil {
 		return Pool{}, err
 	}
+	p.set = true
 	p.gate.SetSlots(p.rule.Limit())
 	return p.state(), nil
 }

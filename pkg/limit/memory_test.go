@@ -1,9 +1,13 @@
 package limit_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/limit"
@@ -23,6 +27,38 @@ func TestMemory(t *testing.T) {
 			})
 		},
 		New: func(*testing.T) limit.Limiter { return &limit.Memory{} },
+	})
+}
+
+// Callers name pools freely: those without callers are forgotten, but not one that is in use or was set by hand.
+func TestMemoryForgetsIdlePools(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m limit.Memory
+		acquire := func(key string) (release func()) {
+			time.Sleep(time.Millisecond)
+			release, err := m.Acquire(t.Context(), limit.Request{Key: key, Fixed: 5})
+			require.NoError(t, err)
+			return release
+		}
+		acquire("set")()
+		_, err := m.SetMax(t.Context(), "set", 2)
+		require.NoError(t, err)
+		release := acquire("used")
+		defer release()
+		for i := range 10_000 {
+			acquire(fmt.Sprint(i))()
+		}
+		pools, err := m.Pools(t.Context())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(pools), 2000)
+		kept := map[string]int{}
+		for _, p := range pools {
+			kept[p.Key] = p.Limit
+		}
+		assert.Equal(t, 2, kept["set"])
+		assert.Equal(t, 5, kept["used"])
+		assert.Equal(t, 5, kept["9999"])
 	})
 }
 

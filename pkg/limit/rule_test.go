@@ -36,3 +36,15 @@ func TestWhatIsNoRuleIsAnError(t *testing.T) {
 		assert.Error(t, err, c)
 	}
 }
+
+// The clock of a rule may be that of a server, and be set back: the limit still follows what it meets.
+func TestACooldownEndsThoughTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	r := NewRule(Request{Adaptive: &Bounds{Min: 1, Start: 8, Max: 20, Cooldown: time.Minute, DecreaseFactor: 0.5, ScaleUp: 0.05}})
+	r.Report(RateLimited, now, "m")
+	r.Report(RateLimited, now, "m")
+	require.Equal(t, 4, r.Limit(), "the cooldown lasts")
+	r.Report(RateLimited, now.Add(-time.Hour), "m")
+	assert.Equal(t, 2, r.Limit())
+}

@@ -273,11 +273,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.closers = append(s.closers, stores.closers...)
 	s.responses = generate.NewCache(stores.responses, deps.Logger)
-	generate.MeasurePools(stores.limiter, deps.Registerer)
+	pools := generate.MeasurePools(stores.limiter, deps.Registerer)
 	metrics := generate.NewMetrics(deps.Registerer)
 	stages := []generate.Stage{
 		generate.Measure(metrics), generate.Spend(s.budgets, s.settings.Prices), generate.Retry(retry.Default(), deps.Logger), generate.Credential(metrics, deps.Logger),
-		generate.Admit(stores.limiter, cfg.MaxWaiting),
+		generate.Admit(stores.limiter, pools, cfg.MaxWaiting),
 	}
 	calls = call.New(call.Deps{
 		Registry: s.registry,

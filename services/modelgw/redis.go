@@ -60,7 +60,11 @@ func (c *RedisConfig) SetDefaults() {
 // Validate refuses addresses that are none, and options that need others.
 func (c *RedisConfig) Validate() error {
 	var faults []error
-	for _, address := range c.Addresses {
+	for i, address := range c.Addresses {
+		if strings.Contains(address, "@") || strings.Contains(address, "://") { // It may contain a password, which no error names.
+			faults = append(faults, fmt.Errorf("addresses: number %d is a URL or has a user; write host:port, and use username, password, tls and db for the rest", i+1))
+			continue
+		}
 		if _, _, err := net.SplitHostPort(address); err != nil && !strings.HasPrefix(address, "/") {
 			faults = append(faults, fmt.Errorf("addresses: %q is no address; write host:port, such as 127.0.0.1:6379, or the path of a socket", address))
 		}

@@ -115,6 +115,11 @@ func TestARedisThatCannotBeIsRefused(t *testing.T) {
 	} {
 		assert.ErrorContains(t, c.redis.Validate(), c.want)
 	}
+	for _, address := range []string{"redis://:hunter2@redis:6379/0", "user:hunter2@redis:6379", "hunter2@redis:6379"} {
+		err := (&modelgw.RedisConfig{Addresses: []string{"a:1", address}}).Validate()
+		require.ErrorContains(t, err, "addresses: number 2 is a URL or has a user; write host:port")
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
 	whole := modelgw.RedisConfig{Addresses: []string{"[::1]:6379"}, TLS: true, CAFile: "ca.pem", DB: 2}
 	whole.SetDefaults()
 	require.NoError(t, whole.Validate())

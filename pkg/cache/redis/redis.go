@@ -3,8 +3,8 @@
 // An entry is one key, which Redis removes when the entry expires. Its value begins with the time at which it expires,
 // so that all readers see the writer's time. Entries are listed by a scan of the keys, which does not block the server.
 //
-// Redis may be away: then nothing is found and nothing is kept. The first failure is returned, and for a moment after it
-// Redis is not asked again, so that calls are not held up.
+// Redis may be away: then nothing is found and nothing is kept. The first failure is returned. Until an answer comes,
+// one caller at a time asks Redis again after a moment, so that other calls are not held up.
 package redis
 
 import (
@@ -40,7 +40,7 @@ const (
 type Cache struct {
 	client *redisclient.Client
 	most   int
-	paused atomic.Pointer[time.Time] // until then Redis is not asked
+	paused atomic.Pointer[time.Time] // until then Redis is not asked; nil after a success
 }
 
 var _ cache.Cache = (*Cache)(nil)
@@ -58,10 +58,10 @@ func (c *Cache) Get(ctx context.Context, key cache.Key) (value []byte, ok bool, 
 	}
 	stored, err := c.client.Get(ctx, c.name(key)).Bytes()
 	if errors.Is(err, redis.Nil) {
-		return nil, false, nil
+		return nil, false, c.noted(ctx, nil)
 	}
-	if err != nil {
-		return nil, false, c.failed(ctx, err)
+	if err = c.noted(ctx, err); err != nil {
+		return nil, false, err
 	}
 	expires, value, ok := decode(stored)
 	if !ok || (cache.Info{Expires: expires}).Expired(time.Now()) {
@@ -79,7 +79,7 @@ func (c *Cache) Put(ctx context.Context, key cache.Key, value []byte, expires ti
 	if !expires.IsZero() {
 		life = max(time.Until(expires), 0) + time.Millisecond // An entry still counts at the very moment it expires.
 	}
-	return c.failed(ctx, c.client.Set(ctx, c.name(key), encode(expires, value), life).Err())
+	return c.noted(ctx, c.client.Set(ctx, c.name(key), encode(expires, value), life).Err())
 }
 
 // List implements cache.Cache. Expired entries are not among them for long.
@@ -156,9 +156,13 @@ func (c *Cache) infos(ctx context.Context, server redis.Cmdable, names []string)
 	}
 	var infos []cache.Info
 	for i, name := range names {
-		group, id, _ := strings.Cut(strings.TrimPrefix(name, c.client.Prefix+space), separator)
+		name = strings.TrimPrefix(name, c.client.Prefix+space)
+		at := strings.LastIndex(name, separator) // A group may contain it: models are named freely.
+		if at < 0 {
+			continue
+		}
 		if expires, _, ok := decode([]byte(heads[i].Val())); ok {
-			infos = append(infos, cache.Info{Key: cache.Key{Group: group, ID: id}, Size: sizes[i].Val() - headBytes, Expires: expires})
+			infos = append(infos, cache.Info{Key: cache.Key{Group: name[:at], ID: name[at+len(separator):]}, Size: sizes[i].Val() - headBytes, Expires: expires})
 		}
 	}
 	return infos, nil
@@ -197,15 +201,30 @@ func decode(stored []byte) (expires time.Time, value []byte, ok bool) {
 	return expires, stored[headBytes:], true
 }
 
-// pausing reports whether Redis has failed a moment ago.
+// pausing reports whether Redis is not to be asked now. After a pause one caller gets false, and the others wait for its
+// success or for the next pause to end.
 func (c *Cache) pausing() bool {
 	until := c.paused.Load()
-	return until != nil && time.Now().Before(*until)
+	if until == nil {
+		return false
+	}
+	now := time.Now()
+	if now.Before(*until) {
+		return true
+	}
+	next := now.Add(pause)
+	return !c.paused.CompareAndSwap(until, &next)
 }
 
-// failed begins a pause, unless err is nil or the caller's own, and returns err.
-func (c *Cache) failed(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() == nil {
+// noted begins a pause if Redis did not answer, ends it if it did, and returns err. A caller's own cancellation says
+// nothing, and a command that is refused, as when the memory is full, is an answer.
+func (c *Cache) noted(ctx context.Context, err error) error {
+	switch {
+	case err == nil, redis.HasErrorPrefix(err, "OOM"):
+		if c.paused.Load() != nil {
+			c.paused.Store(nil)
+		}
+	case ctx.Err() == nil:
 		until := time.Now().Add(pause)
 		c.paused.Store(&until)
 	}

@@ -68,15 +68,19 @@ func TestAListIsOfItsPrefixAlone(t *testing.T) {
 	for i := range 2500 {
 		require.NoError(t, c.Put(t.Context(), cache.Key{Group: "many/m", ID: fmt.Sprint(i)}, nil, time.Time{}))
 	}
-	for _, group := range []string{"p*/m", "pq/m", `p\/m`, "p[q]/m", "p?/m"} {
+	for _, group := range []string{"n/a\x00b", "p*/m", "pq/m", `p\/m`, "p[q]/m", "p?/m"} {
 		require.NoError(t, c.Put(t.Context(), cache.Key{Group: group, ID: "1"}, nil, time.Time{}))
 	}
-	for prefix, want := range map[string]int{"many/": 2500, "p*/": 1, `p\/`: 1, "p[q]/": 1, "p?/": 1, "p": 5, "no": 0} {
+	for prefix, want := range map[string]int{"many/": 2500, "p*/": 1, `p\/`: 1, "p[q]/": 1, "p?/": 1, "p": 5, "n/a": 1, "no": 0} {
 		infos, err := c.List(t.Context(), prefix)
 		require.NoError(t, err)
 		assert.Len(t, infos, want, prefix)
 	}
-	infos, err := c.List(t.Context(), "many/")
+	infos, err := c.List(t.Context(), "n/")
+	require.NoError(t, err)
+	require.Len(t, infos, 1)
+	assert.Equal(t, cache.Key{Group: "n/a\x00b", ID: "1"}, infos[0].Key)
+	infos, err = c.List(t.Context(), "many/")
 	require.NoError(t, err)
 	var keys []cache.Key
 	for _, info := range infos {
@@ -85,6 +89,20 @@ func TestAListIsOfItsPrefixAlone(t *testing.T) {
 	removed, err := c.Delete(t.Context(), keys...)
 	require.NoError(t, err)
 	assert.Equal(t, 2500, removed)
+}
+
+// A full server without eviction refuses to write, and still has what was written before.
+func TestAFullServerIsRead(t *testing.T) {
+	t.Parallel()
+	client := open(t, redistest.New(t))
+	c := cacheredis.New(client, 1<<20)
+	key := cache.Key{Group: "g", ID: "1"}
+	require.NoError(t, c.Put(t.Context(), key, []byte("value"), time.Time{}))
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.ErrorContains(t, c.Put(t.Context(), cache.Key{Group: "g", ID: "2"}, []byte("value"), time.Time{}), "OOM")
+	_, ok, err := c.Get(t.Context(), key)
+	require.NoError(t, err)
+	assert.True(t, ok)
 }
 
 func TestAValueThatIsTooLargeIsNotKept(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,8 @@ type fleet struct {
 	replicas map[string]*replica
 	provider *provider
 	calls    sync.WaitGroup
+	// setBack is by how much the clock of Redis was set back.
+	setBack atomic.Int64
 }
 
 // replica is one process.
@@ -70,7 +73,7 @@ func (f *fleet) join(name string) {
 	options.Prefix = f.Name() + ":"
 	r := &replica{client: redisclient.Open(options)}
 	r.alive, r.kill = context.WithCancel(context.WithoutCancel(f.Context()))
-	r.limiter = New(Config{Client: r.client, Replica: name, Replicas: 3, Logger: slog.New(slog.DiscardHandler), clock: time.Now})
+	r.limiter = New(Config{Client: r.client, Replica: name, Replicas: 3, Logger: slog.New(slog.DiscardHandler), clock: f.clock})
 	r.Limiter = r.limiter
 	r.limiter.mu.Lock()
 	p := r.limiter.pool(f.request.Key)
@@ -83,6 +86,9 @@ func (f *fleet) join(name string) {
 	r.limiter.mu.Unlock()
 	f.replicas[name] = r
 }
+
+// clock is the clock of Redis.
+func (f *fleet) clock() time.Time { return time.Now().Add(-time.Duration(f.setBack.Load())) }
 
 // leave shuts a replica down gracefully.
 func (f *fleet) leave(name string) {

@@ -30,6 +30,7 @@ type pool struct {
 
 	recent int       // a demand that falls slowly
 	used   time.Time // when it last had a caller
+	seen   time.Time // when a caller or a list last asked for it
 	others others
 	// counted is how many slots Redis counts as held by this process.
 	counted int
@@ -141,9 +142,29 @@ func (p *pool) expire(now time.Time) {
 // held is how many slots callers hold or may get before the next exchange.
 func (p *pool) held() int { return max(p.gate.Slots(), p.gate.InUse()) }
 
+// idle reports whether no caller has a slot or waits for one.
+func (p *pool) idle() bool { return p.gate.InUse() == 0 && p.gate.Waiting() == 0 }
+
 // leaves reports whether the process gives the pool up: because of Close, or because it has had no caller for long.
 func (p *pool) leaves(now time.Time) bool {
-	return p.limiter.closing || p.gate.InUse() == 0 && p.gate.Waiting() == 0 && now.Sub(p.used) >= quietAfter
+	after := quietAfter
+	if len(p.limiter.pools) > maxPools {
+		after = idleAfter
+	}
+	return p.limiter.closing || p.idle() && now.Sub(p.used) >= after
+}
+
+// due reports whether the pool is to be exchanged at this tick. An idle one only renews its lease, unless others wait
+// for slots that it may hold.
+func (p *pool) due(now time.Time) bool {
+	switch ttl := p.limiter.cfg.TTL; {
+	case p.quiet:
+		return false
+	case p.asked, p.lost, len(p.pending) > 0, p.demand > 0, p.recent > 0, !p.idle(), p.held() < p.counted, p.others.waiting > 0:
+		return true
+	default:
+		return p.lease.Sub(now) <= ttl-ttl/3 || p.leaves(now)
+	}
 }
 
 func (p *pool) state() limit.Pool {

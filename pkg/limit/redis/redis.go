@@ -2,7 +2,8 @@
 //
 // The limit of a pool and its history are one hash in Redis, and so are the leases: how many slots each replica may
 // use until when. A replica spends its slots locally, without Redis, and exchanges with it every tick: it renews its
-// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need.
+// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need. A pool without
+// callers only renews its lease, a few times before it ends.
 //
 //	Acquire ─▶ limit.Gate ── slots ◀── lease (TTL) ◀── sync.lua ──▶ hash {rule, history, leases}
 //	Report  ─▶ limit.Rule, a copy ── compare and set ─────┘
@@ -41,6 +42,13 @@ const (
 	keep = 24 * time.Hour
 	// quietAfter is how long a replica keeps the lease of a pool without calls, so that rare calls need no round trip.
 	quietAfter = time.Minute
+	// maxPools is the number of pools that a replica keeps without use, and of those of other replicas that it shows.
+	// Requests name models freely, and most models have a pool of their own. Beyond it a pool loses its lease idleAfter
+	// its last call, and the pools that were not used for longest are forgotten.
+	maxPools  = 1000
+	idleAfter = time.Second
+	// maxExchanged bounds the pools of one round trip, so that a long exchange does not exceed syncTimeout.
+	maxExchanged = 250
 	// syncTimeout bounds an exchange with Redis.
 	syncTimeout = redisclient.Timeout
 )
@@ -161,8 +169,8 @@ func (l *Limiter) Report(_ context.Context, key string, outcome limit.Outcome, s
 	}
 }
 
-// Pools implements limit.Limiter: all pools that a replica has used within a day. While Redis is away they are those of
-// this process, as it last knew them.
+// Pools implements limit.Limiter: the pools that a replica has used within a day, but of those that only other replicas
+// use no more than the maxPools used last. While Redis is away they are those of this process, as it last knew them.
 func (l *Limiter) Pools(ctx context.Context) ([]limit.Pool, error) {
 	l.refresh(ctx)
 	l.mu.Lock()
@@ -211,8 +219,9 @@ func (l *Limiter) pool(key string) *pool {
 	p, ok := l.pools[key]
 	if !ok {
 		p = &pool{key: key, limiter: l}
-		p.gate = limit.Gate{Lock: &l.mu, Took: p.took, Freed: p.observe}
+		p.gate = limit.Gate{Lock: &l.mu, Took: p.took, Freed: p.observe, Refresh: func() { p.expire(time.Now()) }}
 		l.pools[key] = p
 	}
+	p.seen = time.Now()
 	return p
 }

@@ -168,11 +168,11 @@ func (l *Limiter) beat(ctx context.Context) error {
 	return err
 }
 
-// registered returns the keys of the pools that any replica has used.
+// registered returns the keys of the pools that any replica has used, the last ones if there are many.
 func (l *Limiter) registered(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), syncTimeout)
 	defer cancel()
-	keys, err := l.cfg.Client.ZRange(ctx, l.cfg.Client.Prefix+poolsKey, 0, -1).Result()
+	keys, err := l.cfg.Client.ZRevRange(ctx, l.cfg.Client.Prefix+poolsKey, 0, maxPools-1).Result()
 	if err != nil {
 		return nil // The exchange that follows finds out and reports it.
 	}

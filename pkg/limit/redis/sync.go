@@ -58,8 +58,10 @@ func (l *Limiter) run(ctx context.Context) {
 		case <-tick.C:
 			if time.Since(beaten) >= l.cfg.TTL/3 && l.beat(ctx) == nil {
 				beaten = time.Now()
+				l.forget()
 			}
-			_ = l.sync(ctx, l.chosen(func(p *pool) bool { return !p.quiet })...)
+			now := time.Now()
+			_ = l.sync(ctx, l.chosen(func(p *pool) bool { return p.due(now) })...)
 		}
 	}
 }
@@ -70,7 +72,21 @@ func (l *Limiter) chosen(choose func(*pool) bool) []*pool {
 	return slices.DeleteFunc(slices.Collect(maps.Values(l.pools)), func(p *pool) bool { return !choose(p) })
 }
 
-// sync exchanges pools with Redis. It fails if Redis does not answer within [syncTimeout].
+// forget forgets pools without use. Redis has their rules, until it forgets them too.
+func (l *Limiter) forget() {
+	now := time.Now()
+	quiet := l.chosen(func(p *pool) bool { return p.quiet && p.idle() && len(p.pending) == 0 })
+	slices.SortFunc(quiet, func(a, b *pool) int { return b.seen.Compare(a.seen) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, p := range quiet {
+		if p.quiet && (i >= maxPools || now.Sub(p.seen) >= keep) {
+			delete(l.pools, p.key)
+		}
+	}
+}
+
+// sync exchanges pools with Redis. It fails if Redis does not answer within [syncTimeout] for each [maxExchanged] pools.
 func (l *Limiter) sync(ctx context.Context, pools ...*pool) error {
 	select {
 	case <-l.turn:
@@ -78,6 +94,16 @@ func (l *Limiter) sync(ctx context.Context, pools ...*pool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	for some := range slices.Chunk(pools, maxExchanged) {
+		if err := l.exchange(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchange exchanges pools in one round trip, and those that need it in further ones.
+func (l *Limiter) exchange(ctx context.Context, pools []*pool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), syncTimeout)
 	defer cancel()
 	for round := 0; len(pools) > 0 && round < maxRounds; round++ {
@@ -174,11 +200,16 @@ func (p *pool) take(x *exchange, a *answer) (again bool) {
 		p.lost = p.rule != nil
 		return p.lost
 	}
-	p.limiter.theirs, p.limiter.ours = a.clock, time.Now()
+	now := time.Now()
+	p.limiter.theirs, p.limiter.ours = a.clock, now
 	p.learn(x, a)
 	p.others = a.others
 	p.lease = x.sent.Add(p.limiter.cfg.TTL)
-	p.gate.SetSlots(a.grant)
+	if now.Before(p.lease) {
+		p.gate.SetSlots(a.grant)
+	} else { // The process was stopped while the answer waited.
+		p.expire(now)
+	}
 	p.counted = max(x.held, a.grant)
 	p.short = a.grant < x.want
 	p.quiet = p.counted == 0 && x.want == 0 && p.gate.Waiting() == 0
@@ -202,16 +233,18 @@ func (p *pool) learn(x *exchange, a *answer) {
 	}
 }
 
-// refresh exchanges all pools, those that only other replicas have used too.
+// refresh exchanges all pools that are in use or were not long ago, those that only other replicas have used too.
 func (l *Limiter) refresh(ctx context.Context) {
+	registered := map[*pool]bool{}
 	if l.beat(ctx) == nil {
-		for _, key := range l.registered(ctx) {
-			l.mu.Lock()
-			l.pool(key)
-			l.mu.Unlock()
+		keys := l.registered(ctx)
+		l.mu.Lock()
+		for _, key := range keys {
+			registered[l.pool(key)] = true
 		}
+		l.mu.Unlock()
 	}
-	_ = l.sync(ctx, l.chosen(func(*pool) bool { return true })...)
+	_ = l.sync(ctx, l.chosen(func(p *pool) bool { return !p.quiet || registered[p] })...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.pools, func(_ string, p *pool) bool { return p.rule == nil })

@@ -26,6 +26,15 @@ local stored = redis.call('HMGET', KEYS[1], 'version', 'limit', 'historyAt', 'bo
 local version, limit, historyAt, born = tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3]), tonumber(stored[4])
 local leases = stored[5] and cjson.decode(stored[5]) or {}
 
+-- A clock that was set back, as that of another server after a failover, must not prolong leases.
+for _, lease in pairs(leases) do
+  lease.expires = math.min(lease.expires, now + ttl)
+end
+if born and born > now then
+  born = now
+  redis.call('HSET', KEYS[1], 'born', born)
+end
+
 -- A store without the pool, or with an older rule than a replica knows, has lost what it held. The replica brings it.
 local lost = not version or version < known
 if lost then
@@ -109,7 +118,9 @@ if mine.held == 0 and mine.want == 0 then
   leases[me] = nil
 end
 redis.call('HSET', KEYS[1], 'leases', cjson.encode(leases))
-redis.call('PEXPIRE', KEYS[1], keep)
+if rule ~= '' or mine.held > 0 or mine.want > 0 then -- A list alone does not keep the pool.
+  redis.call('PEXPIRE', KEYS[1], keep)
+end
 
 local newRule, newHistory = '', ''
 if swapped == 0 and version ~= known then

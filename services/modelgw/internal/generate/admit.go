@@ -37,8 +37,8 @@ const queueRetry = time.Second
 
 // Admit starts an attempt when the pool of its account has a slot, and reports its outcome to an adaptive pool.
 // Projects are served in turn; an attempt that follows a failed one is at the head of its project's line. maxWaiting
-// bounds the callers that wait for one pool; zero is no bound.
-func Admit(limiter limit.Limiter, maxWaiting int) Stage {
+// bounds the callers that wait for one pool; zero is no bound. Metrics are those of the limiter's pools.
+func Admit(limiter limit.Limiter, metrics *PoolMetrics, maxWaiting int) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			r, err := poolOf(c, o.Attempts > 0)
@@ -46,6 +46,7 @@ func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 				return nil, err
 			}
 			r.MaxWaiting = maxWaiting
+			metrics.note(r.Key, c.Model, false)
 			start := time.Now()
 			release, err := limiter.Acquire(ctx, r)
 			o.Queued += time.Since(start)
@@ -58,6 +59,7 @@ func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 			}
 			defer release()
 			response, err := next(ctx, c, o)
+			metrics.note(r.Key, c.Model, err == nil)
 			if r.Adaptive != nil {
 				report(ctx, limiter, r.Key, c, o.Attempts, err)
 			}

@@ -115,7 +115,7 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 		g.responses.Stage,
 		generate.Spend(g.budgets, func() generate.Prices { return nil }),
 		generate.Retry(schedule, log),
-		generate.Admit(limiter, 0),
+		generate.Admit(limiter, generate.MeasurePools(limiter, nil), 0),
 	)
 }
 

@@ -2,57 +2,73 @@ package generate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// pools shows the connections of accounts when they are asked for.
-type pools struct {
+// PoolMetrics shows the connections of accounts when they are asked for.
+type PoolMetrics struct {
 	limiter                       limit.Limiter
 	most, slots, inUse, queueSize *prometheus.Desc
+	// measured are the pools that have metrics of their own. Requests name models freely, and so pools: the others share
+	// theirs, so that made-up names hide no pool.
+	measured names
 }
 
-// MeasurePools registers metrics of a limiter's pools with r; nil registers nowhere.
-func MeasurePools(limiter limit.Limiter, r prometheus.Registerer) {
-	if r == nil {
-		return
-	}
+// MeasurePools registers metrics of a limiter's pools with r; nil registers nowhere. [Admit] says which pools have
+// metrics of their own.
+func MeasurePools(limiter limit.Limiter, r prometheus.Registerer) *PoolMetrics {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("evalfleet_connections_"+name, help, []string{"pool"}, nil)
 	}
-	r.MustRegister(&pools{
+	p := &PoolMetrics{
 		limiter:   limiter,
 		most:      describe("limit", "Connections that a pool of an account may have open now, in all replicas together."),
 		slots:     describe("leased", "Connections of a pool that this replica may have open now."),
 		inUse:     describe("in_use", "Connections of a pool that calls of models hold in this replica."),
 		queueSize: describe("waiting", "Calls of models that wait for a connection of a pool in this replica."),
-	})
+	}
+	if r != nil {
+		r.MustRegister(p)
+	}
+	return p
+}
+
+// note records a call through a pool. The pool has metrics of its own if the provider lists the model, or once a call
+// was answered, up to maxMeasured pools.
+func (p *PoolMetrics) note(key string, of *provider.Model, answered bool) {
+	p.measured.has(key, answered || slices.Contains(of.Kind.Models, of.Name))
 }
 
 // Describe implements [prometheus.Collector].
-func (p *pools) Describe(all chan<- *prometheus.Desc) {
+func (p *PoolMetrics) Describe(all chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{p.most, p.slots, p.inUse, p.queueSize} {
 		all <- d
 	}
 }
 
-// Collect implements [prometheus.Collector]. A limiter that does not answer shows nothing. Pools beyond the first
-// maxMeasured are one: a provider may have a pool for each model.
-func (p *pools) Collect(all chan<- prometheus.Metric) {
+// Collect implements [prometheus.Collector]. A limiter that does not answer shows nothing.
+func (p *PoolMetrics) Collect(all chan<- prometheus.Metric) {
 	found, err := p.limiter.Pools(context.Background())
 	if err != nil {
 		return
 	}
-	shown := found[:min(len(found), maxMeasured)]
-	if rest := found[len(shown):]; len(rest) > 0 {
-		sum := limit.Pool{Key: other}
-		for _, pool := range rest {
-			sum.Limit += pool.Limit
-			sum.Here = limit.Share{Slots: sum.Here.Slots + pool.Here.Slots, InUse: sum.Here.InUse + pool.Here.InUse, Waiting: sum.Here.Waiting + pool.Here.Waiting}
+	var shown []limit.Pool
+	rest := limit.Pool{Key: other}
+	for _, pool := range found {
+		if p.measured.has(pool.Key, false) {
+			shown = append(shown, pool)
+			continue
 		}
-		shown = append(shown[:len(shown):len(shown)], sum)
+		rest.Limit += pool.Limit
+		rest.Here = limit.Share{Slots: rest.Here.Slots + pool.Here.Slots, InUse: rest.Here.InUse + pool.Here.InUse, Waiting: rest.Here.Waiting + pool.Here.Waiting}
+	}
+	if len(shown) < len(found) {
+		shown = append(shown, rest)
 	}
 	for _, pool := range shown {
 		for _, shows := range []struct {
