@@ -44,7 +44,9 @@ func (r *Registry) openAll(k Kind, spec Spec) (*Model, error) {
 		}
 		ring.models = append(ring.models, model)
 		if at == 0 {
-			ring.owner = selected.owner
+			// A call in flight at a reload may find out that a replaced credential fails: this says nothing about the
+			// new one of its number.
+			ring.owner = selected.owner + "@" + strconv.Itoa(r.replacedAt[k.Name])
 			for _, c := range selected.all {
 				ring.weights = append(ring.weights, c.Weight)
 			}
