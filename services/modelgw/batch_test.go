@@ -206,3 +206,19 @@ func TestAModelWithoutBatchesRefusesThem(t *testing.T) {
 	_, err := g.models.Generate(t.Context(), r)
 	assert.NoError(t, err, "it is switched off")
 }
+
+// A batch is sent by the first key of its account, and so are the calls that are in it.
+func TestCallsInABatchHaveTheFirstKey(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.OpenAIBatches(t)
+	vendor.Do(func(v *providertest.BatchVendor) { v.Reply = echo })
+	g := start(t, batching(url, twoKeys)...)
+	for i := range 6 {
+		answer, err := g.models.Generate(waittest.Context(t), batched("", fmt.Sprint("question ", i), 1))
+		require.NoError(t, err)
+		assert.Equal(t, int32(1), answer.GetKey())
+	}
+	pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/openai/default"})
+	require.NoError(t, err)
+	assert.Len(t, pools.GetConnectionPools(), 1)
+}

@@ -11,11 +11,13 @@ import (
 )
 
 // Credential makes each attempt with one of the account's credentials: the conversation's own, or another one while that
-// rests after a failure. Metrics and budgets are those of the account.
+// rests after a failure. Metrics and budgets are those of the account. A call in a batch has the first credential, by
+// which its batch is sent: it passes no other one over.
 func Credential(m *Metrics, log *slog.Logger) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-			if !c.Model.HasKeys() {
+			if !c.Model.HasKeys() || c.Batched != nil {
+				o.Key = c.Model.Key
 				return next(ctx, c, o)
 			}
 			own := *c
