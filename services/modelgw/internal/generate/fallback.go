@@ -53,10 +53,11 @@ func (o *Outcome) Follow(model string, err error, next *Outcome) {
 		}
 	}
 	last := &modelv1.FailedAttempt{Error: err.Error(), EndTime: timestamppb.Now(), Key: int32(o.Key), Model: model}
+	var record *modelv1.ModelCall
 	if failure, ok := provider.As(err); ok {
-		last.Error, last.Status = failure.Error(), int32(failure.Status)
+		last.Error, last.Status, record = failure.Error(), int32(failure.Status), failure.Call
 	}
-	o.fail(last, nil)
+	o.fail(last, record)
 	for _, failed := range next.Failed {
 		o.fail(failed, nil)
 	}
