@@ -149,8 +149,8 @@ const (
 )
 
 // Rest makes the model's credential rest if a failure of an attempt is the credential's or its address's own: a rate
-// limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns for how long,
-// and why in a word; zero if it does not rest. Accounts with one credential have no rest.
+// limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns
+// for how long, and why in a word; zero if it does not rest. Accounts with one credential have no rest.
 func (m *Model) Rest(err error) (rest time.Duration, why string) {
 	failure, ok := As(err)
 	if m.ring == nil || !ok {
