@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/signal"
 	"reflect"
 	"syscall"
@@ -63,6 +64,8 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	if err != nil {
 		return err
 	}
+	asked, release := Hangups(file)
+	defer release()
 	if err := config.Load(ctx, cfg, file, c.Env); err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	defer reloader(file, c, cfg, p, log).Watch(ctx)()
+	defer reloader(file, c, cfg, p, asked, log).Watch(ctx)()
 	log.InfoContext(ctx, "serving", "service", program.Name, "address", p.Address())
 	if c.Ready != nil {
 		c.Ready(p.base.Listener.Addr())
@@ -98,10 +101,10 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 }
 
 // reloader reloads the configuration of a process, which is read into a new value of its type.
-func reloader(file string, c Command, cfg Configuration, p *Process, log *slog.Logger) *Reloader {
+func reloader(file string, c Command, cfg Configuration, p *Process, asked <-chan os.Signal, log *slog.Logger) *Reloader {
 	_, program := cfg.Process()
 	return &Reloader{
-		File: file, Current: cfg, Takes: Takes(program), Logger: log,
+		File: file, Current: cfg, Takes: Takes(program), Asked: asked, Logger: log,
 		Load: func(ctx context.Context) (any, error) {
 			next := reflect.New(reflect.TypeOf(cfg).Elem()).Interface()
 			return next, config.Load(ctx, next, file, c.Env)

@@ -59,6 +59,8 @@ type Reloader struct {
 	Apply func(ctx context.Context, next any) error
 	// Takes are the keys that Apply takes, with all below them; a change of another one needs a new process.
 	Takes []string
+	// Asked brings signals to reload; nil brings none.
+	Asked <-chan os.Signal
 	// Logger logs.
 	Logger *slog.Logger
 
@@ -69,41 +71,52 @@ type Reloader struct {
 // Kubernetes a symbolic link is replaced, which leaves no event at the file.
 const pollEvery = 10 * time.Second
 
-// Watch reloads on SIGHUP and when the content of the file changes, until the returned function is called, which waits
-// for a reload in progress. Without a file it does nothing, and the signal ends the process as usual.
+// Hangups returns a channel that brings SIGHUP. Call it before the configuration is read, since a signal during the
+// start would end the process; stop restores that effect. Without a file it does nothing, and the signal ends the
+// process as usual.
+func Hangups(file string) (asked <-chan os.Signal, stop func()) {
+	if file == "" {
+		return nil, func() {}
+	}
+	signals := make(chan os.Signal, 1) // A signal during a reload causes another one.
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// Watch reloads when it is asked, and when the content of the file changes, until the returned function is called,
+// which waits for a reload in progress. Without a file it does nothing.
 func (r *Reloader) Watch(ctx context.Context) (stop func()) {
 	if r.File == "" {
 		return func() {}
 	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		poll := time.NewTicker(pollEvery)
 		defer poll.Stop()
-		r.Follow(ctx, asked, poll.C)
+		r.Follow(ctx, poll.C)
 	})
 	return func() {
-		signal.Stop(asked)
 		cancel()
 		watch.Wait()
 	}
 }
 
-// Follow reloads when it is asked, and looks at the file at each tick, until ctx ends.
-func (r *Reloader) Follow(ctx context.Context, asked <-chan os.Signal, ticks <-chan time.Time) {
+// Follow reloads what has changed since Current was read. Then it reloads when it is asked, and looks at the file at each
+// tick, until ctx ends.
+func (r *Reloader) Follow(ctx context.Context, ticks <-chan time.Time) {
 	r.look(ctx)
+	r.reload(ctx, false)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-asked:
+		case <-r.Asked:
 			r.look(ctx)
-			r.reload(ctx)
+			r.reload(ctx, true)
 		case <-ticks:
 			if r.look(ctx) {
-				r.reload(ctx)
+				r.reload(ctx, true)
 			}
 		}
 	}
@@ -121,16 +134,21 @@ func (r *Reloader) look(ctx context.Context) bool {
 	return r.seen != before
 }
 
-// reload applies the configuration as it is now.
-func (r *Reloader) reload(ctx context.Context) {
+// reload applies the configuration as it is now. Confirm makes it log also that nothing has changed.
+func (r *Reloader) reload(ctx context.Context, confirm bool) {
 	next, err := r.Load(ctx)
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		r.Logger.ErrorContext(ctx, "the configuration is not reloaded, and the previous one still holds", "file", r.File, "error", err)
 		return
 	}
 	changed := config.Differences(r.Current, next)
 	if len(changed) == 0 {
-		r.Logger.InfoContext(ctx, "the configuration is the same as before", "file", r.File)
+		if confirm {
+			r.Logger.InfoContext(ctx, "the configuration is the same as before", "file", r.File)
+		}
 		return
 	}
 	if err := r.Apply(ctx, next); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 type settings struct {
@@ -39,6 +40,12 @@ type followed struct {
 // follow runs a reloader; the function that it returns ends it.
 func follow(t *testing.T) (*followed, func()) {
 	t.Helper()
+	return followAfter(t, func(*followed) {})
+}
+
+// followAfter is follow after a change of the file since it was read.
+func followAfter(t *testing.T, change func(*followed)) (*followed, func()) {
+	t.Helper()
 	f := &followed{file: filepath.Join(t.TempDir(), "c.yaml"), asked: make(chan os.Signal), ticks: make(chan time.Time)}
 	f.write(t, "listen: a\nmodels: {size: 1}\n")
 	load := func(ctx context.Context) (any, error) {
@@ -48,7 +55,7 @@ func follow(t *testing.T) (*followed, func()) {
 	current, err := load(t.Context())
 	require.NoError(t, err)
 	r := &daemon.Reloader{
-		File: f.file, Current: current, Load: load, Takes: []string{"models"}, Logger: slog.New(slog.NewTextHandler(&f.log, nil)),
+		File: f.file, Current: current, Load: load, Takes: []string{"models"}, Asked: f.asked, Logger: slog.New(slog.NewTextHandler(&f.log, nil)),
 		Apply: func(_ context.Context, next any) error {
 			if f.refuses == nil {
 				f.applied = append(f.applied, *next.(*settings))
@@ -56,9 +63,10 @@ func follow(t *testing.T) (*followed, func()) {
 			return f.refuses
 		},
 	}
+	change(f)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { r.Follow(ctx, f.asked, f.ticks) })
+	running.Go(func() { r.Follow(ctx, f.ticks) })
 	f.ticks <- time.Time{} // The first look is over.
 	return f, func() { cancel(); running.Wait() }
 }
@@ -84,6 +92,33 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 	assert.Equal(t, 2, f.applied[0].Models.Size)
 	assert.Contains(t, f.log.String(), "need a restart")
 	assert.Contains(t, f.log.String(), "keys=listen")
+}
+
+// The start takes a while after the file was read: a change meanwhile is one too.
+func TestAFileThatChangesDuringTheStartIsReloaded(t *testing.T) {
+	t.Parallel()
+	f, stop := followAfter(t, func(f *followed) { f.write(t, "listen: a\nmodels: {size: 2}\n") })
+	f.tick()
+	stop()
+	require.Len(t, f.applied, 1)
+	assert.Equal(t, 2, f.applied[0].Models.Size)
+	assert.Empty(t, f.log.String())
+	f, stop = follow(t)
+	f.tick()
+	stop()
+	assert.Empty(t, f.applied)
+	assert.Empty(t, f.log.String(), "nothing has changed since the start, which nobody asked")
+}
+
+// A signal that comes before the process serves neither ends it nor is lost.
+func TestASignalDuringTheStartWaits(t *testing.T) {
+	asked, stop := daemon.Hangups("c.yaml")
+	defer stop()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	waittest.For(t, asked, "the signal")
+	none, release := daemon.Hangups("")
+	assert.Nil(t, none, "without a file the signal ends the process")
+	release()
 }
 
 // A volume of Kubernetes is a symbolic link to a folder, which is replaced as a whole.

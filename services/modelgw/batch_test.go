@@ -272,3 +272,19 @@ func TestABatchHasTheFirstKeyOfAnAccount(t *testing.T) {
 	assert.Equal(t, "/v1/chat/completions", taken[0].Endpoint)
 	assert.Len(t, taken[0].IDs, 8)
 }
+
+// A batch is sent by the first key of its account, and so are the calls that are in it.
+func TestCallsInABatchHaveTheFirstKey(t *testing.T) {
+	t.Parallel()
+	vendor, url := providertest.OpenAIBatches(t)
+	vendor.Do(func(v *providertest.BatchVendor) { v.Reply = echo })
+	g := start(t, batching(url, twoKeys)...)
+	for i := range 6 {
+		answer, err := g.models.Generate(waittest.Context(t), batched("", fmt.Sprint("question ", i), 1))
+		require.NoError(t, err)
+		assert.Equal(t, int32(1), answer.GetKey())
+	}
+	pools, err := g.limits.ListConnectionPools(t.Context(), &modelv1.ListConnectionPoolsRequest{Parent: "accounts/openai/default"})
+	require.NoError(t, err)
+	assert.Len(t, pools.GetConnectionPools(), 1)
+}

@@ -91,6 +91,17 @@ func TestChecksAskTheVendorsWithoutACall(t *testing.T) {
 	}
 }
 
+// A vendor that is overloaded has not said that it has no list.
+func TestACheckSaysThatAListIsNotThereNow(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, vendorWith(t, says(http.StatusServiceUnavailable, "application/json", `{}`)))
+	answer, err := g.models.CheckAccounts(t.Context(), &modelv1.CheckAccountsRequest{Model: "openai/gpt-4o"})
+	require.NoError(t, err)
+	list := answer.GetChecks()[0].GetSteps()[2]
+	assert.Equal(t, modelv1.AccountCheckResult_ACCOUNT_CHECK_RESULT_UNPROVEN, list.GetResult())
+	assert.Contains(t, list.GetDetail(), "not to be had now (status 503)")
+}
+
 func TestFactsOfTheConfigurationReplaceBuiltInOnes(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(c *modelgw.Config, _ *modelgw.Deps) {

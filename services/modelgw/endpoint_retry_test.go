@@ -71,3 +71,20 @@ func TestARefusalSaysWhenToAskAgain(t *testing.T) {
 	})
 	assert.Equal(t, "35", g.post(t, geminiPath+"google/gemini-2.5-flash:generateContent", `{"contents":[]}`).Header.Get("Retry-After"), "Google says it in the body")
 }
+
+// An attempt without a vendor's error does not answer with that of the attempt before it.
+func TestAnOldRefusalIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 1 {
+			refuses("0.001")(w, r)
+			return
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
+	g := serveWeb(t, v)
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o",`+user+`}`)
+	assert.Equal(t, http.StatusBadGateway, answer.StatusCode)
+	assert.Contains(t, read(t, answer), "the server redirects")
+}

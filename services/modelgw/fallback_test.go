@@ -228,3 +228,71 @@ func TestAStreamThatHasBegunDoesNotFallBack(t *testing.T) {
 	}
 	assert.Empty(t, g.calls(t))
 }
+
+func TestTheLastFailureBeforeAFallbackHasItsRecord(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, vendorWith(t, overloaded), fallsBack("mockllm/model"))
+	r := once("q")
+	r.RecordFailedCall = true
+	answer, err := g.models.Generate(t.Context(), r)
+	require.NoError(t, err)
+	require.Len(t, answer.GetFailedAttempts(), 1)
+	assert.Contains(t, answer.GetFailedAttempts()[0].GetCall().GetResponseJson(), "overloaded")
+}
+
+// A fallback that cannot take the request is passed over, whether the requested model failed or is not configured.
+func TestAFallbackThatCannotBeUsedIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for name, v := range map[string]*vendor{"failed": vendorWith(t, overloaded), "not configured": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := serveWeb(t, v, fallsBack("openai-api/nosuch/model", "mockllm/model"))
+			answer, err := g.models.Generate(t.Context(), once("q"))
+			require.NoError(t, err)
+			assert.Equal(t, "mockllm/model", answer.GetModel())
+			for _, path := range []string{chatPath, messagesPath} {
+				answer := g.post(t, path, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`)
+				assert.Equal(t, http.StatusOK, answer.StatusCode, path)
+				assert.Equal(t, "mockllm/model", answer.Header.Get("Evalfleet-Model"), path)
+			}
+		})
+	}
+	g := serveWeb(t, nil, fallsBack("openai-api/nosuch/model"))
+	_, err := g.models.Generate(t.Context(), once("q"))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED), err)
+	assert.ErrorContains(t, err, "openai-api/nosuch/model cannot: ")
+}
+
+// Aliases are for the names of clients: a fallback is the model that the configuration names.
+func TestAFallbackHasNoAlias(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, overloaded)
+	g := serveWeb(t, v, fallsBack("mockllm/model"), func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Endpoints.Aliases = map[string]string{"*": "openai/gpt-4o"}
+	})
+	answer := g.post(t, chatPath, `{"model":"anything",`+user+`}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode)
+	assert.Equal(t, "mockllm/model", answer.Header.Get("Evalfleet-Model"))
+	assert.Contains(t, read(t, answer), "Default output")
+	assert.Len(t, keysAsked(v), 1)
+}
+
+// What the requested model takes and a fallback ignores is not left out in silence: a vendor's answer has no place to
+// say so, and another fallback may take it.
+func TestAFallbackOfAnEndpointIgnoresNothing(t *testing.T) {
+	t.Parallel()
+	other := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, vendorWith(t, overloaded), fallsBack("anthropic/claude-sonnet-4-5", "openai-api/other/theirs"), func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), other.URL
+		c.OpenAIAPI.Services = map[string]provider.Account{"other": {APIKey: config.NewSecret("other-key"), BaseURL: other.URL}}
+	})
+	for path, body := range map[string]string{
+		"/v1beta/models/openai/gpt-4o:generateContent": `{"contents":[{"role":"user","parts":[{"text":"q"}]}],"generationConfig":{"frequencyPenalty":0.5}}`,
+		chatPath: `{"model":"openai/gpt-4o","frequency_penalty":0.5,` + user + `}`,
+	} {
+		answer := g.post(t, path, body)
+		assert.Equal(t, http.StatusOK, answer.StatusCode, read(t, answer))
+		assert.Equal(t, "openai-api/other/theirs", answer.Header.Get("Evalfleet-Model"), path)
+		assert.Equal(t, []string{"other-key"}, keysAsked(other), path)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -194,13 +195,36 @@ func TestFaultsOfKeysAreNamed(t *testing.T) {
 	var c modelgw.Config
 	c.SetDefaults()
 	c.Google.Keys = []provider.Key{{Weight: 1}, {APIKey: config.NewSecret("k"), BaseURL: "ftp://x"}}
-	c.Fallbacks = map[string][]string{"openai/a": {"b", "openai/a"}}
+	c.Fallbacks = map[string][]string{"openai/a": {"b", "openai/a", "opnai/b", "vllm/c", "openai-api/d/e"}}
 	err := c.Validate()
-	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "fallbacks.openai/a", "cannot be its own fallback"} {
+	for _, said := range []string{"google.keys[0]: api_key is missing", "google.keys[1].base_url", "fallbacks.openai/a", "cannot be its own fallback", `fallbacks.openai/a: unknown provider "opnai"`} {
 		assert.ErrorContains(t, err, said)
 	}
 	c.Google.Keys[1].BaseURL = "http://127.0.0.1:7460/v1"
 	assert.ErrorContains(t, c.RefuseOwn("127.0.0.1:7460"), "google.keys[1]")
 	_, err = modelgw.Program(c).Build(t.Context(), daemon.Parts{Listen: "0.0.0.0:7460"})
 	require.ErrorContains(t, err, "google.keys[1]", "modelgw alone knows its own address")
+}
+
+// An attempt that the gateway ended proves nothing about the key, also if it ends amid the answer.
+func TestAnAttemptThatIsCutShortMakesNoKeyRest(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	registry := prometheus.NewRegistry()
+	g := serveWeb(t, v, twoKeys, func(c *modelgw.Config, d *modelgw.Deps) {
+		c.Endpoints.MaxRetries, c.AttemptTimeout, d.Registerer = 0, 20*time.Millisecond, registry
+	})
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o",`+user+`}`)
+	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	assert.Contains(t, read(t, answer), "the attempt took longer than 20ms")
+	assert.Len(t, keysAsked(v), 1)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		assert.NotEqual(t, "evalfleet_model_key_rests_total", family.GetName())
+	}
 }

@@ -229,8 +229,9 @@ type Service struct {
 	budgets   *budget.Memory
 	log       *slog.Logger
 
-	// reloading is held while the configuration is replaced.
+	// reloading is held while the configuration is replaced, and while all is closed, after which closed is set.
 	reloading sync.Mutex
+	closed    bool
 	cfg       Config
 	deps      Deps
 	closers   []func() error
@@ -346,6 +347,9 @@ func (s *Service) Close(ctx context.Context) error {
 }
 
 func (s *Service) close() error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	s.closed = true
 	err := s.registry.Close()
 	for _, closer := range s.closers {
 		err = errors.Join(err, closer())

@@ -252,12 +252,24 @@ func (c *Config) modelFaults() (faults []error) {
 		check("fallbacks", model)
 		for _, other := range c.Fallbacks[model] {
 			check("fallbacks."+model, other)
+			if kind, _, err := provider.SplitName(other); err == nil && !c.hasProvider(kind) {
+				faults = append(faults, fmt.Errorf("fallbacks.%s: unknown provider %q of %q; evalfleet models lists the providers", model, kind, other))
+			}
 			if other == model {
 				faults = append(faults, fmt.Errorf("fallbacks.%s: a model cannot be its own fallback", model))
 			}
 		}
 	}
 	return faults
+}
+
+// hasProvider reports whether there is a provider of a name, configured or not.
+func (c *Config) hasProvider(name string) bool {
+	if slices.ContainsFunc(vendors, func(v vendor) bool { return v.name == name }) {
+		return true
+	}
+	_, known := c.Services.AccountNames()[name]
+	return known
 }
 
 // accountFaults are the errors for further accounts that have the name of the default one, which would hide them.

@@ -45,11 +45,14 @@ func settingsOf(cfg *Config) settings.Settings {
 // Reload replaces providers, accounts, prices, facts of models, aliases, fallbacks and budgets by those of a valid
 // configuration. Calls in flight end with what they began with. Providers whose configuration is the same keep their
 // connections. A budget that was changed while the gateway ran keeps that change unless the configuration of its scope
-// differs from the previous one. If Reload fails, everything is as before. Other keys are not taken: they need a new
-// process.
+// differs from the previous one. If Reload fails, as it does after Close, everything is as before. Other keys are not
+// taken: they need a new process.
 func (s *Service) Reload(ctx context.Context, next Config) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
+	if s.closed {
+		return errors.New("modelgw has stopped; start it again to use this configuration")
+	}
 	changed := config.Differences(&s.cfg, &next)
 	differs := func(key string) bool {
 		return slices.ContainsFunc(changed, func(path string) bool { return path == key || strings.HasPrefix(path, key+".") })

@@ -115,3 +115,13 @@ func TestAProviderThatDidNotChangeGoesOn(t *testing.T) {
 		reload(func(c *modelgw.Config) { c.OpenAI.APIKey = config.NewSecret(want) })
 	}
 }
+
+// A process reloads until it ends, and so also while and after its services stop.
+func TestAServiceThatHasStoppedIsNotReloaded(t *testing.T) {
+	t.Parallel()
+	var current modelgw.Config
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { current = *c })
+	g.gateway.close()
+	current.OpenAI.APIKey = config.NewSecret("new-key")
+	assert.ErrorContains(t, g.service.Reload(t.Context(), current), "modelgw has stopped")
+}

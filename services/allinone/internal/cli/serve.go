@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ If there is a configuration file, the server reads it again when its content cha
   evalfleet serve --target modelgw --data-dir ./modelgw --token-file ./token`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
+			asked, release := daemon.Hangups(a.configFile())
+			defer release()
 			load := func(ctx context.Context) (allinone.Config, error) {
 				cfg, err := a.loadConfig(ctx)
 				if err != nil {
@@ -54,7 +57,7 @@ If there is a configuration file, the server reads it again when its content cha
 			if err != nil {
 				return err
 			}
-			return a.serve(c.Context(), cfg, load)
+			return a.serve(c.Context(), cfg, load, asked)
 		},
 	}
 	f := c.Flags()
@@ -87,7 +90,7 @@ func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *dirlock.Lock
 	return daemon.New(cfg.Config, program, lock, log)
 }
 
-func (a *app) serve(ctx context.Context, cfg allinone.Config, load func(context.Context) (allinone.Config, error)) (err error) {
+func (a *app) serve(ctx context.Context, cfg allinone.Config, load func(context.Context) (allinone.Config, error), asked <-chan os.Signal) (err error) {
 	address := gateway.DefaultListen
 	if program, alone := cfg.Program(cfg.Target); alone {
 		address = program.Listen
@@ -113,7 +116,9 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config, load func(context.
 	unwatch := func() {}
 	defer func() { unwatch() }()
 	return a.serveUntilInterrupt(ctx, served, func(s server) error {
-		unwatch = a.reloader(s, cfg, load).Watch(ctx)
+		reloader := a.reloader(s, cfg, load)
+		reloader.Asked = asked
+		unwatch = reloader.Watch(ctx)
 		return a.sayServing(s, cfg, dir)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prefixcache"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -29,22 +30,34 @@ func (c *Calls) fallbacks(r *modelv1.GenerateRequest) []string {
 	return now.Fallbacks[r.GetModel()]
 }
 
-// open opens the model of a request, or its first fallback whose provider is configured.
-func (c *Calls) open(ref provider.Ref, fallbacks []string) (model *provider.Model, used provider.Ref, left []string, missing, err error) {
-	model, err = c.deps.Registry.Open(ref)
-	for err != nil && len(fallbacks) > 0 && generate.Curable(err) {
-		if missing == nil {
-			missing = err
+// planned prepares the call of a request for its model, which is open unless missing says why not: then for the first
+// fallback that takes the request. Asked and addresses are as in prepared.
+func (c *Calls) planned(
+	r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, model *provider.Model, missing error, fallbacks []string, addresses bool,
+) (*work, error) {
+	if missing == nil {
+		w, err := c.prepared(r, asked, ref, model, len(fallbacks), addresses)
+		if err != nil {
+			return nil, err
 		}
-		ref = provider.Ref{Project: ref.Project, Model: fallbacks[0]}
-		fallbacks = fallbacks[1:]
-		model, err = c.deps.Registry.Open(ref)
+		w.fallbacks = fallbacks
+		return w, nil
 	}
-	if err != nil && missing != nil {
-		err = missing
+	var others []string
+	for i, name := range fallbacks {
+		left := fallbacks[i+1:]
+		w, unfit := c.planOf(r, asked, provider.Ref{Project: ref.Project, Model: name}, len(left), addresses)
+		if unfit == nil {
+			w.fallbacks, w.missing = left, missing
+			return w, nil
+		}
+		others = append(others, cannot(name, unfit))
 	}
-	return model, ref, fallbacks, missing, err
+	return nil, alsoFailed(missing, others)
 }
+
+// cannot says why a fallback was not called.
+func cannot(name string, why error) string { return fmt.Sprintf("%s cannot: %v", name, why) }
 
 // answerOr sends the call of a work through the pipeline, and if its model cannot answer, those of its fallbacks in
 // turn. It returns the work that was answered. If none answers, the error is the first.
@@ -66,9 +79,9 @@ func (c *Calls) answerOr(ctx context.Context, w *work, call *generate.Call, outc
 		if !generate.Curable(err) || ctx.Err() != nil || call.Committed && outcome.Streamed() {
 			break
 		}
-		next, unfit := c.planOf(w, name, len(w.fallbacks)-i-1)
+		next, unfit := c.planOf(w.request, w.asked, provider.Ref{Project: call.Origin.Project, Model: name}, len(w.fallbacks)-i-1, call.Addresses)
 		if unfit != nil {
-			others = append(others, fmt.Sprintf("%s cannot: %v", name, unfit))
+			others = append(others, cannot(name, unfit))
 			continue
 		}
 		own := next.call
@@ -116,14 +129,20 @@ func alsoFailed(err error, others []string) error {
 	return &told
 }
 
-// planOf prepares the call of a fallback of a work. Left is the number of fallbacks after it.
-func (c *Calls) planOf(w *work, name string, left int) (*work, error) {
-	ref := provider.Ref{Project: w.call.Origin.Project, Model: name}
+// planOf prepares the call of a request for a fallback. Asked, left and addresses are as in prepared. A client of an
+// endpoint, whose media may be addresses, has no place in its answer for the options that the fallback ignores: such a
+// fallback cannot take its request, as the requested model could not.
+func (c *Calls) planOf(r *modelv1.GenerateRequest, asked prefixcache.Conversation, ref provider.Ref, left int, addresses bool) (*work, error) {
 	model, err := c.deps.Registry.Open(ref)
 	if err != nil {
 		return nil, err
 	}
-	return c.prepared(w.request, w.asked, ref, model, left, w.call.Addresses)
+	if addresses {
+		if ignored := provider.OptionsSet(r.GetConfig(), provider.CapabilitiesOf(model.Provider, r.GetConfig()).Ignored); len(ignored) > 0 {
+			return nil, rpcerr.CapabilityUnsupported(ignored[0], "it does not take %s", strings.Join(ignored, ", "))
+		}
+	}
+	return c.prepared(r, asked, ref, model, left, addresses)
 }
 
 // ofAnother removes from a configuration what is meant for the API of another provider.

@@ -85,9 +85,10 @@ func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, err
 		return nil, err
 	}
 	ref := provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
-	model, ref, fallbacks, missing, err := c.open(ref, c.fallbacks(r))
-	if err != nil {
-		return nil, err
+	fallbacks := c.fallbacks(r)
+	model, missing := c.deps.Registry.Open(ref)
+	if missing != nil && (len(fallbacks) == 0 || !generate.Curable(missing)) {
+		return nil, missing
 	}
 	var asked prefixcache.Conversation
 	if r.GetPrefix() != nil || r.GetRequestId() != "" || r.GetKeep() {
@@ -95,11 +96,10 @@ func (c *Calls) planWith(r *modelv1.GenerateRequest, addresses bool) (*work, err
 			return nil, err
 		}
 	}
-	w, err := c.prepared(r, asked, ref, model, len(fallbacks), addresses)
+	w, err := c.planned(r, asked, ref, model, missing, fallbacks, addresses)
 	if err != nil {
 		return nil, err
 	}
-	w.fallbacks, w.missing = fallbacks, missing
 	if r.GetRequestId() != "" {
 		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
 	}

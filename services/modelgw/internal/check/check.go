@@ -262,6 +262,9 @@ func (c *credential) list(ctx context.Context, l provider.Listing) {
 	case status/100 == 3:
 		c.add(stepList, failed, "the server redirects (status %d); let base_url name where the API is", status)
 		return
+	case status == http.StatusTooManyRequests || status >= 500:
+		c.add(stepList, unproven, "the list of models is not to be had now (status %d); check again later", status)
+		return
 	case status != http.StatusOK:
 		c.add(stepList, unproven, "the server has no list of models for it (status %d): a call alone would prove the key", status)
 		return

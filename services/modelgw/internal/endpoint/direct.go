@@ -113,6 +113,7 @@ func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outc
 		r.at, r.upstream = c.Model, r.upstreamOf(c.Model)
 	}
 	ctx := call
+	r.refused = nil
 	start := time.Now()
 	o.Attempts++
 	o.FirstPiece = 0
@@ -151,8 +152,9 @@ func (r *relay) attempt(call context.Context, c *generate.Call, o *generate.Outc
 		r.broken, o.BrokenOff = err, err != nil || r.facts.Failed
 	case call.Err() != nil:
 		return nil, call.Err()
+	case ctx.Err() != nil:
+		return nil, r.unreached(context.Cause(ctx), err)
 	default:
-		r.refused = nil
 		return nil, err
 	}
 	output := &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage(o.BrokenOff)}
@@ -189,7 +191,6 @@ func (r *relay) send(ctx context.Context) (*http.Response, error) {
 
 // unreached is the failure of an attempt that had no answer. cut is why we ended it, if we did.
 func (r *relay) unreached(cut, err error) error {
-	r.refused = nil
 	if refused := provider.Unsendable(err); refused != nil && cut == nil {
 		return refused
 	}

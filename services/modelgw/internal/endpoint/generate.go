@@ -3,6 +3,7 @@ package endpoint
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -73,16 +74,22 @@ func (e *Endpoints) choose(
 	if !fall {
 		left = nil
 	}
+	name = model // A name is replaced by its alias once: that of a fallback is the configuration's, not a client's.
 	var first error
 	for {
 		final, err := e.lane(ctx, x, name, b, found, below, len(left) > 0 || x.fallback, direct, converted)
 		if first == nil {
 			first = err
 		}
+		unfit := false // The request cannot be converted for a fallback.
+		if err != nil {
+			_, unfit = errors.AsType[*dialect.RequestError](err)
+			left = e.usable(x, left)
+		}
 		switch {
 		case err == nil:
 			return nil
-		case final || x.begun || len(left) == 0 || ctx.Err() != nil || !generate.Curable(err):
+		case final || x.begun || len(left) == 0 || ctx.Err() != nil || !(unfit && x.fallback) && !generate.Curable(err):
 			x.out.Header().Del(modelHeader)
 			return first
 		}
@@ -91,6 +98,16 @@ func (e *Endpoints) choose(
 		name, left = left[0], left[1:]
 		x.out.Header().Set(modelHeader, name)
 	}
+}
+
+// usable are the fallbacks of a request from the first one that can be opened.
+func (e *Endpoints) usable(x *exchange, fallbacks []string) []string {
+	for i, name := range fallbacks {
+		if _, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name}); err == nil {
+			return fallbacks[i:]
+		}
+	}
+	return nil
 }
 
 // lane answers a request with a model. More means that a failure that another model might cure is returned, and not

@@ -21,9 +21,8 @@ import (
 // model is a model as lists of vendors name one.
 type model struct{ name, owner string }
 
-// open opens the model of a request. An unknown model is answered as the vendor does, with the way to list the models.
+// open opens the model of a request by the name that [served] returns. An unknown model is answered as the vendor does, with the way to list the models.
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
-	name = served(e.deps.Settings.Get().Aliases, name)
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
 	unknown := rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND)
@@ -96,7 +95,7 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
 	name := x.request.PathValue("model")
-	m, err := e.open(x, name)
+	m, err := e.open(x, served(e.deps.Settings.Get().Aliases, name))
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,8 @@ import (
 func Credential(m *Metrics, log *slog.Logger) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
-			if c.Batched != nil {
-				o.Key = c.Model.Key
-			}
 			if !c.Model.HasKeys() || c.Batched != nil {
+				o.Key = c.Model.Key
 				return next(ctx, c, o)
 			}
 			own := *c

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -124,6 +125,7 @@ func (a *Accounts) Open(spec Spec) (Access, error) {
 	chosen := spec.credentials.choose(a.Provider+"/"+name, usable)
 	own := chosen.BaseURL != "" // An address of its own lacks nothing of the account's.
 	account = account.with(chosen)
+	lacksKey := a.lacksKey(name, chosen)
 	endpoint, err := account.Endpoint(spec.BaseURL, a.Vendor)
 	switch {
 	case err != nil:
@@ -132,8 +134,8 @@ func (a *Accounts) Open(spec Spec) (Access, error) {
 		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "%s's account %q cannot be used: %s", a.Provider, name, a.lacks(name))
 	case endpoint == "":
 		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "the service %q of %s has no base_url in the configuration of modelgw", name, a.Provider)
-	case account.APIKey.IsZero() && !account.KeyOptional:
-		return Access{}, NoKey(a.Provider, name, a.KeyHint(name))
+	case lacksKey != "":
+		return Access{}, NoKey(a.Provider, name, lacksKey)
 	default:
 		return Access{Account: account, Endpoint: endpoint, Key: chosen.number}, nil
 	}
@@ -147,15 +149,15 @@ func (a *Accounts) Usable() []*modelv1.Account {
 		first := account.with(all[0])
 		endpoint, _ := first.Endpoint("", a.Vendor) // Fails only for a requested address.
 		info := &modelv1.Account{
-			Name: name, Usable: first.KeyOptional || !first.APIKey.IsZero(), Keyless: first.KeyOptional && first.APIKey.IsZero(), BaseUrl: ShownURL(endpoint),
+			Name: name, Usable: true, Keyless: first.KeyOptional && first.APIKey.IsZero(), BaseUrl: ShownURL(endpoint),
 		}
 		for _, c := range all {
 			if !c.APIKey.IsZero() {
 				info.Keys++
 			}
-		}
-		if !info.GetUsable() {
-			info.Problem = a.KeyHint(name)
+			if problem := a.lacksKey(name, c); problem != "" && info.GetUsable() {
+				info.Usable, info.Problem = false, problem
+			}
 		}
 		if lacks := a.lacks(name); lacks != "" && all[0].BaseURL == "" {
 			info.Usable, info.Keyless, info.Problem = false, false, lacks
@@ -163,6 +165,18 @@ func (a *Accounts) Usable() []*modelv1.Account {
 		accounts = append(accounts, info)
 	}
 	return accounts
+}
+
+// lacksKey describes how to set the key of a credential of an account; empty if it has one or needs none.
+func (a *Accounts) lacksKey(name string, c credential) string {
+	switch {
+	case !c.APIKey.IsZero() || a.Named[name].KeyOptional:
+		return ""
+	case c.number > 0:
+		return fmt.Sprintf("set api_key of keys[%d]", c.number-1)
+	default:
+		return a.KeyHint(name)
+	}
 }
 
 func (a *Accounts) lacks(name string) string {

@@ -35,6 +35,9 @@ type Registry struct {
 	open *lru.Cache[Ref, *Model]
 
 	resting resting
+	// replaced counts the calls of Replace, and replacedAt has the latest one by kind.
+	replaced   int
+	replacedAt map[string]int
 }
 
 // Ref identifies the target of a request.
@@ -78,15 +81,18 @@ func (r *Registry) Register(k Kind) error {
 }
 
 // Replace replaces kinds of the same names, and closes the opened models of these. Calls in flight end with the old
-// ones. Unlike Register it may be called at any time.
+// ones, and their failures do not make credentials of the new ones rest. Unlike Register it may be called at any time.
 func (r *Registry) Replace(kinds ...Kind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := maps.Clone(r.kinds)
 	replaced := map[string]bool{}
+	if r.replaced++; r.replacedAt == nil {
+		r.replacedAt = map[string]int{}
+	}
 	for _, k := range kinds {
 		k.Models = slices.Sorted(slices.Values(k.Models))
-		all[k.Name], replaced[k.Name] = k, true
+		all[k.Name], replaced[k.Name], r.replacedAt[k.Name] = k, true, r.replaced
 	}
 	r.kinds = all
 	if r.open == nil {

@@ -44,7 +44,9 @@ func (r *Registry) openAll(k Kind, spec Spec) (*Model, error) {
 		}
 		ring.models = append(ring.models, model)
 		if at == 0 {
-			ring.owner = selected.owner
+			// A call in flight at a reload may find out that a replaced credential fails: this says nothing about the
+			// new one of its number.
+			ring.owner = selected.owner + "@" + strconv.Itoa(r.replacedAt[k.Name])
 			for _, c := range selected.all {
 				ring.weights = append(ring.weights, c.Weight)
 			}
@@ -147,8 +149,8 @@ const (
 )
 
 // Rest makes the model's credential rest if a failure of an attempt is the credential's or its address's own: a rate
-// limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns for how long,
-// and why in a word; zero if it does not rest. Accounts with one credential have no rest.
+// limit, which concerns the pool of the model alone, a refused or a spent key, or a connection that failed. It returns
+// for how long, and why in a word; zero if it does not rest. Accounts with one credential have no rest.
 func (m *Model) Rest(err error) (rest time.Duration, why string) {
 	failure, ok := As(err)
 	if m.ring == nil || !ok {

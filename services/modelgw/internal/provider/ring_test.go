@@ -107,6 +107,21 @@ func TestAnAccountOfKeysAloneHasNoOwn(t *testing.T) {
 	assert.Equal(t, int32(1), usable[0].GetKeys())
 }
 
+// A credential without a key is named, and the account is not shown as usable.
+func TestACredentialWithoutAKeyIsNamed(t *testing.T) {
+	t.Parallel()
+	account := three()
+	account.Keys[1].APIKey = config.Secret{}
+	_, _, _, err := ringOf(t, account, "")
+	require.ErrorContains(t, err, "set api_key of keys[1]")
+	usable := (&provider.Accounts{Named: map[string]provider.Account{"a": account}, KeyHint: func(string) string { return "set a key" }}).Usable()
+	assert.False(t, usable[0].GetUsable())
+	assert.Equal(t, "set api_key of keys[1]", usable[0].GetProblem())
+	account.KeyOptional = true
+	_, _, _, err = ringOf(t, account, "")
+	require.NoError(t, err)
+}
+
 // A credential with an address of its own is sent to no other one, whatever a request asks for.
 func TestACredentialStaysAtItsAddress(t *testing.T) {
 	t.Parallel()
@@ -206,6 +221,21 @@ func TestWhereAllRestTheShortestRestCounts(t *testing.T) {
 		registry.Replace()
 		assert.True(t, model.Ready(nil, nil), "a new configuration ends all rests")
 	})
+}
+
+// What a call in flight at a reload finds out of an old credential does not concern the new one of its number.
+func TestAReplacedCredentialMakesNoNewOneRest(t *testing.T) {
+	t.Parallel()
+	registry, old, _, err := ringOf(t, three(), "")
+	require.NoError(t, err)
+	registry.Replace(old.Kind)
+	current, err := registry.Open(provider.Ref{Model: "test/m"})
+	require.NoError(t, err)
+	failing := old.Pick(conversation(1), nil, nil)
+	rest, _ := failing.Rest(&provider.Error{Auth: true, Status: 401})
+	assert.Positive(t, rest)
+	assert.NotEqual(t, failing.Key, old.Pick(conversation(1), nil, nil).Key)
+	assert.Equal(t, failing.Key, current.Pick(conversation(1), nil, nil).Key)
 }
 
 func TestATriedCredentialComesAfterTheOthers(t *testing.T) {
