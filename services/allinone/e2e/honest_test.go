@@ -33,16 +33,15 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 		"a limit of dollars without a price": {
 			[]string{"-m", "anthropic/claude-of-tomorrow", "--set", "limits.cost=0.01"}, "limits.cost bounds dollars, and the price of anthropic/claude-of-tomorrow is not known",
 		},
-		"an argument that is not built":          {[]string{"-m", "openai/gpt-5", "-M", "background=true"}, "model.args/background: a request in the background is not built yet"},
-		"a cloud that is not built, of a solver": {append(claude, "--set", "solver={react: {model: openai/bedrock/gpt-5}}"), "solver[0]: parameters model: access to OpenAI's models on bedrock is not built yet"},
-		"a provider that is not there":           {append(claude, "--set", "solver=[generate, {react: {model: nosuch/m}}]"), `solver[1]: parameters model: no provider "nosuch"`},
-		"batches that the model lacks":           {[]string{"-m", "mockllm/model", "--set", "config={batch: true}"}, "config.batch: mockllm/model has no batch API here"},
+		"an argument for another cloud": {[]string{"-m", "openai/gpt-5", "-M", "aws_region=us-east-1"}, "-M: aws_region is for models on Bedrock"},
+		"a provider that is not there":  {append(claude, "--set", "solver=[generate, {react: {model: nosuch/m}}]"), `solver[1]: parameters model: no provider "nosuch"`},
+		"batches that the model lacks":  {[]string{"-m", "mockllm/model", "--set", "config={batch: true}"}, "config.batch: mockllm/model has no batch API here"},
 		"batches that the model lacks, of a step": {
 			[]string{"-m", "mockllm/model", "--set", "solver={generate: {config: {batch: true}}}"}, "solver[0]: parameters config.batch: mockllm/model has no batch API here",
 		},
 	} {
 		place := task + ": "
-		if strings.HasPrefix(tt.says, "--") {
+		if strings.HasPrefix(tt.says, "-") {
 			place = "evalfleet: "
 		}
 		for _, check := range [][]string{nil, {"--check"}} {
