@@ -29,6 +29,15 @@ type Account struct {
 	Keys []Key `yaml:"keys"`
 }
 
+// ByName returns the accounts of a provider by name: the further ones, and own as the account `default`, whatever the
+// further ones have under that name.
+func ByName[A any](further map[string]A, own A) map[string]A {
+	all := map[string]A{}
+	maps.Copy(all, further)
+	all[DefaultAccount] = own
+	return all
+}
+
 // Endpoint returns the base URL of a request without a trailing slash: the requested one if the account allows it, else
 // the account's, else the vendor's.
 func (a Account) Endpoint(asked, vendor string) (string, error) {

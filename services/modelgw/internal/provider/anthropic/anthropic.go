@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,14 +93,13 @@ type host struct {
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
 	h := &host{Config: c, http: transport.NewClient()}
-	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
+	h.accounts = provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}
 	if h.Version == "" {
 		h.Version = apiVersion
 	}
-	maps.Copy(h.accounts.Named, c.Accounts)
-	h.accounts.Named[provider.DefaultAccount] = provider.Account{
+	h.accounts.Named = provider.ByName(c.Accounts, provider.Account{
 		APIKey: cmp.Or(c.AuthToken, c.APIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
-	}
+	})
 	h.azure, h.bedrock, h.vertex = c.Azure.all(h.http), c.Bedrock.all(h.http), c.Vertex.all(h.http)
 	kind := provider.Kind{
 		Name:        Name,

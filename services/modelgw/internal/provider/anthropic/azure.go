@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -40,11 +39,9 @@ type AzureConfig struct {
 
 // all are the accounts.
 func (c AzureConfig) all(client *http.Client) azureauth.Accounts {
-	named := map[string]azureauth.Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
+	named := provider.ByName(c.Accounts, azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, Keys: c.Keys,
-	}}
+	}})
 	return azureauth.NewAccounts(provider.Accounts{Provider: Name + "/azure", KeyHint: func(string) string {
 		return "set AZUREAI_ANTHROPIC_API_KEY, or api_key or identity below anthropic.azure in the configuration of modelgw"
 	}}, named, client)

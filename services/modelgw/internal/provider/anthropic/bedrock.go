@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"maps"
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -46,11 +45,9 @@ func (c *BedrockConfig) Validate() error { return bedrockaccess.Check(c.Accounts
 
 // all are the accounts.
 func (c BedrockConfig) all(client *http.Client) *bedrockaccess.Accounts {
-	named := map[string]bedrockaccess.Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = bedrockaccess.Account{
+	named := provider.ByName(c.Accounts, bedrockaccess.Account{
 		APIKey: c.APIKey, BaseURL: cmp.Or(c.BaseURL, c.BedrockBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account(),
-	}
+	})
 	return bedrockaccess.New(bedrockaccess.API{
 		Provider: Name + "/bedrock", Address: bedrockaccess.Runtime,
 		Hint: "set AWS_REGION and credentials of AWS (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role), or AWS_BEARER_TOKEN_BEDROCK, " +

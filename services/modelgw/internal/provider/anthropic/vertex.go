@@ -3,7 +3,6 @@ package anthropic
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
 
@@ -45,12 +44,10 @@ func (c *VertexConfig) Validate() error { return vertexaccess.Check(c.Accounts) 
 
 // all are the accounts.
 func (c VertexConfig) all(client *http.Client) *vertexaccess.Accounts {
-	named := map[string]vertexaccess.Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = vertexaccess.Account{
+	named := provider.ByName(c.Accounts, vertexaccess.Account{
 		BaseURL: cmp.Or(c.BaseURL, c.VertexBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, Project: cmp.Or(c.Project, c.CloudProject),
 		Location: cmp.Or(c.Region, c.MLRegion), Account: c.Account(),
-	}
+	})
 	return vertexaccess.New(vertexaccess.API{
 		Provider: Name + "/vertex", Version: "/v1",
 		Hint: "set ANTHROPIC_VERTEX_PROJECT_ID and ANTHROPIC_VERTEX_REGION, or project and region below anthropic.vertex in the configuration of modelgw",

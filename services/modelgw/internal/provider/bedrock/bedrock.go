@@ -5,7 +5,6 @@ package bedrock
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"sync/atomic"
 
@@ -58,9 +57,7 @@ type host struct {
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	named := map[string]bedrockaccess.Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = bedrockaccess.Account{APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account()}
+	named := provider.ByName(c.Accounts, bedrockaccess.Account{APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account()})
 	h := &host{http: transport.NewClient()}
 	h.accounts = bedrockaccess.New(bedrockaccess.API{Provider: Name, Address: bedrockaccess.Runtime, Hint: keyHint}, named, h.http)
 	kind := provider.Kind{

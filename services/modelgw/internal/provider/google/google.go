@@ -101,11 +101,9 @@ const maxSources = 100
 func kindAsking(c Config, every time.Duration) (provider.Kind, func() error) {
 	h := &host{Config: c, readyEvery: every, http: transport.NewClient(), tokens: lru.New[string, *accesstoken.Source](maxSources)}
 	h.vertex = c.Vertex.all(h.http)
-	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
-	maps.Copy(h.accounts.Named, c.Accounts)
-	h.accounts.Named[provider.DefaultAccount] = provider.Account{
+	h.accounts = provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint, Named: provider.ByName(c.Accounts, provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.GeminiAPIKey), BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
-	}
+	})}
 	listed := h.accounts
 	if own := listed.Named[provider.DefaultAccount]; own.APIKey.IsZero() && c.UseADC { // Whether Google gives a token is known once one is needed.
 		listed.Named = maps.Clone(listed.Named)

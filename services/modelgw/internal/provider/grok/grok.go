@@ -6,7 +6,6 @@ package grok
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -63,11 +62,9 @@ func Kind(c Config) (provider.Kind, func() error) { return kindWith(c, &connecti
 
 func kindWith(c Config, conns *connections) (provider.Kind, func() error) {
 	h := &host{connections: conns}
-	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
-	maps.Copy(h.accounts.Named, c.Accounts)
-	h.accounts.Named[provider.DefaultAccount] = provider.Account{
+	h.accounts = provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint, Named: provider.ByName(c.Accounts, provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.GrokAPIKey), BaseURL: cmp.Or(c.BaseURL, c.GrokBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
-	}
+	})}
 	for name, account := range h.accounts.Named {
 		account.BaseURL, account.AllowedBaseURLs, account.Keys = WithScheme(account.BaseURL), slices.Clone(account.AllowedBaseURLs), slices.Clone(account.Keys)
 		for i := range account.Keys {

@@ -5,7 +5,6 @@ package mistral
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -129,11 +128,9 @@ type host struct {
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	accounts := map[string]Account{}
-	maps.Copy(accounts, c.Accounts)
-	accounts[provider.DefaultAccount] = Account{ConversationAPI: c.ConversationAPI, Account: provider.Account{
+	accounts := provider.ByName(c.Accounts, Account{ConversationAPI: c.ConversationAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
-	}}
+	}})
 	h := &host{http: transport.NewClient()}
 	h.own = newSite(accounts, azureauth.Identity{}, provider.Accounts{Provider: Name, Vendor: vendor, KeyHint: keyHint}, h.http)
 	h.azure = newSite(map[string]Account{provider.DefaultAccount: c.Azure.account()}, c.Azure.Identity.Identity(), provider.Accounts{Provider: Name + "/" + azure, KeyHint: func(string) string {

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"net/url"
 
@@ -54,11 +53,9 @@ type azure struct {
 }
 
 func (c AzureConfig) all(client *http.Client) azure {
-	named := map[string]azureauth.Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
+	named := provider.ByName(c.Accounts, azureauth.Account{Identity: c.Identity.Identity(), Account: provider.Account{
 		APIKey: cmp.Or(c.APIKey, c.AzureAPIKey), BaseURL: cmp.Or(c.BaseURL, c.AzureBaseURL, c.Endpoint), AllowedBaseURLs: c.AllowedBaseURLs, Keys: c.Keys,
-	}}
+	}})
 	shared := provider.Accounts{Provider: Name + "/azure", KeyHint: func(string) string {
 		return "set AZUREAI_OPENAI_API_KEY, or api_key or identity below openai.azure in the configuration of modelgw"
 	}}

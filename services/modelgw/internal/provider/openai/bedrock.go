@@ -2,7 +2,6 @@ package openai
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -47,11 +46,9 @@ func (c *BedrockConfig) Validate() error { return bedrockaccess.Check(c.Accounts
 
 // all are the accounts.
 func (c BedrockConfig) all(client *http.Client) *bedrockaccess.Accounts {
-	named := map[string]bedrockaccess.Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = bedrockaccess.Account{
+	named := provider.ByName(c.Accounts, bedrockaccess.Account{
 		APIKey: cmp.Or(c.APIKey, c.BearerToken), BaseURL: cmp.Or(c.BaseURL, c.AWSBaseURL), AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account(),
-	}
+	})
 	return bedrockaccess.New(bedrockaccess.API{
 		Provider: Name + "/bedrock", Address: mantle("/v1"), Region: bedrockRegion,
 		Hint: "set BEDROCK_OPENAI_API_KEY or AWS_BEARER_TOKEN_BEDROCK, or credentials of AWS, or the same below openai.bedrock in the configuration of modelgw",

@@ -5,7 +5,6 @@ package openai
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,12 +98,11 @@ func kindAt(c Config, vendor string, byName bool) (provider.Kind, func() error) 
 
 // kindPolling is kindAt with another time between questions for an answer in the background.
 func kindPolling(c Config, vendor string, byName bool, every time.Duration) (provider.Kind, func() error) {
-	h := &host{vendor: vendor, byName: byName, pollEvery: every, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
+	h := &host{vendor: vendor, byName: byName, pollEvery: every, headers: map[string]string{}, http: transport.NewClient()}
 	h.azure, h.bedrock = c.Azure.all(h.http), c.Bedrock.all(h.http)
-	maps.Copy(h.accounts, c.Accounts)
-	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
+	h.accounts = provider.ByName(c.Accounts, Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional, Keys: c.Keys,
-	}}
+	}})
 	h.plain = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	for name, account := range h.accounts {
 		h.plain.Named[name] = account.Account

@@ -158,10 +158,7 @@ func (c Services) Validate() error {
 
 // accounts are the accounts of a service by name, the default one included.
 func (c Services) accounts(service string) map[string]Account {
-	all := map[string]Account{}
-	maps.Copy(all, c[service].Accounts)
-	all[provider.DefaultAccount] = c[service].Account
-	return all
+	return provider.ByName(c[service].Accounts, c[service].Account)
 }
 
 // AccountNames are the names of the accounts of each provider.

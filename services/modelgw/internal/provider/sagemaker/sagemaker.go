@@ -80,9 +80,7 @@ type access struct {
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
 	h := &host{accounts: map[string]*access{}, http: transport.NewClient()}
-	named := map[string]Account{}
-	maps.Copy(named, c.Accounts)
-	named[provider.DefaultAccount] = Account{BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account()}
+	named := provider.ByName(c.Accounts, Account{BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, Account: c.Account()})
 	var listed []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		account := named[name]
