@@ -105,8 +105,8 @@ func runLimits(ctx context.Context, e *env) (figures []report.Figure, err error)
 	}, nil
 }
 
-// goodput is a sampler of answered calls per second; limiters makes the limiters of a sample, and the function that ends
-// them.
+// goodput is a sampler of answered calls per second; limiters makes the limiters of a sample, and the function that
+// ends them.
 func goodput(limiters func() ([]limit.Limiter, func()), request limit.Request) paired.Sampler {
 	return func(ctx context.Context, d time.Duration) (float64, error) {
 		all, end := limiters()

@@ -102,8 +102,8 @@ func (r *Reloader) Watch(ctx context.Context) (stop func()) {
 	}
 }
 
-// Follow reloads what has changed since Current was read. Then it reloads when it is asked, and looks at the file at each
-// tick, until ctx ends.
+// Follow reloads what has changed since Current was read. Then it reloads when it is asked, and looks at the file at
+// each tick, until ctx ends.
 func (r *Reloader) Follow(ctx context.Context, ticks <-chan time.Time) {
 	r.look(ctx)
 	r.reload(ctx, false)

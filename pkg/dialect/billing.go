@@ -2,8 +2,8 @@ package dialect
 
 // Billing is what an answer says of its price beside its usage. The zero value says nothing.
 type Billing struct {
-	// LongCacheWrite are the tokens that were written to the vendor's cache for an hour, among those of the usage that were
-	// written to it; nil if the answer does not say.
+	// LongCacheWrite are the tokens that were written to the vendor's cache for an hour, among those of the usage that
+	// were written to it; nil if the answer does not say.
 	LongCacheWrite *int64
 	// Model is the model that answered in the place of the requested one; empty for none.
 	Model string

@@ -201,8 +201,8 @@ func decode(stored []byte) (expires time.Time, value []byte, ok bool) {
 	return expires, stored[headBytes:], true
 }
 
-// pausing reports whether Redis is not to be asked now. After a pause one caller gets false, and the others wait for its
-// success or for the next pause to end.
+// pausing reports whether Redis is not to be asked now. After a pause one caller gets false, and the others wait for
+// its success or for the next pause to end.
 func (c *Cache) pausing() bool {
 	until := c.paused.Load()
 	if until == nil {

@@ -6,7 +6,8 @@ import (
 )
 
 // A set of tools is one tool of the platform whose actions are tools of their own on the wire: a call has the action's
-// name, and the name of the set beside it: https://platform.claude.com/docs/en/agents-and-tools/tool-use/computer-use-tool.
+// name, and the name of the set beside it:
+// https://platform.claude.com/docs/en/agents-and-tools/tool-use/computer-use-tool.
 
 // memberAction is the argument that names the action.
 const memberAction = "action"

@@ -157,8 +157,8 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 }
 
 // assistant writes a model's message. Text and reasoning parts of a list become one text, each part on a line of its
-// own; reasoning that came in a member of its own goes back there; other parts have no place in the format, of which one
-// that takes the place of earlier messages is refused.
+// own; reasoning that came in a member of its own goes back there; other parts have no place in the format, of which
+// one that takes the place of earlier messages is refused.
 func (e *encoder) assistant(m *modelv1.ChatMessage) error {
 	e.Body.TextMember("role", "assistant")
 	list := m.GetContent().GetList()

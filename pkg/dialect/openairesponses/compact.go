@@ -33,8 +33,8 @@ func (r *Request) AppendCompact(dst []byte, instructions string) ([]byte, error)
 // Compaction is the answer to a request to compact a conversation: a [dialect.Response] that DecodeResponse returns.
 type Compaction interface {
 	// Compacted returns the messages in place of the conversation, and the usage, nil if there is none. Messages of the
-	// system are left out: the caller has them. It fails with *dialect.MalformedError for an answer that compacted nothing,
-	// or that has an item which messages cannot express.
+	// system are left out: the caller has them. It fails with *dialect.MalformedError for an answer that compacted
+	// nothing, or that has an item which messages cannot express.
 	Compacted(tools []*toolv1.ToolInfo) ([]*modelv1.ChatMessage, *modelv1.ModelUsage, error)
 }
 

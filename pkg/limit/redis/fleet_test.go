@@ -295,8 +295,8 @@ func TestAKilledReplicasSlotsComeBack(t *testing.T) {
 	})
 }
 
-// While Redis is away each replica uses its lease and then its part of the limit; when it is back, without its data, the
-// replicas share again what they know. No call is lost.
+// While Redis is away each replica uses its lease and then its part of the limit; when it is back, without its data,
+// the replicas share again what they know. No call is lost.
 func TestAnOutageLosesNoCall(t *testing.T) {
 	simulate(t, func(t *testing.T, server *redistest.Server) {
 		f := newFleet(t, server, fixedAt(30), unlimited, "a", "b", "c")

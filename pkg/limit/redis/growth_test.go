@@ -25,8 +25,8 @@ func (r *replica) exchanged(t *testing.T) int {
 	return calls
 }
 
-// Callers name models freely, and a model may have a pool of its own: pools without calls cost little and are forgotten,
-// and an operator's list of all pools does not grow with them.
+// Callers name models freely, and a model may have a pool of its own: pools without calls cost little and are
+// forgotten, and an operator's list of all pools does not grow with them.
 func TestPoolsOfMadeUpNames(t *testing.T) {
 	simulate(t, func(t *testing.T, server *redistest.Server) {
 		f := newFleet(t, server, fixedAt(3), unlimited, "a", "b")

@@ -2,16 +2,16 @@
 //
 // The limit of a pool and its history are one hash in Redis, and so are the leases: how many slots each replica may
 // use until when. A replica spends its slots locally, without Redis, and exchanges with it every tick: it renews its
-// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need. A pool without
-// callers only renews its lease, a few times before it ends.
+// lease, says how many slots it wants, brings the outcomes of its calls and returns what it does not need. A pool
+// without callers only renews its lease, a few times before it ends.
 //
 //	Acquire ─▶ limit.Gate ── slots ◀── lease (TTL) ◀── sync.lua ──▶ hash {rule, history, leases}
 //	Report  ─▶ limit.Rule, a copy ── compare and set ─────┘
 //
 // The rule by which a limit adapts is limit.Rule, as in memory: a replica applies it to its copy, and writes the result
-// if nobody else wrote in between; otherwise it applies its outcomes to what the other wrote. Slots are divided in Redis,
-// equally where they are scarce. A slot that a replica is to return counts as held until its caller has freed it and
-// Redis knows.
+// if nobody else wrote in between; otherwise it applies its outcomes to what the other wrote. Slots are divided in
+// Redis, equally where they are scarce. A slot that a replica is to return counts as held until its caller has freed it
+// and Redis knows.
 //
 // Redis may be away or lose its data at any time. While it is away, a replica uses its lease until that expires, and
 // then its equal part of the limit. When the data are gone, each replica brings what it knows and holds.

@@ -86,7 +86,8 @@ func (l *Limiter) forget() {
 	}
 }
 
-// sync exchanges pools with Redis. It fails if Redis does not answer within [syncTimeout] for each [maxExchanged] pools.
+// sync exchanges pools with Redis. It fails if Redis does not answer within [syncTimeout] for each [maxExchanged]
+// pools.
 func (l *Limiter) sync(ctx context.Context, pools ...*pool) error {
 	select {
 	case <-l.turn:

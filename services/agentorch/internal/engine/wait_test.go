@@ -62,8 +62,8 @@ func TestFullnessIsAWait(t *testing.T) {
 	assert.Equal(t, 1, f.Models.Total(), "what was full never began; the same key was asked for again")
 }
 
-// A call that waits for a batch is a wait of its run, which ends when the gateway says that the call waits no more, long
-// before it would be asked again.
+// A call that waits for a batch is a wait of its run, which ends when the gateway says that the call waits no more,
+// long before it would be asked again.
 func TestABatchIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -282,8 +282,8 @@ func (e *Engine) drive(d *loop) {
 	})
 }
 
-// batchedSamples is the least default of active samples without sandboxes whose model calls travel in batches: they wait
-// for hours, and take next to nothing meanwhile.
+// batchedSamples is the least default of active samples without sandboxes whose model calls travel in batches: they
+// wait for hours, and take next to nothing meanwhile.
 const batchedSamples = 1000
 
 // bound returns how many samples of an evaluation may be active at once.

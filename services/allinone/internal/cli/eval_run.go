@@ -179,8 +179,8 @@ func sampleRange(text string) (*agentv1.SampleRange, error) {
 	return &agentv1.SampleRange{Start: int32(start), End: int32(end)}, nil
 }
 
-// createEval uploads what the evaluation names and makes it. An interrupt ends the wait. An evaluation that was made all
-// the same is returned with errInterrupted, or, where its answer did not come, is listed.
+// createEval uploads what the evaluation names and makes it. An interrupt ends the wait. An evaluation that was made
+// all the same is returned with errInterrupted, or, where its answer did not come, is listed.
 func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agentv1.CreateEvalRequest) (eval *agentv1.Eval, err error) {
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()

@@ -188,8 +188,8 @@ func (b *Batcher) look(ctx context.Context) error {
 	return err
 }
 
-// yield ends what this process does as the leader, if it is the one: another process took it for dead, and must not meet
-// a batch that this one is sending.
+// yield ends what this process does as the leader, if it is the one: another process took it for dead, and must not
+// meet a batch that this one is sending.
 func (b *Batcher) yield() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

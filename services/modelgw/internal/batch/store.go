@@ -147,8 +147,8 @@ type Store interface {
 	Lines(ctx context.Context, batch string) (map[int64][]byte, error)
 	// Living returns how many riders of a batch are sent, and not left.
 	Living(ctx context.Context, batch string) (int, error)
-	// Update stores the mutable members of a batch: VendorID, Guessed, NotThese, Phase, Completed, Failed, Error and Over. Ending
-	// a batch forgets the bodies of its riders, and those that are left.
+	// Update stores the mutable members of a batch: VendorID, Guessed, NotThese, Phase, Completed, Failed, Error and Over.
+	// Ending a batch forgets the bodies of its riders, and those that are left.
 	Update(ctx context.Context, b Batch) error
 	// RequestCancel sets Cancelled of a batch that has not ended, and returns it.
 	RequestCancel(ctx context.Context, project, id string) (Batch, error)

@@ -24,15 +24,15 @@ import (
 // maxAnswerBytes bounds an answer, some way below the bound of messages.
 const maxAnswerBytes = 7 << 19
 
-// reply is the answer of a call, which its key stores: a GenerateResponse, or a CompactResponse. Fields of both have one
-// number, and no field of one has the number of another field of the other.
+// reply is the answer of a call, which its key stores: a GenerateResponse, or a CompactResponse. Fields of both have
+// one number, and no field of one has the number of another field of the other.
 type reply interface {
 	proto.Message
 	GetTiming() *effectv1.Timing
 }
 
-// do makes a call by answer, or attaches to the one that its key names. sink follows a call without a key; a call with a
-// key has a stream of its own.
+// do makes a call by answer, or attaches to the one that its key names. sink follows a call without a key; a call with
+// a key has a stream of its own.
 func do[R reply](
 	ctx context.Context, c *Calls, w *work, sink generate.Sink, answer func(ctx context.Context, w *work, call *generate.Call, outcome *generate.Outcome) (R, error),
 ) (none R, err error) {

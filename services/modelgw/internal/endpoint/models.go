@@ -21,7 +21,8 @@ import (
 // model is a model as lists of vendors name one.
 type model struct{ name, owner string }
 
-// open opens the model of a request by the name that [served] returns. An unknown model is answered as the vendor does, with the way to list the models.
+// open opens the model of a request by the name that [served] returns. An unknown model is answered as the vendor does,
+// with the way to list the models.
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)

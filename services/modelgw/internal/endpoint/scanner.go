@@ -80,8 +80,8 @@ func place(list []string, text string) ([]string, int) {
 	return append(list, text), len(list)
 }
 
-// scan finds the members. A request has each once, in whichever spelling: otherwise the vendor might use another one than
-// is found here.
+// scan finds the members. A request has each once, in whichever spelling: otherwise the vendor might use another one
+// than is found here.
 func (s *scanner) scan(doc []byte) (*members, error) {
 	outer := make([]jsonscan.Span, len(s.heads))
 	if err := scanObject(doc, s.heads, outer); err != nil {

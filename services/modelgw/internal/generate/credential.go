@@ -10,8 +10,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Credential makes each attempt with one of the account's credentials: the conversation's own, or another one while that
-// rests after a failure. Metrics and budgets are those of the account. A call in a batch has the account's first
+// Credential makes each attempt with one of the account's credentials: the conversation's own, or another one while
+// that rests after a failure. Metrics and budgets are those of the account. A call in a batch has the account's first
 // credential, whose batch it is.
 func Credential(m *Metrics, log *slog.Logger) Stage {
 	return func(next Func) Func {

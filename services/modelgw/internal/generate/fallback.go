@@ -21,8 +21,8 @@ const PatienceBefore = 3
 var ofTheKey = []string{strconv.Itoa(http.StatusPaymentRequired), strconv.Itoa(http.StatusForbidden), strconv.Itoa(http.StatusTooManyRequests)}
 
 // Curable reports whether another model might answer a call that failed with err: its provider cannot be reached, is
-// overloaded, limits the rate, refuses the key or finds it spent, or is not configured. A request that is wrong, a bound
-// that is reached and an end of the caller are the same with each model.
+// overloaded, limits the rate, refuses the key or finds it spent, or is not configured. A request that is wrong, a
+// bound that is reached and an end of the caller are the same with each model.
 func Curable(err error) bool {
 	switch rpcerr.Reason(err) { //nolint:exhaustive // All others are not.
 	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED,

@@ -100,8 +100,8 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	return nil
 }
 
-// applyBilled is apply for an answer that says more of its price. It reports whether the cost is unknown for the mode of
-// the answer.
+// applyBilled is apply for an answer that says more of its price. It reports whether the cost is unknown for the mode
+// of the answer.
 func (p Prices) applyBilled(c *Call, fallback string, usage *modelv1.ModelUsage, billing dialect.Billing) (unknown bool) {
 	priced := usage == nil || usage.TotalCost != nil
 	switch {
@@ -119,8 +119,8 @@ func (p Prices) applyBilled(c *Call, fallback string, usage *modelv1.ModelUsage,
 }
 
 // apply sets the cost of usage if the price of the model that answered is known and the provider did not report the
-// cost. A call in a batch has the provider's share of the price. Fallback is the fallback model that answered; empty for
-// the requested model.
+// cost. A call in a batch has the provider's share of the price. Fallback is the fallback model that answered; empty
+// for the requested model.
 func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
 	price, known := p[c.answered(fallback)]
 	if known && usage != nil && usage.TotalCost == nil && c.share() > 0 {
@@ -136,7 +136,8 @@ func (c *Call) share() float64 {
 	return c.Model.Capabilities().Batch.PriceShare
 }
 
-// answered returns the full name of the model that answered: a fallback model, or the requested one where that is empty.
+// answered returns the full name of the model that answered: a fallback model, or the requested one where that is
+// empty.
 func (c *Call) answered(fallback string) string {
 	if fallback == "" {
 		return c.Model.FullName()

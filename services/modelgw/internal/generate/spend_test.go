@@ -71,8 +71,8 @@ func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
 	assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens)
 }
 
-// Writes to a cache for an hour cost more than others, and an answer in a mode with prices of its own has an unknown cost,
-// which is said.
+// Writes to a cache for an hour cost more than others, and an answer in a mode with prices of its own has an unknown
+// cost, which is said.
 func TestAnAnswerIsPricedAsItIsBilled(t *testing.T) {
 	t.Parallel()
 	prices := generate.Prices{"test/m": {Input: 1, Output: 1, InputCacheWrite: 10}}

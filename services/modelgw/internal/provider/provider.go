@@ -122,8 +122,8 @@ func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailure
 // answers of any model's maximal length fit.
 const DefaultMaxAnswerBytes = 64 << 20
 
-// Streams reports whether the request is to be streamed: as asked, else if its answer is watched. One that is carried is
-// not.
+// Streams reports whether the request is to be streamed: as asked, else if its answer is watched. One that is carried
+// is not.
 func (r *Request) Streams(asked *bool) bool {
 	if r.Carrier != nil {
 		return false

@@ -1,6 +1,6 @@
 // Package accesstoken caches the access token of an account that has an identity in place of a key. A token is fetched
-// when it is first needed and again before it expires, once for all callers that wait for it. How to fetch one is left to
-// others (googleauth, azureauth, bedrockaccess); transport.Authorize sends it.
+// when it is first needed and again before it expires, once for all callers that wait for it. How to fetch one is left
+// to others (googleauth, azureauth, bedrockaccess); transport.Authorize sends it.
 package accesstoken
 
 import (

@@ -188,8 +188,8 @@ func TestAModelThatDoesNotCompact(t *testing.T) {
 	}
 }
 
-// A cloud gets the preview feature where it reads such: Bedrock in the body, without which it refuses the edit, and Vertex
-// AI in a header.
+// A cloud gets the preview feature where it reads such: Bedrock in the body, without which it refuses the edit, and
+// Vertex AI in a header.
 func TestACompactionInACloud(t *testing.T) {
 	t.Parallel()
 	for model, test := range map[string]struct{ path, version, header string }{

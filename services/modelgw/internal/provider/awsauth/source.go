@@ -57,8 +57,8 @@ func NewSource(owner Owner, account Account, client *http.Client) *Source {
 	return &Source{owner: owner, account: account, http: client, timeout: fetchTimeout}
 }
 
-// fetchTimeout bounds a request for credentials: AWS's client has no bound of its own, and all calls of the account wait
-// for the same request.
+// fetchTimeout bounds a request for credentials: AWS's client has no bound of its own, and all calls of the account
+// wait for the same request.
 const fetchTimeout = 30 * time.Second
 
 // Region returns the account's region, or that of its profile. Without any it fails with PROVIDER_NOT_CONFIGURED.

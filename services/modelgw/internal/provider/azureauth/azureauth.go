@@ -130,8 +130,8 @@ type source struct {
 	http *http.Client
 }
 
-// newSource returns the tokens of an identity. A fetch fails with PROVIDER_NOT_CONFIGURED if Azure refuses the identity,
-// with a transient *provider.Error if Azure cannot be reached or asks to wait, and with the context's error.
+// newSource returns the tokens of an identity. A fetch fails with PROVIDER_NOT_CONFIGURED if Azure refuses the
+// identity, with a transient *provider.Error if Azure cannot be reached or asks to wait, and with the context's error.
 func newSource(o owner, i Identity, client *http.Client) *accesstoken.Source {
 	s := &source{owner: o, Identity: i, http: client}
 	return accesstoken.New(s.fetch)

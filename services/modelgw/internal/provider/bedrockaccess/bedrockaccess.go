@@ -1,6 +1,6 @@
-// Package bedrockaccess is the accounts of Amazon Bedrock for the providers of its APIs: Converse, Anthropic's messages,
-// and OpenAI's. An account has a Bedrock API key, or credentials of AWS (awsauth) that sign requests or make short-lived
-// keys. The formats and the names of models are left to the providers.
+// Package bedrockaccess is the accounts of Amazon Bedrock for the providers of its APIs: Converse, Anthropic's
+// messages, and OpenAI's. An account has a Bedrock API key, or credentials of AWS (awsauth) that sign requests or make
+// short-lived keys. The formats and the names of models are left to the providers.
 package bedrockaccess
 
 import (

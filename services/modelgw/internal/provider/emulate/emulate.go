@@ -102,8 +102,8 @@ func said(m *modelv1.ChatMessage) *modelv1.ChatMessage {
 	return &modelv1.ChatMessage{Role: m.GetRole(), Content: reasoned(m, strings.Join(texts, "\n\n"))}
 }
 
-// reasoned is a content of the reasoning of a message, and a text. What takes the place of earlier messages stays, for the
-// dialect to refuse.
+// reasoned is a content of the reasoning of a message, and a text. What takes the place of earlier messages stays, for
+// the dialect to refuse.
 func reasoned(m *modelv1.ChatMessage, text string) *contentv1.MessageContent {
 	var parts []*contentv1.Content
 	for _, part := range m.GetContent().GetList().GetParts() {

@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/googleauth"
 )
 
-// A user's credentials, as `gcloud auth application-default login` writes them, name the project to which requests count.
-// The configuration may name another.
+// A user's credentials, as `gcloud auth application-default login` writes them, name the project to which requests
+// count. The configuration may name another.
 func TestApplicationDefaultCredentialsOfAUser(t *testing.T) {
 	var asked *http.Request
 	client := &http.Client{Transport: roundTrip(func(r *http.Request) *http.Response {

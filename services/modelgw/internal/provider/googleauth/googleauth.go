@@ -1,7 +1,7 @@
 // Package googleauth gives access tokens of Google for providers: for a document of credentials (a service account, a
-// user, an account of another cloud, or one that is impersonated), or for Google's application default credentials, which
-// are a file at a known place or those of the machine. How tokens are cached is accesstoken, and the exchange with
-// Google is golang.org/x/oauth2.
+// user, an account of another cloud, or one that is impersonated), or for Google's application default credentials,
+// which are a file at a known place or those of the machine. How tokens are cached is accesstoken, and the exchange
+// with Google is golang.org/x/oauth2.
 //
 // Nothing is read before the first request. No error has a part of the credentials.
 package googleauth
@@ -80,8 +80,8 @@ type source struct {
 	scopes       []string
 }
 
-// bounded is the transport of a fetch: the library sends some of its requests without the fetch's context, and would wait
-// without end for a server that does not answer.
+// bounded is the transport of a fetch: the library sends some of its requests without the fetch's context, and would
+// wait without end for a server that does not answer.
 type bounded struct {
 	next http.RoundTripper
 	end  context.Context

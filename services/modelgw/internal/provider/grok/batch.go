@@ -66,8 +66,8 @@ func (a *attempt) carried(ctx context.Context) (*xai.GetChatCompletionResponse, 
 	return response, nil
 }
 
-// batches is xAI's batch API. A batch is made first, and its requests are added afterwards, so that one that a crash has
-// left behind may lack some.
+// batches is xAI's batch API. A batch is made first, and its requests are added afterwards, so that one that a crash
+// has left behind may lack some.
 type batches struct {
 	client xai.BatchMgmtClient
 	model  *model

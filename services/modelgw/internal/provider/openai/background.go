@@ -28,8 +28,8 @@ const (
 	cancelTimeout = 5 * time.Second
 )
 
-// background reports whether the server is to answer in the background; nil leaves it out of the request. A request in a
-// batch is without it: the batch is in the background.
+// background reports whether the server is to answer in the background; nil leaves it out of the request. A request in
+// a batch is without it: the batch is in the background.
 func (m *model) background(c *modelv1.GenerateConfig) *bool {
 	if m.args.Background != nil {
 		return m.args.Background

@@ -88,8 +88,8 @@ func ask(t *testing.T, p provider.Provider) {
 	require.Equal(t, http.StatusBadRequest, failure.Status)
 }
 
-// Names get the vendor's prefix, and credentials of AWS make a key that AWS's own generator would make: a signed address
-// of a call, encoded.
+// Names get the vendor's prefix, and credentials of AWS make a key that AWS's own generator would make: a signed
+// address of a call, encoded.
 func TestARequestToBedrock(t *testing.T) {
 	t.Parallel()
 	address, last := seen(t)

@@ -20,7 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 )
 
-// compactedDocument is an answer as OpenAI publishes it: https://platform.openai.com/docs/api-reference/responses/compact.
+// compactedDocument is an answer as OpenAI publishes it:
+// https://platform.openai.com/docs/api-reference/responses/compact.
 const compactedDocument = `{"id":"resp_1","object":"response.compaction","created_at":1764967971,"output":[
 	{"id":"msg_0","type":"message","status":"completed","content":[{"type":"input_text","text":"Write a landing page."}],"role":"user"},
 	{"id":"cmp_1","type":"compaction","encrypted_content":"c2VhbGVk"},

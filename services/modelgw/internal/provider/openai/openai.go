@@ -1,6 +1,7 @@
-// Package openai is OpenAI's API, the same on Azure and Amazon Bedrock, or a server that behaves like it at another address: account,
-// names of models and their quirks. The formats are pkg/dialect/openaichat and pkg/dialect/openairesponses; which of
-// the two a call has depends on the account, the model and the configuration. Batches on Azure are not built.
+// Package openai is OpenAI's API, the same on Azure and Amazon Bedrock, or a server that behaves like it at another
+// address: account, names of models and their quirks. The formats are pkg/dialect/openaichat and
+// pkg/dialect/openairesponses; which of the two a call has depends on the account, the model and the configuration.
+// Batches on Azure are not built.
 package openai
 
 import (

@@ -130,7 +130,8 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 	return m, nil
 }
 
-// Listing implements provider.Lister. A service whose completions are at a place of their own may have its list elsewhere.
+// Listing implements provider.Lister. A service whose completions are at a place of their own may have its list
+// elsewhere.
 func (m *model) Listing() (provider.Listing, bool) {
 	return m.client.Listing(m.name), m.service.Path == ""
 }

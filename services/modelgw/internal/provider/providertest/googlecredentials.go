@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
 
-// GoogleCredentials are credentials of Google whose access token is `access-token-of-google`, as a server that runs until
-// the test ends gives it.
+// GoogleCredentials are credentials of Google whose access token is `access-token-of-google`, as a server that runs
+// until the test ends gives it.
 func GoogleCredentials(t testing.TB) config.Secret {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

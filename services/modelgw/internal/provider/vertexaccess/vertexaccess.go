@@ -1,6 +1,6 @@
 // Package vertexaccess is the accounts of Google's Vertex AI for the providers of its models: a project and a location,
-// and credentials of Google (googleauth), or a key of Vertex AI in express mode. The formats and the names of models are
-// left to the providers.
+// and credentials of Google (googleauth), or a key of Vertex AI in express mode. The formats and the names of models
+// are left to the providers.
 package vertexaccess
 
 import (
@@ -124,8 +124,8 @@ type Access struct {
 }
 
 // Open returns the access of a model through its account. project and location replace those of the account where they
-// are not empty; an account with a key has none. It fails if the account is not configured, the address is not allowed, or the
-// project or the location is missing.
+// are not empty; an account with a key has none. It fails if the account is not configured, the address is not allowed,
+// or the project or the location is missing.
 func (a *Accounts) Open(spec provider.Spec, project, location string) (Access, error) {
 	account, known := a.named[spec.Account]
 	if !known {
