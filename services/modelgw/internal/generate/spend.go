@@ -124,7 +124,7 @@ func (p Prices) applyBilled(c *Call, fallback string, usage *modelv1.ModelUsage,
 func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
 	price, known := p[c.answered(fallback)]
 	if known && usage != nil && usage.TotalCost == nil && c.share() > 0 {
-		usage.TotalCost = new(c.share() * chat.Cost(price, usage, c.Model.Capabilities().LongCache))
+		usage.TotalCost = new(c.share() * chat.Cost(price, usage, c.Model.Constant().LongCache))
 	}
 }
 
