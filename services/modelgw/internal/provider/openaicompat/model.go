@@ -64,6 +64,9 @@ type model struct {
 	// upstreams are the targets for unchanged requests in the format that is used.
 	upstreams []*provider.Upstream
 	window    window
+	// deployments is what the list of a proxy says; it is asked if asksDeployments.
+	deployments     deployments
+	asksDeployments bool
 	// batch is the batch API; nil if there is none.
 	batch *provider.BatchSupport
 }
@@ -78,7 +81,7 @@ func (h *host) openModel(spec provider.Spec, account, name, label string) (provi
 		}
 		name = sent
 	}
-	m := &model{service: s, name: name, label: label, differs: s.of(name)}
+	m := &model{service: s, name: name, label: label, differs: s.of(name), asksDeployments: s.ListsDeployments}
 	if err := m.takeArguments(spec); err != nil {
 		return nil, err
 	}
@@ -148,9 +151,12 @@ func (m *model) takeArguments(spec provider.Spec) error {
 			return provider.InvalidArguments(err)
 		}
 		for _, member := range members {
-			if member.Name == reasoningEnabled {
+			switch member.Name {
+			case reasoningEnabled:
 				m.enabled = member.JSON
-			} else {
+			case modelInfo:
+				m.asksDeployments = false
+			default:
 				m.members = append(m.members, member)
 			}
 		}
@@ -196,7 +202,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	caps.Features.Audio = !m.service.ImagesOnly
 	caps.Ignored = slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps.Ignored, m.differs.Ignored))))
 	caps.Dropped = append(slices.DeleteFunc(slices.Clone(caps.Dropped), func(option string) bool {
-		return m.responses == nil && (option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && m.differs.Marks)
+		return m.responses == nil && (option == "reasoning_tokens" && m.service.ReasoningTokens || option == "cache_prompt" && (m.differs.Marks || m.asksDeployments))
 	}), "modalities")
 	if m.emulates {
 		caps.Dropped = append(caps.Dropped, "parallel_tool_calls")
@@ -214,6 +220,9 @@ func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
 	}
 	if m.service.NoReasoning && m.responses == nil && c.ReasoningHistory != nil {
 		all = append(all, provider.Unsent{Option: "reasoning_history", Why: "which is sent no past reasoning"})
+	}
+	if m.asksDeployments && m.responses == nil && !m.isClaude() && c.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_UNSPECIFIED {
+		all = append(all, provider.Unsent{Option: "cache_prompt", Why: "which is not known to be Claude"})
 	}
 	if m.service.ReasoningTokens && m.responses == nil && c.ReasoningTokens != nil && c.ReasoningEffort != nil {
 		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "which takes either them or reasoning_effort"})
@@ -260,6 +269,11 @@ var (
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	if m.service.ListsWindows {
 		m.window.ask(ctx, m.client, m.name)
+	}
+	if m.asksDeployments {
+		if err := m.askDeployments(ctx); err != nil {
+			return nil, err
+		}
 	}
 	response, err := m.attempt(ctx, r)
 	if err == nil && m.service.RefusalStops {
@@ -332,12 +346,15 @@ func (m *model) chatRequest(r *provider.Request) (*openaichat.Request, []string)
 	request := &openaichat.Request{
 		Request: base, StrictTools: m.args.StrictTools, FillEmpty: m.service.FillEmpty, Replay: m.differs.Replay,
 		PlainTurns: m.service.PlainTurns, EmptyCalls: m.service.EmptyCalls, OmitEmpty: m.service.OmitEmpty, ImagesOnly: m.service.ImagesOnly, NoStreamUsage: m.service.NoStreamUsage,
-		EphemeralMarks: m.differs.Marks && r.Config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
+		EphemeralMarks: (m.differs.Marks || m.isClaude()) && r.Config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
 	if m.service.NoReasoning {
 		request.Replay = func(*contentv1.Content) (string, []dialect.Member) { return "", nil }
 	}
-	if !m.service.WholeSchemas {
+	if m.isClaude() {
+		m.forClaude(&request.Request)
+	}
+	if !m.service.WholeSchemas && !m.isClaude() {
 		request.Tools = toolschema.Edit(r.Tools, dialect.DropBounds)
 	}
 	if request.StrictTools == nil && !m.service.PlainTools {

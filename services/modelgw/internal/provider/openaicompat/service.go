@@ -74,6 +74,8 @@ type Service struct {
 	Raw bool
 	// ListsWindows is a server whose list of models has their context windows.
 	ListsWindows bool
+	// ListsDeployments is a proxy whose list says which models are behind its names.
+	ListsDeployments bool
 
 	// Models are the differences between the service's models. Of those whose pattern a name matches, the first one
 	// counts.

@@ -59,13 +59,7 @@ var services = []Service{
 		Name: "hf-inference-providers", Description: "Hugging Face Inference Providers", Address: "https://router.huggingface.co/v1",
 		KeyEnv: []string{"HF_TOKEN"}, Streamed: true, Full: fullInput,
 	},
-	{
-		// https://docs.litellm.ai/docs/simple_proxy
-		Name: "litellm-proxy", Description: "a LiteLLM proxy",
-		KeyEnv:     []string{"LITELLM_PROXY_API_KEY", "LITELLM_API_KEY"},
-		AddressEnv: []string{"LITELLM_PROXY_BASE_URL", "LITELLM_PROXY_API_BASE", "LITELLM_BASE_URL"},
-		Streamed:   true, Full: fullInput,
-	},
+	liteLLM,
 	{
 		// https://llama-cpp-python.readthedocs.io/en/latest/server
 		Name: "llama-cpp-python", Description: "a server of llama-cpp-python", Address: "http://localhost:8000/v1",
