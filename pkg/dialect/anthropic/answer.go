@@ -119,35 +119,22 @@ func (e *encoder) stop(choice *modelv1.Choice) {
 	e.Body.TextMember("stop_reason", word)
 	e.Body.RawMember("stop_sequence", "null")
 	if d := choice.GetStopDetails(); d != nil && word == "refusal" {
-		e.Body.Key("stop_details")
-		e.Body.BeginObject()
+		e.Body.BeginObjectMember("stop_details")
 		e.Body.TextMember("type", cmp.Or(d.GetType(), "refusal"))
-		e.optionalText("category", d.GetCategory())
-		e.optionalText("explanation", d.GetExplanation())
+		e.Body.TextOrNull("category", d.GetCategory())
+		e.Body.TextOrNull("explanation", d.GetExplanation())
 		e.Body.EndObject()
 	}
 }
 
-// optionalText writes a member that is null if the text is empty.
-func (e *encoder) optionalText(name, text string) {
-	e.Body.Key(name)
-	if text == "" {
-		e.Body.Null()
-	} else {
-		e.Body.Text(text)
-	}
-}
-
 func (e *encoder) usage(u *modelv1.ModelUsage) {
-	e.Body.Key("usage")
-	e.Body.BeginObject()
+	e.Body.BeginObjectMember("usage")
 	e.Body.IntMember("input_tokens", u.GetInputTokens())
 	e.Body.IntMember("cache_creation_input_tokens", u.GetInputTokensCacheWrite())
 	e.Body.IntMember("cache_read_input_tokens", u.GetInputTokensCacheRead())
 	e.Body.IntMember("output_tokens", u.GetOutputTokens())
 	if u != nil && u.ReasoningTokens != nil {
-		e.Body.Key("output_tokens_details")
-		e.Body.BeginObject()
+		e.Body.BeginObjectMember("output_tokens_details")
 		e.Body.IntMember("thinking_tokens", u.GetReasoningTokens())
 		e.Body.EndObject()
 	}

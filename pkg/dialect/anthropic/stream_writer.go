@@ -110,8 +110,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 		choice = output.GetChoices()[0]
 	}
 	_ = s.event("message_delta", func(e *encoder) {
-		e.Body.Key("delta")
-		e.Body.BeginObject()
+		e.Body.BeginObjectMember("delta")
 		e.stop(choice)
 		e.Body.EndObject()
 		e.usage(output.GetUsage())
@@ -271,11 +270,7 @@ func (s *streamWriter) begin(kind blockKind, first string) {
 func (s *streamWriter) delta(place int, kind, name, value string) {
 	_ = s.event("content_block_delta", func(e *encoder) {
 		e.Body.IntMember("index", int64(place))
-		e.Body.Key("delta")
-		e.Body.BeginObject()
-		e.Body.TextMember("type", kind)
-		e.Body.TextMember(name, value)
-		e.Body.EndObject()
+		e.Body.TextObjectMember("delta", "type", kind, name, value)
 	})
 }
 

@@ -178,10 +178,7 @@ func (s *streamWriter) writeSignature(signature string) {
 
 func (s *streamWriter) reasoningDelta(name, value string) {
 	s.delta(s.next-1, func(w *jsonwrite.Writer) {
-		w.Key("reasoningContent")
-		w.BeginObject()
-		w.TextMember(name, value)
-		w.EndObject()
+		w.TextObjectMember("reasoningContent", name, value)
 	})
 }
 
@@ -211,14 +208,10 @@ func (s *streamWriter) writeImage(image *contentv1.Image) {
 		return
 	}
 	s.begin(imageBlock, func(w *jsonwrite.Writer) {
-		w.Key("image")
-		w.BeginObject()
-		w.TextMember("format", format)
-		w.EndObject()
+		w.TextObjectMember("image", "format", format)
 	})
 	s.delta(s.next-1, func(w *jsonwrite.Writer) {
-		w.Key("image")
-		w.BeginObject()
+		w.BeginObjectMember("image")
 		writeSource(w, data)
 		w.EndObject()
 	})
@@ -232,20 +225,13 @@ func (s *streamWriter) writeCall(piece *modelv1.ToolCallDelta) {
 		sent = &sentCall{place: s.next}
 		s.calls[piece.GetIndex()] = sent
 		s.begin(callBlock, func(w *jsonwrite.Writer) {
-			w.Key("toolUse")
-			w.BeginObject()
-			w.TextMember("toolUseId", piece.GetId())
-			w.TextMember("name", piece.GetFunction())
-			w.EndObject()
+			w.TextObjectMember("toolUse", "toolUseId", piece.GetId(), "name", piece.GetFunction())
 		})
 	}
 	if piece.GetArguments() != "" {
 		sent.arguments = true
 		s.delta(sent.place, func(w *jsonwrite.Writer) {
-			w.Key("toolUse")
-			w.BeginObject()
-			w.TextMember("input", piece.GetArguments())
-			w.EndObject()
+			w.TextObjectMember("toolUse", "input", piece.GetArguments())
 		})
 	}
 }
@@ -263,8 +249,7 @@ func (s *streamWriter) begin(kind blockKind, start func(*jsonwrite.Writer)) {
 		return
 	}
 	_ = s.event(eventBlockStart, func(w *jsonwrite.Writer) {
-		w.Key("start")
-		w.BeginObject()
+		w.BeginObjectMember("start")
 		start(w)
 		w.EndObject()
 		w.IntMember("contentBlockIndex", int64(place))
@@ -273,8 +258,7 @@ func (s *streamWriter) begin(kind blockKind, start func(*jsonwrite.Writer)) {
 
 func (s *streamWriter) delta(place int, member func(*jsonwrite.Writer)) {
 	_ = s.event(eventBlockDelta, func(w *jsonwrite.Writer) {
-		w.Key("delta")
-		w.BeginObject()
+		w.BeginObjectMember("delta")
 		member(w)
 		w.EndObject()
 		w.IntMember("contentBlockIndex", int64(place))

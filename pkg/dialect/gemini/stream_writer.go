@@ -80,13 +80,10 @@ func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
 // piece writes an answer of one text.
 func (s *streamWriter) piece(choice int32, text string, thought bool, signature string) error {
 	return s.event(func(w *jsonwrite.Writer) {
-		w.Key("candidates")
-		w.BeginList()
+		w.BeginListMember("candidates")
 		w.BeginObject()
-		w.Key("content")
-		w.BeginObject()
-		w.Key("parts")
-		w.BeginList()
+		w.BeginObjectMember("content")
+		w.BeginListMember("parts")
 		w.BeginObject()
 		w.TextMember("text", text)
 		if thought {
@@ -119,8 +116,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	}
 	s.meta.Model = cmp.Or(s.meta.Model, output.GetModel())
 	return s.event(func(w *jsonwrite.Writer) {
-		w.Key("candidates")
-		w.BeginList()
+		w.BeginListMember("candidates")
 		for i, c := range output.GetChoices() {
 			said := s.choice(int32(i))
 			writeCandidate(w, i, c, &missing{

@@ -17,8 +17,7 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
 	begin(w, &meta, output, "chat.completion")
-	w.Key("choices")
-	w.BeginList()
+	w.BeginListMember("choices")
 	for i, c := range output.GetChoices() {
 		w.BeginObject()
 		w.IntMember("index", int64(i))
@@ -57,8 +56,7 @@ func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {
 		w.EndList()
 	}
 	if calls := m.GetToolCalls(); len(calls) > 0 {
-		w.Key("tool_calls")
-		w.BeginList()
+		w.BeginListMember("tool_calls")
 		for i, call := range calls {
 			writeCall(w, i, call.GetId(), call.GetFunction(), dialect.ArgumentsOf(call))
 		}

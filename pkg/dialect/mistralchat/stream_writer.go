@@ -146,8 +146,7 @@ func (s *streamWriter) reasoning(index int32, thought string) {
 // content writes a chunk with chunks of content.
 func (s *streamWriter) content(index int32, chunks func(*jsonwrite.Writer)) {
 	s.piece(index, func(w *jsonwrite.Writer) {
-		w.Key("content")
-		w.BeginList()
+		w.BeginListMember("content")
 		chunks(w)
 		w.EndList()
 	})
@@ -155,8 +154,7 @@ func (s *streamWriter) content(index int32, chunks func(*jsonwrite.Writer)) {
 
 func (s *streamWriter) call(index int32, piece *modelv1.ToolCallDelta) {
 	s.piece(index, func(w *jsonwrite.Writer) {
-		w.Key("tool_calls")
-		w.BeginList()
+		w.BeginListMember("tool_calls")
 		writeCall(w, int(piece.GetIndex()), piece.GetId(), piece.GetFunction(), piece.GetArguments())
 		w.EndList()
 	})
@@ -171,20 +169,13 @@ func (s *streamWriter) piece(index int32, delta func(*jsonwrite.Writer)) {
 func (s *streamWriter) chunk(index int32, finish string, delta, more func(*jsonwrite.Writer)) {
 	w := jsonwrite.Append(s.data[:0], 0)
 	begin(w, &s.meta, nil, "chat.completion.chunk")
-	w.Key("choices")
-	w.BeginList()
+	w.BeginListMember("choices")
 	w.BeginObject()
 	w.IntMember("index", int64(index))
-	w.Key("delta")
-	w.BeginObject()
+	w.BeginObjectMember("delta")
 	delta(w)
 	w.EndObject()
-	w.Key("finish_reason")
-	if finish == "" {
-		w.Null()
-	} else {
-		w.Text(finish)
-	}
+	w.TextOrNull("finish_reason", finish)
 	w.EndObject()
 	w.EndList()
 	more(w)

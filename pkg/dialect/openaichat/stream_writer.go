@@ -70,8 +70,7 @@ func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	}
 	if s.meta.IncludeUsage {
 		s.chunk(output, func(w *jsonwrite.Writer) {
-			w.Key("choices")
-			w.BeginList()
+			w.BeginListMember("choices")
 			w.EndList()
 			usage := output.GetUsage()
 			if usage == nil {
@@ -116,12 +115,10 @@ func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
 		}
 	}
 	s.chunk(nil, func(w *jsonwrite.Writer) {
-		w.Key("choices")
-		w.BeginList()
+		w.BeginListMember("choices")
 		w.BeginObject()
 		w.IntMember("index", int64(index))
-		w.Key("delta")
-		w.BeginObject()
+		w.BeginObjectMember("delta")
 		writeDetails(w, all.parts)
 		w.EndObject()
 		writeLogprobs(w, choice.GetLogprobs())
@@ -148,12 +145,10 @@ func (s *streamWriter) choice(index int32) *streamed {
 // piece writes a chunk with a piece of a choice.
 func (s *streamWriter) piece(index int32, members func(*jsonwrite.Writer)) {
 	s.chunk(nil, func(w *jsonwrite.Writer) {
-		w.Key("choices")
-		w.BeginList()
+		w.BeginListMember("choices")
 		w.BeginObject()
 		w.IntMember("index", int64(index))
-		w.Key("delta")
-		w.BeginObject()
+		w.BeginObjectMember("delta")
 		members(w)
 		w.EndObject()
 		w.Key("finish_reason")
@@ -177,16 +172,14 @@ func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*jsonwrit
 func (s *streamWriter) event(data []byte) { s.events = dialect.AppendEvent(s.events, "", data) }
 
 func writeCallDelta(w *jsonwrite.Writer, call *modelv1.ToolCallDelta) {
-	w.Key("tool_calls")
-	w.BeginList()
+	w.BeginListMember("tool_calls")
 	w.BeginObject()
 	w.IntMember("index", int64(call.GetIndex()))
 	if call.GetId() != "" || call.GetFunction() != "" {
 		w.TextMember("id", call.GetId())
 		w.TextMember("type", "function")
 	}
-	w.Key("function")
-	w.BeginObject()
+	w.BeginObjectMember("function")
 	w.TextUnlessEmpty("name", call.GetFunction())
 	w.TextMember("arguments", call.GetArguments())
 	w.EndObject()

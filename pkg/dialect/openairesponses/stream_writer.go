@@ -161,12 +161,7 @@ func (s *streamWriter) Fail(f dialect.Failure) error {
 	s.event(eventError, func(w *jsonwrite.Writer) {
 		w.TextMember("code", cmp.Or(said.Code, codeFailed))
 		w.TextMember("message", f.Message)
-		w.Key("param")
-		if f.Param == "" {
-			w.Null()
-		} else {
-			w.Text(f.Param)
-		}
+		w.TextOrNull("param", f.Param)
 	})
 	return s.err
 }
