@@ -50,6 +50,12 @@ func answered(part *contentv1.Content) (text, signature, content string) {
 	}
 }
 
+// said is the text of reasoning in an answer.
+func said(part *contentv1.Content) string {
+	text, _, _ := answered(part)
+	return text
+}
+
 // returned reads reasoning that a client sends back.
 func (r *reasoningContent) returned() *contentv1.Content {
 	if r.Text == nil {

@@ -112,12 +112,12 @@ func (t *turnWriter) reasoning(part *contentv1.Content) {
 		t.thought(r.GetReasoning())
 		return
 	case !isSealed(part):
-		t.thought(dialect.Readable(r))
+		t.thought(dialect.Readable(part))
 		return
 	}
 	t.flush()
 	if t.answer {
-		t.thought(dialect.Readable(r))
+		t.thought(dialect.Readable(part))
 	}
 	if t.missing != nil && t.missing.seals > 0 {
 		t.missing.seals--

@@ -85,7 +85,7 @@ func WriteAnswer(w *jsonwrite.Writer, part *contentv1.Content) {
 	case *contentv1.Content_Text:
 		WriteText(w, p.Text.GetText())
 	case *contentv1.Content_Reasoning:
-		if thought := Readable(p.Reasoning); thought != "" {
+		if thought := Readable(part); thought != "" {
 			WriteThinking(w, thought)
 		}
 	case *contentv1.Content_Image:
@@ -94,7 +94,8 @@ func WriteAnswer(w *jsonwrite.Writer, part *contentv1.Content) {
 }
 
 // Readable is the readable text of reasoning.
-func Readable(r *contentv1.Reasoning) string {
+func Readable(part *contentv1.Content) string {
+	r := part.GetReasoning()
 	if r.GetRedacted() {
 		return r.GetSummary()
 	}

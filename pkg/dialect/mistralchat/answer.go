@@ -5,6 +5,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/mistral"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openai"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/json/jsonwrite"
 )
@@ -16,7 +17,8 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
-	begin(w, &meta, output, "chat.completion")
+	w.BeginObject()
+	openai.WriteHead(w, &meta, output, "chat.completion")
 	w.BeginListMember("choices")
 	for i, c := range output.GetChoices() {
 		w.BeginObject()
@@ -31,15 +33,6 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	mistral.WriteUsage(w, output.GetUsage())
 	w.EndObject()
 	return w.Bytes(), nil
-}
-
-// begin opens an answer or a chunk.
-func begin(w *jsonwrite.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
-	w.BeginObject()
-	w.TextMember("id", m.ID)
-	w.TextMember("object", object)
-	w.IntMember("created", m.Created)
-	w.TextMember("model", cmp.Or(m.Model, output.GetModel()))
 }
 
 func writeAnswer(w *jsonwrite.Writer, m *modelv1.ChatMessage) {

@@ -20,7 +20,8 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 	}
 	w := jsonwrite.Append(dst, 512+dialect.OutputSize(output))
 	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
-	begin(w, &meta, output, "chat.completion")
+	w.BeginObject()
+	openai.WriteHead(w, &meta, output, "chat.completion")
 	w.BeginListMember("choices")
 	for i, c := range output.GetChoices() {
 		w.BeginObject()
@@ -42,15 +43,6 @@ func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialec
 
 // newID makes an id in the form of the vendor's.
 func newID() string { return idPrefix + chat.NewID() }
-
-// begin opens an answer or a chunk.
-func begin(w *jsonwrite.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
-	w.BeginObject()
-	w.TextMember("id", m.ID)
-	w.TextMember("object", object)
-	w.IntMember("created", m.Created)
-	w.TextMember("model", cmp.Or(m.Model, output.GetModel()))
-}
 
 // said is the content of a message, by the format's places for it.
 type said struct {

@@ -99,11 +99,8 @@ func (a *answer) write(w *jsonwrite.Writer) {
 	w.RawMember("parallel_tool_calls", a.parallel)
 	w.RawMember("tool_choice", a.choice)
 	w.RawMember("tools", a.tools)
-	w.BeginListMember("output")
-	for _, it := range a.items {
-		w.Raw(it)
-	}
-	w.EndList()
+	w.Key("output")
+	jsonwrite.RawList(w, a.items)
 	w.Key("usage")
 	writeUsage(w, a.usage)
 	w.EndObject()
@@ -219,7 +216,7 @@ func beginItem(w *jsonwrite.Writer, kind, id string) {
 // and sends the sealed form back. The vendor's seal belongs to its own id; under another it is sealed once more.
 func writeReasoning(w *jsonwrite.Writer, part *contentv1.Content, id string) {
 	w.BeginListMember("summary")
-	if text := dialect.Readable(part.GetReasoning()); text != "" {
+	if text := dialect.Readable(part); text != "" {
 		writePart(w, partSummary, "text", text)
 	}
 	w.EndList()
