@@ -9,6 +9,13 @@ tools=$PWD/.tools/venv-python/bin
 case $1 in
 setup)
   scripts/venv.sh stubs scripts/requirements/stubs.txt
+  # The least versions that the package accepts, as wheels, for the test of its wheel.
+  least=scripts/requirements/python-least.txt wheels=.tools/wheels-python
+  if ! cmp -s "$least" "$wheels/requirements.stamp"; then
+    rm -rf "$wheels"
+    "$tools/pip" download --quiet --disable-pip-version-check --no-input --only-binary :all: --dest "$wheels" -r "$least"
+    cp "$least" "$wheels/requirements.stamp"
+  fi
   ;;
 generate)
   scripts/venv.sh stubs scripts/requirements/stubs.txt

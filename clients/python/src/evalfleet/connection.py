@@ -327,9 +327,9 @@ class Attempts:
         failure = self.failure(error)
         pause = max(failure.retry_after or 0.0, self._pause * random.uniform(0.8, 1.2))  # noqa: S311
         if failure.again == "no" or not (self._repeat or failure.again == "yes, not begun"):
-            raise failure from error
+            raise failure from None
         if time.monotonic() + pause - self._since > self._connection.patience:
-            raise failure from error
+            raise failure from None
         await asyncio.sleep(pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if isinstance(failure, ServerUnreachable):

@@ -137,7 +137,7 @@ class StartedServer:
         while line := await self._process.stdout.readline():
             said.append(line.decode(errors="replace").strip())
             if said[-1].startswith("serving at "):
-                self._drain = asyncio.create_task(self._process.stdout.read())
+                self._drain = asyncio.ensure_future(_discard(self._process.stdout))
                 return
         raise ServerUnreachable("evalfleet serve ended before it took calls: " + " / ".join(said[-5:]))
 
@@ -146,3 +146,9 @@ class StartedServer:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
         await self._process.wait()
+
+
+async def _discard(output: asyncio.StreamReader) -> None:
+    """Reads a server's log, so that it never waits for a reader."""
+    while await output.read(1 << 16):
+        pass

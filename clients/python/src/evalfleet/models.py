@@ -10,6 +10,7 @@ from typing import Any
 
 from evalfleet import messages as plain
 from evalfleet.connection import Connection, Stream, Stubs
+from evalfleet.exceptions import EffectIndeterminate
 from evalfleet.keys import new_key
 from evalfleet.messages import Answer, Conversation
 from evalfleet.model.v1 import model_service_pb2 as pb
@@ -107,8 +108,22 @@ class AsyncModels:
             attach = pb.AttachGenerateRequest(parent=call.parent, request_id=call.request_id, cursor=cursor)
             return stubs.models.AttachGenerate(attach, metadata=metadata)
 
+        async def follow() -> AsyncIterator[pb.StreamGenerateResponse]:
+            nonlocal cursor
+            while True:
+                try:
+                    async for event in self._connection.follow(reopen):
+                        yield event
+                    return
+                except EffectIndeterminate:
+                    if not cursor:
+                        raise
+                    # The server that made the call has died. The call, repeated with its key, is made again.
+                    cursor = ""
+                    yield pb.StreamGenerateResponse(restart=pb.GenerateRestart())
+
         try:
-            async for event in self._connection.follow(reopen):
+            async for event in follow():
                 cursor = event.cursor or cursor
                 kind = event.WhichOneof("event")
                 if kind == "delta":
