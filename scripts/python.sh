@@ -20,6 +20,7 @@ setup)
 generate)
   scripts/venv.sh stubs scripts/requirements/stubs.txt
   .tools/venv-stubs/bin/python clients/python/stubs.py proto clients/python/src
+  "$tools/python" clients/python/reference.py clients/python/src >docs/python-reference.md
   ;;
 fmt)
   cd clients/python

@@ -29,7 +29,9 @@ def test_a_wheel_installs_and_runs_the_first_example(server: Server, tmp_path: P
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", f"--find-links={WHEELS}", str(wheel)]
     installed = subprocess.run(pip, capture_output=True, text=True)
     assert installed.returncode == 0, installed.stderr
-    listed = subprocess.run([python, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        [python, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True
+    )
     needed = {line.partition("==")[0] for line in listed.stdout.split()} - {"pip", "setuptools"}
     assert needed == {"evalfleet", "googleapis-common-protos", "grpcio", "protobuf"}
 

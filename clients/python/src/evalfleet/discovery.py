@@ -43,7 +43,7 @@ class Place:
     """The data directory, or EVALFLEET_DATA_DIR. Default: `evalfleet` in $XDG_DATA_HOME or ~/.local/share."""
 
     def find(self, env: Mapping[str, str] = os.environ) -> Server:
-        """The server, or [evalfleet.exceptions.ServerUnreachable][] if the data directory has none."""
+        """The server, or `ServerUnreachable` if the data directory has none."""
         if address := self.server or env.get("EVALFLEET_SERVER"):
             if not address.rpartition(":")[0]:
                 raise ValueError(f"{address!r} is no address of a server; write host:port, such as 127.0.0.1:7460")

@@ -64,8 +64,8 @@ class AsyncModels:
             account: The provider's account; default `default`.
             timeout: Seconds for the whole call with its retries; then it raises DeadlineExceeded.
             key: A key of your own. A call with a key that was used before gets the same answer again, and a cancelled
-                task leaves the call running. By
-                default each call has a new key, its answer is not kept, and cancelling the task cancels the call.
+                task leaves the call running. By default each call has a new key, its answer is not kept, and
+                cancelling the task cancels the call.
             request: Further members of the request, which the arguments override.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
@@ -95,8 +95,8 @@ class AsyncModels:
     ) -> AsyncIterator[Piece]:
         """Calls a model and yields its answer in pieces, the last of them with the whole `answer`.
 
-        The arguments are those of `generate`. After a lost connection it continues with the next
-        piece. Leaving the iteration cancels the call, unless it has a key of yours.
+        The arguments are those of `generate`. After a lost connection it continues with the next piece.
+        Leaving the iteration cancels the call, unless it has a key of yours.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
         cursor, done = "", False
