@@ -35,9 +35,11 @@ def page(sources: Path) -> str:
                 parts += _class(node)
             elif isinstance(node, Function) and node.name in names:
                 parts += [f"## {node.name}", _signature(node), _text(node)]
-    parts.append(
-        "## Exceptions\n\nEach is an `EvalfleetError`, in `evalfleet.exceptions`.\n\n| Exception | Meaning |\n| --- | --- |"
-    )
+    parts += [
+        "## Exceptions",
+        "Each is an `EvalfleetError`, in `evalfleet.exceptions`.",
+        "| Exception | Meaning |\n| --- | --- |",
+    ]
     for node in ast.parse((package / "_reasons.py").read_text()).body:
         if isinstance(node, ast.ClassDef):
             meaning = " ".join((ast.get_docstring(node) or "").split())
