@@ -1,6 +1,7 @@
 """What goes wrong, and the exception for it."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -138,6 +139,19 @@ def test_where_a_server_is_looked_for(server: Server, tmp_path: Path) -> None:
         Place().find({**env, "EVALFLEET_TOKEN": "", "EVALFLEET_TOKEN_FILE": str(server.data / "token")}).token
         == server.token
     )
+
+
+async def test_a_server_that_starts_is_waited_for(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(server.token)
+    (tmp_path / "token").chmod(0o600)
+    lock = tmp_path / "lock"
+    lock.write_text(json.dumps({"address": "", "pid": os.getpid()}))
+    client = AsyncClient(data_dir=tmp_path)
+    finding = asyncio.create_task(client.server())
+    await asyncio.sleep(0)
+    lock.write_text(json.dumps({"address": server.address, "pid": os.getpid()}))
+    assert await finding == server.address
+    await client.close()
 
 
 async def test_a_server_is_started_and_stopped_with_its_client(server: Server, tmp_path: Path) -> None:

@@ -148,6 +148,34 @@ async def test_in_the_middle_of_a_workers_call(mortal: Server, client: AsyncClie
     await asyncio.wait_for(serving, PATIENCE)
 
 
+async def test_a_worker_that_drains_while_the_server_is_away_delivers_its_result_first(
+    mortal: Server, client: AsyncClient
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    worker = Worker(client=client)
+
+    @worker.tool(on_unknown="retry")
+    async def square(n: int) -> int:
+        """Squares a number.
+
+        Args:
+            n: The number.
+        """
+        begun.set()
+        await go.wait()
+        return n * n
+
+    serving = asyncio.create_task(worker.serve())
+    evaluation = await _squares(client)
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    mortal.kill()
+    worker.drain()
+    go.set()
+    await asyncio.to_thread(mortal.start)
+    await asyncio.wait_for(serving, PATIENCE)
+    assert (await evaluation.wait(PATIENCE)).state == "succeeded"
+
+
 WORKER = """
 import sys, time
 from pathlib import Path

@@ -123,6 +123,13 @@ async def test_a_conversation_larger_than_a_message_travels_in_blobs(client: Asy
     assert (await client.models.generate(MODEL, ["Hi", large], model_args=script)).text == "Paris"
 
 
+async def test_a_stream_takes_a_conversation_larger_than_a_message(client: AsyncClient) -> None:
+    large = "x" * 5_000_000 + " capital of France"
+    script = {"outputs": [{"contains": "capital of France", "output": "Paris"}]}
+    pieces = [piece async for piece in client.models.stream(MODEL, ["Hi", large], model_args=script)]
+    assert "".join(piece.text for piece in pieces) == "Paris"
+
+
 async def test_models_and_tokens(client: AsyncClient) -> None:
     assert any(model.name.startswith("providers/anthropic/models/") for model in await client.models.list("anthropic"))
     assert (await client.models.count_tokens(MODEL, "Hello there")).message_tokens > 0

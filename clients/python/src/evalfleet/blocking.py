@@ -66,7 +66,7 @@ class Loop:
             while (found := self.run(following())) is not None:
                 yield found[0]
         finally:
-            if hasattr(items, "aclose"):
+            if hasattr(items, "aclose") and not self._loop.is_closed():
                 self.run(items.aclose())
 
     def close(self) -> None:

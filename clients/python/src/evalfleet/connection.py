@@ -42,6 +42,8 @@ MAX_MESSAGE_BYTES = 20 << 20
 exceeds."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between attempts of a call; each pause is twice the one before."""
+CLOSE_SECONDS = 5.0
+"""How long `close` waits for what is done in the background."""
 SILENCE_SECONDS = 60.0
 """A stream that sends nothing for so long, not even one of the heartbeats that come every 15 s, is taken for lost."""
 
@@ -160,6 +162,10 @@ class Connection:
         return [("authorization", f"Bearer {self._server.token}")]
 
     async def _find(self) -> Server:
+        attempts = 0
+        while self._place.starting() and attempts * FIRST_PAUSE < self.patience:
+            attempts += 1
+            await asyncio.sleep(FIRST_PAUSE)
         try:
             return self._place.find()
         except ServerUnreachable:
@@ -206,7 +212,7 @@ class Connection:
     async def _call(
         self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
     ) -> Response:
-        request = await offload.put(request, self._put_blob)
+        request = await self.fit(request)
         attempts = Attempts(self, repeatable(request))
         while True:
             stubs = await self.stubs()
@@ -216,6 +222,10 @@ class Connection:
                 await attempts.bear(error)
             else:
                 return await offload.take(response, self._get_blob)
+
+    async def fit(self, request: Request) -> Request:
+        """The request, or one of the same content that fits into a message: its large values are stored as blobs."""
+        return await offload.put(request, self._put_blob)
 
     async def pages(
         self, method: Callable[[Stubs], aio.UnaryUnaryMultiCallable[Request, Response]], request: Request
@@ -287,11 +297,13 @@ class Connection:
         """Ends the connection, and the server if this client has started it."""
         if self._closed:
             return
-        for task in self._background:
-            task.cancel()
         if self._later:
-            await asyncio.wait(self._later, timeout=5)
+            await asyncio.wait(self._later, timeout=CLOSE_SECONDS)
         self._closed = True
+        left = [*self._background, *self._later]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
         if self._started is not None:

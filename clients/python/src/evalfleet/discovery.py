@@ -50,12 +50,19 @@ class Place:
             return Server(address, self._token(env))
         folder = self.folder(env)
         holder = _holder(folder)
-        if holder is None:
+        if holder is None or not holder.get("address"):
             raise ServerUnreachable(
                 f"no server runs with the data directory {folder}; "
                 "run `evalfleet serve`, pass start=True, or name a server"
             )
         return Server(holder["address"], self._token(env), holder.get("version", ""))
+
+    def starting(self, env: Mapping[str, str] = os.environ) -> bool:
+        """Whether a server of the data directory starts, so that it has no address yet."""
+        if self.server or env.get("EVALFLEET_SERVER"):
+            return False
+        holder = _holder(self.folder(env))
+        return holder is not None and not holder.get("address")
 
     def folder(self, env: Mapping[str, str] = os.environ) -> Path:
         """The data directory."""
@@ -94,7 +101,7 @@ def _holder(folder: Path) -> dict[str, str] | None:
         pass  # The process is another user's.
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return content if content.get("address") else None
+    return content if isinstance(content, dict) else None
 
 
 class StartedServer:

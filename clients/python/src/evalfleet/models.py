@@ -99,6 +99,7 @@ class AsyncModels:
         Leaving the iteration cancels the call, unless it has a key of yours.
         """
         call = self._request(model, messages, tools, tool_choice, config, model_args, account, timeout, key, request)
+        call = await self._connection.fit(call)
         cursor, done = "", False
 
         def reopen(stubs: Stubs) -> Stream[pb.StreamGenerateResponse]:

@@ -30,6 +30,7 @@ from evalfleet.blobs import AsyncBlobs
 from evalfleet.client import AsyncClient
 from evalfleet.connection import FIRST_PAUSE, LONGEST_PAUSE, SILENCE_SECONDS, Attempts, Connection
 from evalfleet.content.v1.content_pb2 import Content
+from evalfleet.exceptions import ServerUnreachable
 from evalfleet.messages import Conversation, conversation
 from evalfleet.worker.v1 import payload_pb2
 from evalfleet.worker.v1 import worker_service_pb2 as pb
@@ -399,7 +400,7 @@ class Worker:
         client = self._client or AsyncClient(**self._options)
         pause = FIRST_PAUSE
         try:
-            while not self._draining:
+            while not self._draining or self._calls or self._results:
                 self._registered = asyncio.Event()
                 try:
                     await self._session(client._connection)
@@ -416,7 +417,7 @@ class Worker:
                     self._out = None
                 if self._registered.is_set():
                     pause = FIRST_PAUSE
-                if not self._draining:
+                if not self._draining or self._calls or self._results:
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
                     await client._connection.look_again()
                     pause = min(pause * 2, LONGEST_PAUSE)
@@ -543,7 +544,11 @@ class Worker:
         result = pb.CallResult(key=call.key)
         try:
             if frame.offloaded:
-                call.payload_json = (await blobs.get(frame.offloaded[0].blob.hash)).decode()
+                try:
+                    call.payload_json = (await blobs.get(frame.offloaded[0].blob.hash)).decode()
+                except ServerUnreachable:  # The call is not among the unfinished ones when we are back: it comes again.
+                    del self._calls[call.key]
+                    return
             result.payload_json = await self._functions[call.kind, call.name](call, report)
         except asyncio.CancelledError:
             if self._calls.get(call.key) is asyncio.current_task():
@@ -557,7 +562,8 @@ class Worker:
             result.error.CopyFrom(pb.CallError(type="unknown", message=text))
         self._results.keep(result)
         del self._calls[call.key]
-        await self._answer(call.key, blobs)
+        with contextlib.suppress(EvalfleetError):  # The next connection begins with it.
+            await self._answer(call.key, blobs)
 
     async def _answer(self, key: str, blobs: AsyncBlobs) -> None:
         """Sends a result, if there is a connection. A large one is a blob."""
@@ -590,6 +596,9 @@ class _Results:
 
     def __contains__(self, key: str) -> bool:
         return key in self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def get(self, key: str) -> pb.CallResult | None:
         """A result that was kept."""
