@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, Server
+from conftest import PATIENCE, Server, until
+from grpc import aio
 
 from evalfleet import AsyncClient, AsyncEval, AsyncSandbox, EvalfleetError, Piece, Worker, new_key
+from evalfleet.model.v1.model_service_pb2 import AttachGenerateRequest
 
 MODEL = "mockllm/model"
 
@@ -101,8 +103,20 @@ async def test_in_the_middle_of_a_transfer(mortal: Server, client: AsyncClient) 
 
 async def test_in_the_middle_of_a_models_call(mortal: Server, client: AsyncClient) -> None:
     slow = {"outputs": [{"contains": "Hi", "output": {"text": "one two three four", "delay_s": 0.5}}]}
-    calling = asyncio.create_task(client.models.generate(MODEL, "Hi", model_args=slow))
-    await asyncio.sleep(0.2)
+    key = new_key()
+    calling = asyncio.create_task(client.models.generate(MODEL, "Hi", model_args=slow, key=key))
+    stubs = await client.stubs()
+    attach = AttachGenerateRequest(parent="projects/default", request_id=key)
+
+    async def begun() -> bool:
+        try:
+            async for event in stubs.models.AttachGenerate(attach, metadata=client.metadata()):
+                return event.HasField("started")
+        except aio.AioRpcError:
+            pass  # It is not known yet.
+        return False
+
+    await until(begun)
     await restart(mortal)
     answer = await calling
     assert answer.text == "one two three four"
