@@ -67,6 +67,38 @@ def test_a_program_of_a_document_is_of_python_3_10(program: str) -> None:
     ast.parse(program, feature_version=(3, 10))
 
 
+PLAIN_CALL = """
+import sys
+import grpc
+from evalfleet.agent.v1 import eval_service_pb2, eval_service_pb2_grpc
+
+address, token = sys.argv[1:]
+evals = eval_service_pb2_grpc.EvalServiceStub(grpc.insecure_channel(address))
+request = eval_service_pb2.ListEvalsRequest(parent="projects/default")
+print(len(evals.ListEvals(request, metadata=[("authorization", f"Bearer {token}")]).evals))
+"""
+
+
+def test_the_recipe_for_other_languages(server: Server, tmp_path: Path) -> None:
+    """Here the other language is Python without the package, which has a generator of its own."""
+    python = str(REPOSITORY / ".tools" / "venv-stubs" / "bin" / "python")
+    (tmp_path / "protoc").write_text(f'#!/bin/sh\nexec {python} -m grpc_tools.protoc "$@"\n')
+    (tmp_path / "protoc").chmod(0o755)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "proto").symlink_to(REPOSITORY / "proto")
+    (recipe,) = re.findall(
+        r"^```sh\n(.*?)^```", (REPOSITORY / "docs" / "grpc.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path / "code")}
+    shell = ["sh", "-ec", recipe.replace("LANGUAGE", "python")]
+    made = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    call = [python, "-B", "-c", PLAIN_CALL, server.address, server.token]
+    called = subprocess.run(call, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert called.returncode == 0, called.stderr
+    assert int(called.stdout) >= 0
+
+
 def test_the_reference_is_current() -> None:
     written = (REPOSITORY / "docs" / "python-reference.md").read_text()
     assert written == page(REPOSITORY / "clients" / "python" / "src"), "run make generate"
