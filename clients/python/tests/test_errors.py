@@ -7,6 +7,7 @@ import signal
 import sys
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,6 +17,7 @@ from grpc import aio
 
 from evalfleet import AsyncClient, EvalfleetError, exceptions
 from evalfleet._error import from_rpc
+from evalfleet.agent.v1 import eval_service_pb2, eval_service_pb2_grpc
 from evalfleet.discovery import Place
 from evalfleet.errors.v1.error_reason_pb2 import ErrorReason
 
@@ -102,6 +104,34 @@ async def test_a_server_of_another_version() -> None:
                 await client.evals.list()
     finally:
         other.stop(None).wait()
+
+
+class Silent(eval_service_pb2_grpc.EvalServiceServicer):
+    """A server that accepts watches and sends nothing."""
+
+    def __init__(self) -> None:
+        self.watches = 0
+
+    async def WatchEval(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.watches += 1
+        await asyncio.Event().wait()
+        yield eval_service_pb2.WatchEvalResponse()
+
+
+async def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent, other = Silent(), aio.server()  # type: ignore[abstract]
+    eval_service_pb2_grpc.add_EvalServiceServicer_to_server(silent, other)
+    port = other.add_insecure_port("127.0.0.1:0")
+    await other.start()
+    try:
+        async with AsyncClient(f"127.0.0.1:{port}", token="x") as client:
+            request = eval_service_pb2.WatchEvalRequest(name="projects/default/evals/e")
+            watch = client._connection.follow(lambda stubs: stubs.evals.WatchEval(request), quiet=0.1)
+            with pytest.raises(exceptions.ServerUnreachable, match="does not answer them"):
+                await anext(watch)
+        assert silent.watches == 2
+    finally:
+        await other.stop(None)
 
 
 async def test_a_sandbox_that_dies(mortal: Server) -> None:

@@ -256,8 +256,10 @@ class Connection:
                 return
             except aio.AioRpcError as error:
                 await attempts.bear(error)
+            except EvalfleetError:  # Of a value that was offloaded; it may be a TimeoutError too.
+                raise
             except asyncio.TimeoutError:
-                await self.look_again()
+                await attempts.bear_silence()
             finally:
                 stream.cancel()
 
@@ -332,6 +334,7 @@ class Attempts:
         """Begins to count anew."""
         self._since = time.monotonic()
         self._pause = FIRST_PAUSE
+        self._silent = False
 
     async def bear(self, error: aio.AioRpcError) -> None:
         """Waits for the next attempt, or raises the failure if there should be none."""
@@ -345,6 +348,16 @@ class Attempts:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if isinstance(failure, ServerUnreachable):
             await self._connection.look_again()
+
+    async def bear_silence(self) -> None:
+        """Prepares the next attempt after one that brought nothing, or raises if that lasts."""
+        server = self._connection._server
+        if server is not None and self._silent:
+            raise ServerUnreachable(
+                f"the server at {server.address} accepts calls and does not answer them; restart it"
+            )
+        self._silent = True
+        await self._connection.look_again()
 
     def failure(self, error: aio.AioRpcError) -> EvalfleetError:
         """The exception for a failed call, with what this client knows about the server."""
