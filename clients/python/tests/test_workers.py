@@ -1,9 +1,12 @@
 """Workers: what functions receive, and what becomes of what they return."""
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -271,3 +274,18 @@ def test_schemas_come_from_signatures_and_docstrings() -> None:
 def test_a_signature_that_cannot_be_described_is_refused(function: Callable[..., str]) -> None:
     with pytest.raises(TypeError, match="cannot be described"):
         describe(function)
+
+
+async def test_a_result_that_cannot_be_kept_fails_its_call(client: AsyncClient, tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "results.db", isolation_level=None)) as file:
+        file.execute("CREATE TABLE results (key PRIMARY KEY, result CHECK (result = 'nothing'))")
+    worker = Worker(client=client, results=tmp_path / "results.db")
+
+    @worker.scorer()
+    def unkept(call: ScorerCall) -> float:
+        return 1.0
+
+    async with serving(worker):
+        row, _ = await evaluate(client, [], scorer="unkept")
+    assert row["state"] == "failed"
+    assert "cannot keep the result: CHECK constraint failed" in row["error"]

@@ -393,7 +393,7 @@ class Worker:
             await serving
 
     async def serve(self) -> None:
-        """Serves until `drain`, or until the task is cancelled.
+        """Serves until `drain`, or until the task is cancelled. A worker serves once.
 
         It raises the server's error if that refuses the token or an offer.
         """
@@ -424,7 +424,9 @@ class Worker:
         finally:
             for call in self._calls.values():
                 call.cancel()
+            await asyncio.gather(*self._calls.values(), return_exceptions=True)
             self._threads.shutdown(wait=False, cancel_futures=True)
+            self._results.close()
             if self._client is None:
                 await client.close()
 
@@ -605,15 +607,21 @@ class _Results:
         return self._kept.get(key)
 
     def keep(self, result: pb.CallResult) -> None:
-        """Keeps a result. It is on disk before it is sent."""
-        self._kept[result.key] = result
+        """Keeps a result. It is on disk before it is sent; one that cannot be written fails its call."""
         if self._file is not None:
+            row = [result.key, result.SerializeToString()]
             try:
-                self._file.execute(
-                    "INSERT OR REPLACE INTO results VALUES (?, ?)", [result.key, result.SerializeToString()]
-                )
-            except sqlite3.Error as failure:  # It still counts if this process lives until it is accepted.
-                _log.error("call %s: the result cannot be kept in the file: %s", result.key, failure)
+                self._file.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", row)
+            except sqlite3.Error as failure:
+                _log.error("call %s: the result cannot be kept: %s", result.key, failure)
+                error = pb.CallError(type="unknown", message=f"the worker cannot keep the result: {failure}")
+                result = pb.CallResult(key=result.key, error=error)
+        self._kept[result.key] = result
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
 
     def remove(self, key: str) -> None:
         """Removes a result that was accepted, or is not wanted."""
