@@ -1,9 +1,11 @@
 """The server is killed, as by a power cut, and started again: nothing is lost, and nothing happens twice."""
 
 import asyncio
+import contextlib
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -220,25 +222,30 @@ async def test_a_worker_is_killed_after_its_work_and_sends_the_result_when_it_is
     """The result is in the worker's file while the server is away: it is sent, and the work is not repeated."""
     env = {"EVALFLEET_DATA_DIR": str(mortal.data), "PYTHONPATH": ":".join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    async def begin() -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, cwd=tmp_path, env=env)
+    @asynccontextmanager
+    async def worker() -> AsyncIterator[asyncio.subprocess.Process]:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, cwd=tmp_path, env=env)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
-    process = await begin()
-    evaluation = await _squares(client)
-    while not (tmp_path / "calls").exists():
-        await asyncio.sleep(0.02)
-    mortal.kill()
-    (tmp_path / "go").touch()
-    while not _kept(tmp_path / "results.db"):
-        await asyncio.sleep(0.02)
-    process.kill()
-    await process.wait()
+    async with worker():
+        evaluation = await _squares(client)
+        while not (tmp_path / "calls").exists():
+            await asyncio.sleep(0.02)
+        mortal.kill()
+        (tmp_path / "go").touch()
+        while not _kept(tmp_path / "results.db"):
+            await asyncio.sleep(0.02)
     await asyncio.to_thread(mortal.start)
-    process = await begin()
-    assert (await evaluation.wait(PATIENCE)).state == "succeeded"
-    assert (tmp_path / "calls").read_text() == "12\n"
-    process.terminate()
-    assert await process.wait() == 0
+    async with worker() as process:
+        assert (await evaluation.wait(PATIENCE)).state == "succeeded"
+        assert (tmp_path / "calls").read_text() == "12\n"
+        process.terminate()
+        assert await process.wait() == 0
 
 
 def _kept(path: Path) -> bool:

@@ -42,7 +42,7 @@ async def test_the_largest_values_leave_and_come_back() -> None:
 
 
 async def test_lists_and_maps_have_paths() -> None:
-    bodies, store = Bodies(), {'odd "key"': "y" * 3_000_000, "other": "z" * 3_000_000}
+    bodies, store = Bodies(), {'odd "key"': "y" * 3_100_000, "other": "z" * 3_000_000}
     run = Run(messages=conversation(6_000_000), store=store)
     small = await offload.put(run, bodies.put)
     assert {entry.field for entry in small.offloaded} == {
