@@ -105,8 +105,8 @@ def main(proto: Path, sources: Path) -> None:
             f"--plugin=protoc-gen-mypy_grpc={binaries / 'protoc-gen-mypy_grpc'}",
             f"--python_out={out}",
             f"--grpc_python_out={out}",
-            f"--mypy_out={out}",
-            f"--mypy_grpc_out={out}",
+            f"--mypy_out=quiet:{out}",
+            f"--mypy_grpc_out=quiet:{out}",
             *files,
         )
         for path in out.rglob("*_pb2_grpc.py"):

@@ -10,7 +10,9 @@ import grpc
 from evalfleet.blobs import AsyncBlobs
 from evalfleet.connection import Connection, Stubs
 from evalfleet.discovery import Place
+from evalfleet.evals import AsyncEvals
 from evalfleet.models import AsyncModels
+from evalfleet.runs import AsyncRuns
 from evalfleet.sandboxes import AsyncSandboxes
 
 
@@ -53,6 +55,8 @@ class AsyncClient:
         self._connection = Connection(place, project=project, patience=patience, start=start, credentials=credentials)
         self.models = AsyncModels(self._connection)
         self.sandboxes = AsyncSandboxes(self._connection)
+        self.evals = AsyncEvals(self._connection)
+        self.runs = AsyncRuns(self._connection)
         self.blobs = AsyncBlobs(self._connection)
 
     async def __aenter__(self) -> AsyncClient:

@@ -178,7 +178,7 @@ class Connection:
             self._channel = aio.secure_channel(server.address, self._credentials, options=_OPTIONS)
         self._server, self._stubs = server, Stubs(self._channel)
 
-    async def _look_again(self) -> None:
+    async def look_again(self) -> None:
         """Dials another address if the server of the data directory is back at one."""
         async with self._lock:
             try:
@@ -324,7 +324,7 @@ class Attempts:
 
     async def bear(self, error: aio.AioRpcError) -> None:
         """Waits for the next attempt, or raises the failure if there should be none."""
-        failure = self._failure(error)
+        failure = self.failure(error)
         pause = max(failure.retry_after or 0.0, self._pause * random.uniform(0.8, 1.2))  # noqa: S311
         if failure.again == "no" or not (self._repeat or failure.again == "yes, not begun"):
             raise failure from error
@@ -333,9 +333,10 @@ class Attempts:
         await asyncio.sleep(pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if isinstance(failure, ServerUnreachable):
-            await self._connection._look_again()
+            await self._connection.look_again()
 
-    def _failure(self, error: aio.AioRpcError) -> EvalfleetError:
+    def failure(self, error: aio.AioRpcError) -> EvalfleetError:
+        """The exception for a failed call, with what this client knows about the server."""
         failure = from_rpc(error)
         server = self._connection._server
         if failure.reason or server is None:

@@ -14,7 +14,8 @@ from evalfleet.content.v1.content_pb2 import Text as TextPart
 from evalfleet.model.v1 import message_pb2, model_service_pb2
 from evalfleet.model.v1.config_pb2 import GenerateConfig, StringList
 from evalfleet.model.v1.message_pb2 import ChatMessage
-from evalfleet.tool.v1.tool_pb2 import ToolCall, ToolChoice, ToolChoiceMode, ToolInfo
+from evalfleet.tool.v1 import tool_pb2
+from evalfleet.tool.v1.tool_pb2 import ToolChoice, ToolChoiceMode, ToolInfo
 
 Message = Union[str, Mapping[str, Any], ChatMessage]
 """A message: a text of the user, a dict such as `{"role": "user", "content": "Hi"}`, or a message of the protocol."""
@@ -60,7 +61,7 @@ def message(value: Message) -> ChatMessage:
         function=value.get("function", ""),
     )
     for call in value.get("tool_calls", ()):
-        made.tool_calls.append(call if isinstance(call, ToolCall) else _tool_call(call))
+        made.tool_calls.append(call if isinstance(call, tool_pb2.ToolCall) else _tool_call(call))
     if "tool_call_id" in value:
         made.tool_call_ids.append(value["tool_call_id"])
     return made
@@ -82,13 +83,21 @@ def _part(value: Any) -> Content:
     return json_format.ParseDict(value, Content())
 
 
-def _tool_call(value: Mapping[str, Any]) -> ToolCall:
+def _tool_call(value: Mapping[str, Any]) -> tool_pb2.ToolCall:
     arguments = value.get("arguments") or {}
-    return ToolCall(
+    return tool_pb2.ToolCall(
         id=value.get("id", ""),
         function=value["function"],
         arguments_json=arguments if isinstance(arguments, str) else json.dumps(arguments),
     )
+
+
+def _arguments(call: tool_pb2.ToolCall) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments_json or "{}")
+    except ValueError:
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def text_of(content: MessageContent) -> str:
@@ -129,12 +138,13 @@ def tool_choice_of(choice: str | ToolChoice | None) -> ToolChoice | None:
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolCall:
     """A call of a tool that the model asks for."""
 
     id: str
     function: str
     arguments: dict[str, Any]
+    """The arguments; empty if the model wrote none that can be read."""
 
 
 @dataclass(frozen=True)
@@ -156,11 +166,9 @@ class Answer:
         return choices[0].message if choices else ChatMessage(role=message_pb2.ROLE_ASSISTANT)
 
     @property
-    def tool_calls(self) -> list[Call]:
+    def tool_calls(self) -> list[ToolCall]:
         """The calls of tools that the model asks for."""
-        return [
-            Call(call.id, call.function, json.loads(call.arguments_json or "{}")) for call in self.message.tool_calls
-        ]
+        return [ToolCall(call.id, call.function, _arguments(call)) for call in self.message.tool_calls]
 
     @property
     def stop_reason(self) -> str:
