@@ -9,10 +9,18 @@ tools=$PWD/.tools/venv-python/bin
 case $1 in
 setup)
   scripts/venv.sh stubs scripts/requirements/stubs.txt
+  # The least versions that the package accepts, as wheels, for the test of its wheel.
+  least=scripts/requirements/python-least.txt wheels=.tools/wheels-python
+  if ! cmp -s "$least" "$wheels/requirements.stamp"; then
+    rm -rf "$wheels"
+    "$tools/pip" download --quiet --disable-pip-version-check --no-input --only-binary :all: --dest "$wheels" -r "$least"
+    cp "$least" "$wheels/requirements.stamp"
+  fi
   ;;
 generate)
   scripts/venv.sh stubs scripts/requirements/stubs.txt
   .tools/venv-stubs/bin/python clients/python/stubs.py proto clients/python/src
+  "$tools/python" clients/python/reference.py clients/python/src >docs/python-reference.md
   ;;
 fmt)
   cd clients/python

@@ -1,8 +1,7 @@
 """The client of programs without asyncio: the same methods as the asynchronous classes, which wait.
 
 Nothing is implemented twice. Each client has a thread with an event loop, on which the asynchronous client runs; a
-method
-here hands the call to that loop and waits for its end.
+method here hands the call to that loop and waits for its end.
 """
 
 from __future__ import annotations

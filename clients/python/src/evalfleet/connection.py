@@ -111,9 +111,8 @@ class Connection:
     """A connection to a server, which is found and dialled on first use. It belongs to one event loop.
 
     Calls that fail because the server is away are repeated for `patience` seconds, if the protocol makes that safe:
-    the method is idempotent, or the call
-    has a key. A server that was found by its data directory is looked up again meanwhile, as it may be back at another
-    address.
+    the method is idempotent, or the call has a key. A server that was found by its data directory is looked up again
+    meanwhile, as it may be back at another address.
     """
 
     def __init__(
@@ -248,7 +247,7 @@ class Connection:
             except aio.AioRpcError as error:
                 await attempts.bear(error)
             except asyncio.TimeoutError:
-                pass
+                await self.look_again()
             finally:
                 stream.cancel()
 
@@ -327,9 +326,9 @@ class Attempts:
         failure = self.failure(error)
         pause = max(failure.retry_after or 0.0, self._pause * random.uniform(0.8, 1.2))  # noqa: S311
         if failure.again == "no" or not (self._repeat or failure.again == "yes, not begun"):
-            raise failure from error
+            raise failure from None
         if time.monotonic() + pause - self._since > self._connection.patience:
-            raise failure from error
+            raise failure from None
         await asyncio.sleep(pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if isinstance(failure, ServerUnreachable):

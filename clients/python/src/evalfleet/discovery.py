@@ -43,7 +43,7 @@ class Place:
     """The data directory, or EVALFLEET_DATA_DIR. Default: `evalfleet` in $XDG_DATA_HOME or ~/.local/share."""
 
     def find(self, env: Mapping[str, str] = os.environ) -> Server:
-        """The server, or [evalfleet.exceptions.ServerUnreachable][] if the data directory has none."""
+        """The server, or `ServerUnreachable` if the data directory has none."""
         if address := self.server or env.get("EVALFLEET_SERVER"):
             if not address.rpartition(":")[0]:
                 raise ValueError(f"{address!r} is no address of a server; write host:port, such as 127.0.0.1:7460")
@@ -137,7 +137,7 @@ class StartedServer:
         while line := await self._process.stdout.readline():
             said.append(line.decode(errors="replace").strip())
             if said[-1].startswith("serving at "):
-                self._drain = asyncio.create_task(self._process.stdout.read())
+                self._drain = asyncio.ensure_future(_discard(self._process.stdout))
                 return
         raise ServerUnreachable("evalfleet serve ended before it took calls: " + " / ".join(said[-5:]))
 
@@ -146,3 +146,9 @@ class StartedServer:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
         await self._process.wait()
+
+
+async def _discard(output: asyncio.StreamReader) -> None:
+    """Reads a server's log, so that it never waits for a reader."""
+    while await output.read(1 << 16):
+        pass
