@@ -46,7 +46,9 @@ def script(folder: Path, delay: float) -> str:
 def started(server: Server, folder: Path, delay: float) -> subprocess.Popen[bytes]:
     (folder / "counts.py").write_text(TASK)
     # An interrupt reaches it also where this test itself ignores interrupts.
-    program = "import signal; signal.signal(2, signal.default_int_handler); from inspect_ai._cli.main import main; main()"
+    program = (
+        "import signal; signal.signal(2, signal.default_int_handler); from inspect_ai._cli.main import main; main()"
+    )
     inspect = [sys.executable, "-c", program, "eval", "counts.py"]
     model = ["--model", "evalfleet/mockllm/model", "-M", f"script={script(folder, delay)}"]
     return subprocess.Popen(
