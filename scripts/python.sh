@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Works on the package in clients/python, with pinned tools in .tools: setup, generate, fmt or lint.
+# Works on the packages in clients, with pinned tools in .tools: setup, generate, fmt or lint.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,15 +23,22 @@ generate)
   "$tools/python" clients/python/reference.py clients/python/src >docs/python-reference.md
   ;;
 fmt)
-  cd clients/python
+  cd clients
   "$tools/ruff" check --quiet --fix --exit-zero .
   "$tools/ruff" format --quiet .
   ;;
 lint)
-  cd clients/python
-  "$tools/ruff" format --quiet --check .
-  "$tools/ruff" check --quiet .
-  "$tools/mypy" --no-error-summary
+  for package in python inspect; do
+    (
+      cd "clients/$package"
+      "$tools/ruff" format --quiet --check .
+      "$tools/ruff" check --quiet .
+    )
+  done
+  (cd clients/python && "$tools/mypy" --no-error-summary)
+  # inspect_ai is in an environment of its own.
+  scripts/venv.sh inspect scripts/requirements/inspect.txt
+  (cd clients/inspect && "$tools/mypy" --no-error-summary --python-executable ../../.tools/venv-inspect/bin/python)
   ;;
 *)
   echo "python.sh: unknown task $1" >&2

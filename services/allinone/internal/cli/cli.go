@@ -86,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	f.BoolVar(&a.json, "json", false, "write JSON, one value per line")
 	c.AddGroup(&cobra.Group{ID: "work", Title: "Work:"}, &cobra.Group{ID: "look", Title: "Look around:"}, &cobra.Group{ID: "server", Title: "Server:"})
 	for id, commands := range map[string][]*cobra.Command{
-		"work":   {a.evalCommand(), a.runCommand(), a.logsCommand()},
+		"work":   {a.evalCommand(), a.runCommand(), a.inspectCommand(), a.logsCommand()},
 		"look":   {a.modelsCommand(), a.batchesCommand(), a.toolsCommand(), a.sandboxCommand()},
 		"server": {a.serveCommand(), a.versionCommand()},
 	} {
