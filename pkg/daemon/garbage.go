@@ -15,14 +15,13 @@ const (
 	leastSpare, mostSpare = 8 << 20, 96 << 20
 	// wantedShare is the share of the processor time that the collector should take at most.
 	wantedShare = 1. / 16
-	// usualPercent is the collector's own target: a heap may double.
+	// usualPercent is the collector's own target: a heap may double. It is that until the first collection.
 	usualPercent = 100
 )
 
 // spend makes the collector trade memory for processor time while the heap is small: collecting a heap of 30 MB each
 // time that it had doubled took a sixth of the processor time of a busy server, and a server that makes little garbage
-// needs no room for it. With a heap larger than mostSpare the collector keeps its defaults. An operator's GOGC has
-// precedence. The returned function ends the effect.
+// needs no room for it. An operator's GOGC has precedence. The returned function ends the effect.
 func spend() (end func()) {
 	if before := debug.SetGCPercent(usualPercent); before != usualPercent {
 		debug.SetGCPercent(before)
@@ -57,9 +56,11 @@ func collector() lifecycle.Part {
 
 // target is how many percent of a live heap may be garbage before the next collection. The room that lets the collector
 // take its share of the processor time is proportional to the share that it took with the garbage of the last period.
+// It is at least half of a large heap, and at most as much as that.
 func target(live uint64, period period) int {
-	spare := min(max(float64(period.garbage)*period.share/wantedShare, leastSpare), mostSpare)
-	return int(max(usualPercent, spare*100/float64(max(live, 1<<20))))
+	heap := float64(max(live, 1<<20))
+	spare := float64(period.garbage) * period.share / wantedShare
+	return int(min(max(spare, leastSpare, heap/2), max(mostSpare, heap)) * 100 / heap)
 }
 
 // period is what happened between two collections.
@@ -87,8 +88,11 @@ func (u usage) since(earlier usage) period {
 
 func readUsage() usage {
 	samples := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"},
-		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"}, {Name: "/cpu/classes/gc/pause:cpu-seconds"},
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"},
+		{Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"},
+		{Name: "/cpu/classes/gc/pause:cpu-seconds"},
 	}
 	metrics.Read(samples)
 	u := usage{at: time.Now(), live: samples[0].Value.Uint64(), allocated: samples[1].Value.Uint64()}

@@ -12,7 +12,7 @@ import (
 
 func TestASmallHeapHasRoomForGarbageAndALargeOneDoubles(t *testing.T) {
 	t.Parallel()
-	busy := period{garbage: 96 << 20, share: 0.2}
+	busy := period{garbage: 96 << 20, share: 1}
 	for live, percent := range map[uint64]int{0: 9600, 1 << 20: 9600, 64 << 20: 150, 192 << 20: 100, 1 << 30: 100} {
 		assert.Equal(t, percent, target(live, busy), live)
 	}
@@ -34,6 +34,7 @@ func TestRoomForGarbageFollowsWhatCollectionsCost(t *testing.T) {
 	} {
 		assert.Equal(t, percent, target(live, last))
 	}
+	assert.Equal(t, 50, target(64<<20, period{}), "half of a large heap")
 	begin := time.Now()
 	earlier := usage{at: begin, allocated: 10, collecting: 1}
 	later := usage{at: begin.Add(time.Second), allocated: 30, collecting: 1 + 0.5*float64(runtime.GOMAXPROCS(0))}
