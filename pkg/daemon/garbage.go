@@ -15,6 +15,9 @@ const (
 	leastSpare, mostSpare = 8 << 20, 96 << 20
 	// wantedShare is the share of the processor time that the collector should take at most.
 	wantedShare = 1. / 16
+	// mostGrowth bounds how much more room one period gives than the one before: what a process allocates to begin its
+	// work is no garbage.
+	mostGrowth = 2
 	// usualPercent is the collector's own target: a heap may double. It is that until the first collection.
 	usualPercent = 100
 )
@@ -59,7 +62,7 @@ func collector() lifecycle.Part {
 // It is at least half of a large heap, and at most as much as that.
 func target(live uint64, period period) int {
 	heap := float64(max(live, 1<<20))
-	spare := float64(period.garbage) * period.share / wantedShare
+	spare := float64(period.garbage) * min(period.share/wantedShare, mostGrowth)
 	return int(min(max(spare, leastSpare, heap/2), max(mostSpare, heap)) * 100 / heap)
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestASmallHeapHasRoomForGarbageAndALargeOneDoubles(t *testing.T) {
 	t.Parallel()
-	busy := period{garbage: 96 << 20, share: 1}
+	busy := period{garbage: 1 << 30, share: 1}
 	for live, percent := range map[uint64]int{0: 9600, 1 << 20: 9600, 64 << 20: 150, 192 << 20: 100, 1 << 30: 100} {
 		assert.Equal(t, percent, target(live, busy), live)
 	}
@@ -30,6 +30,7 @@ func TestRoomForGarbageFollowsWhatCollectionsCost(t *testing.T) {
 		400:  {garbage: 32 << 20, share: wantedShare / 2},
 		1600: {garbage: 32 << 20, share: 2 * wantedShare},
 		200:  {garbage: 32 << 20},
+		1000: {garbage: 20 << 20, share: 1},
 		2400: {garbage: 64 << 20, share: 1},
 	} {
 		assert.Equal(t, percent, target(live, last))
