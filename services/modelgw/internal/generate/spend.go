@@ -83,8 +83,10 @@ func Spend(budgets Budgets, pricesNow func() Prices) Stage {
 // model or of a fallback model is unknown: the budget would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	models := []string{c.Model.FullName()}
-	if scope := budgets.BoundsCost(c.scopes()); scope != "" && c.Batched != nil && c.share() == 0 {
-		return rpcerr.PriceUnknown(models[0]+" in a batch", "the budget of "+scope)
+	if c.Batched != nil && c.share() == 0 {
+		if scope := budgets.BoundsCost(c.scopes()); scope != "" {
+			return rpcerr.PriceUnknown(models[0]+" in a batch", "the budget of "+scope)
+		}
 	}
 	for _, fallback := range c.Config.GetFallbackModels().GetValues() {
 		models = append(models, c.fallback(fallback))
