@@ -206,15 +206,19 @@ func (p *pool) take(x *exchange, a *answer) (again bool) {
 	p.learn(x, a)
 	p.others = a.others
 	p.lease = x.sent.Add(p.limiter.cfg.TTL)
-	if now.Before(p.lease) {
+	stale := x.write && !a.swapped
+	switch {
+	case now.Before(p.lease) && stale: // By a limit that this process knows to be too high, maybe: the next round gives the rest.
+		p.gate.SetSlots(min(a.grant, p.gate.Slots()))
+	case now.Before(p.lease):
 		p.gate.SetSlots(a.grant)
-	} else { // The process was stopped while the answer waited.
+	default: // The process was stopped while the answer waited.
 		p.expire(now)
 	}
 	p.counted = max(x.held, a.grant)
 	p.short = a.grant < x.want
 	p.quiet = p.counted == 0 && x.want == 0 && p.gate.Waiting() == 0
-	return x.write && !a.swapped || p.held() < p.counted || p.gate.Waiting() > 0 && !p.short
+	return stale || p.held() < p.counted || p.gate.Waiting() > 0 && !p.short
 }
 
 // learn brings the rule up to date.
