@@ -7,9 +7,7 @@ type level struct {
 	bounds   Bounds
 	min, max int // as SetMax left them
 	limit    int
-	history  []Change
-	// encoded is the history as text; empty if it has changed since.
-	encoded string
+	history  *History
 }
 
 func newLevel(b Bounds) level { return level{bounds: b, min: b.Min, max: b.Max, limit: b.Start} }
@@ -33,12 +31,8 @@ func (l *level) SetMax(n int, now time.Time) error {
 
 // change sets the limit and records the change.
 func (l *level) change(limit int, reason Reason, now time.Time, subject string) {
-	if limit == l.limit {
-		return
+	if limit != l.limit {
+		l.history = l.history.with(Change{Time: now, Old: l.limit, New: limit, Reason: reason, Subject: subject})
+		l.limit = limit
 	}
-	if len(l.history) == MaxHistory {
-		l.history = append(l.history[:0], l.history[1:]...)
-	}
-	l.history = append(l.history, Change{Time: now, Old: l.limit, New: limit, Reason: reason, Subject: subject})
-	l.limit, l.encoded = limit, ""
 }

@@ -20,8 +20,6 @@ const (
 	// deepest is the part of the limit to which a shortage lowers the ceiling at most, so that a provider which
 	// refuses everything for a while is soon used again.
 	deepest = 0.5
-	// oneChange is the time within which changes for the same reason are one in the history.
-	oneChange = time.Second
 )
 
 // Prober is a rule that stays close to a capacity which it knows from the last refusal, without any slots. It is BIC, a
@@ -124,12 +122,8 @@ func (p *Prober) grow(n int, reason Reason, now time.Time, subject string) {
 
 // step sets the limit. Steps that soon follow others for the same reason are one change of the history.
 func (p *Prober) step(n int, reason Reason, now time.Time, subject string) {
-	if len(p.history) > 0 && n != p.limit {
-		last := &p.history[len(p.history)-1]
-		if after := now.Sub(last.Time); last.Reason == reason && last.Subject == subject && after >= 0 && after < oneChange {
-			last.New, p.limit, p.encoded = n, n, ""
-			return
-		}
+	if n != p.limit {
+		p.history = p.history.merged(Change{Time: now, Old: p.limit, New: n, Reason: reason, Subject: subject})
+		p.limit = n
 	}
-	p.change(n, reason, now, subject)
 }

@@ -134,7 +134,7 @@ func TestAProbersHistoryIsShort(t *testing.T) {
 	p.succeed(59)
 	p.refuse(5)
 	var changes []string
-	for _, c := range p.history {
+	for _, c := range p.history.list() {
 		changes = append(changes, fmt.Sprint(c.Old, "→", c.New, " ", c.Reason))
 	}
 	assert.Equal(t, []string{"20→51 slow_start", "51→79 slow_start", "79→64 rate_limit"}, changes)

@@ -2,8 +2,6 @@ package limit
 
 import (
 	"encoding/json"
-	"errors"
-	"slices"
 	"time"
 )
 
@@ -88,7 +86,7 @@ func (r *Rule) Describe(p *Pool) {
 	p.Limit = r.Limit()
 	if r.adaptive != nil {
 		l := r.adaptive.at()
-		p.Adaptive, p.Min, p.Max, p.History = true, l.min, l.max, slices.Clone(l.history)
+		p.Adaptive, p.Min, p.Max, p.History = true, l.min, l.max, l.history.list()
 	}
 }
 
@@ -131,8 +129,8 @@ func (l *level) at() *level { return l }
 
 func (l *level) data() levelData { return levelData{l.bounds, l.min, l.max, l.limit} }
 
-func (d levelData) level(history []Change, encoded string) level {
-	return level{bounds: d.Bounds, min: d.Min, max: d.Max, limit: d.Limit, history: history, encoded: encoded}
+func (d levelData) level(history *History) level {
+	return level{bounds: d.Bounds, min: d.Min, max: d.Max, limit: d.Limit, history: history}
 }
 
 func (c *Controller) encode() ruleData {
@@ -143,22 +141,12 @@ func (p *Prober) encode() ruleData {
 	return ruleData{Probing: &proberData{p.data(), p.ceiling, p.missing, p.clean, p.rounds, p.round, p.peak, p.refused, p.lowest, p.quiet}}
 }
 
-// noHistory is the history of a rule that has none.
-const noHistory = "[]"
-
-// Encode returns the rule as two texts, since its history is long and seldom changes.
-func (r *Rule) Encode() (state, history string) {
+// Encode returns the rule as text, without its history, which is long and seldom changes.
+func (r *Rule) Encode() (state string, history *History) {
 	if r.adaptive == nil {
-		return text(ruleData{Fixed: r.fixed}), noHistory
+		return text(ruleData{Fixed: r.fixed}), nil
 	}
-	l := r.adaptive.at()
-	switch {
-	case len(l.history) == 0:
-		l.encoded = noHistory
-	case l.encoded == "":
-		l.encoded = text(l.history)
-	}
-	return text(r.adaptive.encode()), l.encoded
+	return text(r.adaptive.encode()), r.adaptive.at().history
 }
 
 func text(v any) string {
@@ -170,19 +158,18 @@ func text(v any) string {
 }
 
 // DecodeRule returns the rule that Encode encoded.
-func DecodeRule(state, history string) (*Rule, error) {
+func DecodeRule(state string, history *History) (*Rule, error) {
 	var data ruleData
-	var changes []Change
-	if err := errors.Join(json.Unmarshal([]byte(state), &data), json.Unmarshal([]byte(history), &changes)); err != nil {
+	if err := json.Unmarshal([]byte(state), &data); err != nil {
 		return nil, err
 	}
 	r := &Rule{fixed: data.Fixed}
 	if c := data.Recorded; c != nil {
-		r.adaptive = &Controller{level: c.level(changes, history), successes: c.Successes, peak: c.Peak, met: c.Met, cooldown: c.Cooldown}
+		r.adaptive = &Controller{level: c.level(history), successes: c.Successes, peak: c.Peak, met: c.Met, cooldown: c.Cooldown}
 	}
 	if p := data.Probing; p != nil {
 		r.adaptive = &Prober{
-			level: p.level(changes, history), ceiling: p.Ceiling, missing: p.Missing,
+			level: p.level(history), ceiling: p.Ceiling, missing: p.Missing,
 			clean: p.Clean, rounds: p.Rounds, round: p.Round, peak: p.Peak, refused: p.Refused, lowest: p.Lowest, quiet: p.Quiet,
 		}
 	}

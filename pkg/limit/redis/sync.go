@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -165,8 +164,9 @@ func (l *Limiter) take(ctx context.Context, exchanges []*exchange, err error) ([
 		if err != nil {
 			break
 		}
-		var a *answer
-		if a, err = x.read(); err == nil && x.pool.take(x, a) {
+		a, fault := x.read()
+		x.pool.judge(ctx, fault)
+		if fault == nil && x.pool.take(x, a) {
 			again = append(again, x.pool)
 		}
 	}
@@ -192,6 +192,24 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	now := time.Now()
 	for _, p := range l.pools {
 		p.expire(now)
+	}
+}
+
+// judge records whether Redis's answer for the pool can be used, and logs where that has changed. While it cannot, the
+// process has its lease until that expires, and then its part of the limit; the other pools are shared.
+func (p *pool) judge(ctx context.Context, fault error) {
+	if (fault == nil) != (p.fault == nil) {
+		if log := p.limiter.cfg.Logger; fault != nil {
+			log.WarnContext(ctx, "the limit of an account cannot be read from redis: each replica uses its equal part; if no later version wrote it, delete the key",
+				"key", p.limiter.redisKey(p), "error", fault)
+		} else {
+			log.InfoContext(ctx, "the limit of an account is shared again", "key", p.limiter.redisKey(p))
+		}
+	}
+	if p.fault = fault; fault != nil {
+		now := time.Now()
+		p.expire(now)
+		p.quiet = p.leaves(now)
 	}
 }
 
@@ -230,7 +248,7 @@ func (p *pool) learn(x *exchange, a *answer) {
 		p.lost = false
 		return
 	}
-	p.base.history = cmp.Or(a.rule.history, p.base.history)
+	p.base.history = a.rule.history
 	if a.rule.state != "" {
 		p.base.state = a.rule.state
 		p.lost = false
@@ -238,8 +256,20 @@ func (p *pool) learn(x *exchange, a *answer) {
 	}
 }
 
-// refresh exchanges all pools that are in use or were not long ago, those that only other replicas have used too.
+// refresh asks Redis for all pools, or waits for another caller who does; at most until ctx ends.
 func (l *Limiter) refresh(ctx context.Context) {
+	asked := l.refreshing.DoChan("", func() (any, error) {
+		l.lookAtAll(context.WithoutCancel(ctx))
+		return nil, nil
+	})
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+}
+
+// lookAtAll exchanges all pools that are in use or were not long ago, those that only other replicas have used too.
+func (l *Limiter) lookAtAll(ctx context.Context) {
 	registered := map[*pool]bool{}
 	if l.beat(ctx) == nil {
 		keys := l.registered(ctx)
