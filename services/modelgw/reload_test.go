@@ -76,7 +76,7 @@ func TestAReloadTakesPricesFactsAliasesAndBudgets(t *testing.T) {
 	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
 	g, reload := reloadedWith(t, v)
 	reload(func(c *modelgw.Config) {
-		c.Prices = map[string]modelgw.Price{"openai/ours": {Input: new(1.0), Output: new(2.0)}}
+		c.Prices = map[string]modelgw.Price{"openai/ours": {Rates: modelgw.Rates{Input: new(1.0), Output: new(2.0)}}}
 		c.Endpoints.Aliases = map[string]string{"house": "openai/ours"}
 		c.Budgets = map[string]modelgw.Budget{"projects/default": {MaxTokens: new(int64(1_000_000))}}
 	})

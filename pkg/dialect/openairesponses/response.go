@@ -38,6 +38,8 @@ type response struct {
 	Items      []item          `json:"output"`
 	Usage      *usage          `json:"usage"`
 	Metadata   json.RawMessage `json:"metadata"`
+	// Tier is the service tier that served the request.
+	Tier string `json:"service_tier"`
 }
 
 // incomplete explains why an answer is incomplete.
@@ -212,3 +214,6 @@ func unlessZero(n *int64) *int64 {
 	}
 	return n
 }
+
+// Billing implements dialect.Biller.
+func (r *response) Billing() dialect.Billing { return dialect.Billing{Mode: openai.Mode(r.Tier)} }

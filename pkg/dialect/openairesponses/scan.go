@@ -54,5 +54,7 @@ func scanResponse(doc []byte, facts *dialect.Facts) {
 	}
 	if json.Unmarshal(found[6].Of(doc), &r.Usage) == nil && r.Usage != nil {
 		facts.Usage = r.Usage.message()
+		r.Tier, _ = dialect.Word(doc, `"service_tier"`)
+		facts.Billing = facts.Billing.With(r.Billing())
 	}
 }

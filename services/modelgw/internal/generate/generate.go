@@ -62,6 +62,8 @@ type Call struct {
 	Patience int
 	// Serves reports whether the instance of the model for another credential serves the call too; nil if each does.
 	Serves func(*provider.Model) bool
+	// Mode is the mode of the provider that a call asks for which is relayed unread, as in [provider.Moded].
+	Mode string
 	// Beginning identifies the conversation of a call that is relayed unread; nil: the messages do.
 	Beginning func() []byte
 	// Committed makes the call fail with the first failure after a piece of the answer: the follower cannot discard

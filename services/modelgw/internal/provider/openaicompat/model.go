@@ -250,6 +250,14 @@ func unsentArguments(why string, given map[string]bool) (all []provider.Unsent) 
 	return all
 }
 
+// Mode implements provider.Moded.
+func (m *model) Mode(c *modelv1.GenerateConfig) string {
+	if m.service.NoExtraBody {
+		return ""
+	}
+	return chatapi.Mode(c, "")
+}
+
 func isTrue(asked *bool) bool { return asked != nil && *asked }
 
 // Check implements provider.Provider: any call may succeed.
